@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from annotate.claims import Claim
@@ -55,6 +55,21 @@ class Policy:
             if name in known and (lasting or not limits):
                 checked[name] = known[name].checked_limits(lasting)
         object.__setattr__(self, "limits", checked)
+
+    def with_threshold(self, name: str, amount: object) -> Policy:
+        """Return the policy with another ``tolerance`` or ``precision``.  Raises InvalidValueError."""
+        changes: dict[str, Any] = {f"{name}_ratio": amount}
+        return replace(self, **changes)
+
+    def or_thresholds(self, tolerance_ratio: float | None, precision_ratio: float | None) -> Policy:
+        """Return the policy with these thresholds where it keeps the default."""
+        return replace(
+            self,
+            tolerance_ratio=tolerance_ratio
+            if tolerance_ratio and self.tolerance_ratio == TOLERANCE_RATIO
+            else self.tolerance_ratio,
+            precision_ratio=self.precision_ratio or precision_ratio or None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data; thresholds only where they differ from the default, as versions before them read it too."""

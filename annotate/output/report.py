@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
+from annotate.output.budget_words import bound_words, claim_line, headline, is_told, shown_line
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
@@ -19,6 +20,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
 _LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
 
 
+_SEPARATOR = " · "
 _MORE = "`gpuwatch show -v` lists them"
 _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: "#b45309", Status.REJECTED: "#b91c1c"}
 
@@ -54,12 +56,15 @@ def markdown(verdict: Verdict) -> str:
     """Return what a pull request shows: the same content as ``text``, as a heading and a table."""
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
     label = f" {_marked(_label(verdict))}" if verdict.label else ""
-    lines = [f"{status}{label} on {_marked(_device(verdict))}, {_length(verdict)}"]
+    numbers = f"; {_marked(plain(first))}" if (first := headline(verdict)) else ""
+    lines = [f"{status}{label} on {_marked(_device(verdict))}, {_length(verdict)}{numbers}"]
     if verdict.why:
         lines += ["", f"Not proven: {_marked(plain(verdict.why))}"]
-    if verdict.hazards:
+    for line in _beside(verdict):
+        lines += ["", _marked(line)]
+    if told := _told(verdict, is_all=False):
         lines += ["", "| Hazard | Severity | What was seen | What to do |", "|---|---|---|---|"]
-        lines += [_row(finding) for finding in verdict.hazards]
+        lines += [_row(finding, verdict) for finding in told]
     if verdict.unobserved:
         lines += ["", f"<details><summary>Not checked: {_rules(len(verdict.unobserved))}</summary>", ""]
         lines += [f"- {_marked(plain(finding.rule))}: {_marked(plain(finding.says))}" for finding in verdict.unobserved]
@@ -80,13 +85,15 @@ def _harmless(character: str) -> str:
 
 def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int | None) -> str:
     simulated = ["SIMULATED"] if verdict.simulated else []
-    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict)]
+    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict), headline(verdict)]
     lines = ["  ".join(part for part in head if part)]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
-    column = max((len(plain(finding.rule)) for finding in verdict.hazards), default=0)
+    lines += [f"  {line}" for line in _beside(verdict)]
+    told = _told(verdict, is_all=verbose)
+    column = max((len(plain(finding.rule)) for finding in told), default=0)
     hazards = [
-        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding)}" for finding in verdict.hazards
+        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in told
     ]
     rest = _full(verdict) if verbose else _short(verdict, more)
     if width is not None:
@@ -94,6 +101,18 @@ def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int
         hazards = [_wrapped(line, width, column + 5) for line in hazards]
         rest = [_wrapped(line, width, 4) for line in rest]
     return "\n".join([*lines, *hazards, *rest])
+
+
+def _beside(verdict: Verdict) -> list[str]:
+    """The lines under the first: labels, the stated claim, and what was shown."""
+    labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
+    claim, shown = claim_line(verdict), plain(shown_line(verdict))
+    return [line for line in (labels, claim and f"claim: {claim}", shown and f"shown: {shown}") if line]
+
+
+def _told(verdict: Verdict, *, is_all: bool) -> list[Finding]:
+    """The hazards that have a line; all but labels if asked for all."""
+    return [each for each in verdict.hazards if is_told(each, verdict.budget) or (is_all and not each.is_label)]
 
 
 def _wrapped(line: str, width: int, indent: int) -> str:
@@ -136,9 +155,15 @@ def _marks(finding: Finding, verdict: Verdict) -> str:
     return ""
 
 
-def _sentence(finding: Finding) -> str:
-    says, remedy = plain(finding.says).rstrip("."), plain(finding.remedy).rstrip(".")
+def _sentence(finding: Finding, verdict: Verdict) -> str:
+    says, remedy = _says(finding, verdict), plain(finding.remedy).rstrip(".")
     return f"{says}: {_lowered(remedy)}" if remedy else says
+
+
+def _says(finding: Finding, verdict: Verdict) -> str:
+    """What was seen, and how much it can have moved."""
+    bound, says = bound_words(finding, verdict.budget), plain(finding.says).rstrip(".")
+    return f"{says} ({bound})" if bound else says
 
 
 def _lowered(sentence: str) -> str:
@@ -146,11 +171,9 @@ def _lowered(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:] if sentence[1:2].islower() or sentence[1:2] == " " else sentence
 
 
-def _row(finding: Finding) -> str:
+def _row(finding: Finding, verdict: Verdict) -> str:
     severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
-    return (
-        f"| {_marked(plain(finding.rule))} | {severity} | {_marked(plain(finding.says))} | {_marked(plain(finding.remedy))} |"
-    )
+    return f"| {_marked(plain(finding.rule))} | {severity} | {_marked(_says(finding, verdict))} | {_marked(plain(finding.remedy))} |"
 
 
 def _marked(words: str) -> str:
@@ -203,18 +226,20 @@ def _card(verdict: Verdict) -> str:
         *(["<b>SIMULATED</b>"] if verdict.simulated else []),
         *(escape(text) for text in (verdict.label, verdict.device_name) if text),
         f"{verdict.length_s:.3g} s",
+        *([escape(first)] if (first := headline(verdict)) else []),
     ]
     why = f"<div>{escape(verdict.why)}</div>" if verdict.why else ""
-    rows = "".join(map(_card_row, verdict.hazards))
+    rows = "".join(_card_row(finding, verdict) for finding in _told(verdict, is_all=False))
+    beside = "".join(f"<div>{escape(line)}</div>" for line in _beside(verdict))
     blind = len(verdict.unobserved)
     rest = f"<div>not checked: {blind} rule{'s' * (blind != 1)}</div>" if blind else ""
     return (
         f'<div style="border-left:4px solid {_BORDER[verdict.status]};padding:4px 10px;margin:4px 0">'
-        f"<div>{' &nbsp; '.join(title)}</div>{why}<table>{rows}</table>{rest}</div>"
+        f"<div>{' &nbsp; '.join(title)}</div>{why}{beside}<table>{rows}</table>{rest}</div>"
     )
 
 
-def _card_row(finding: Finding) -> str:
+def _card_row(finding: Finding, verdict: Verdict) -> str:
     severity = f"{finding.severity}{', accepted' if finding.accepted else ''}"
-    cells = (finding.rule, severity, f"{finding.says}: {finding.remedy}")
+    cells = (finding.rule, severity, f"{_says(finding, verdict)}: {finding.remedy}")
     return "<tr>" + "".join(f'<td style="text-align:left;vertical-align:top">{escape(cell)}</td>' for cell in cells) + "</tr>"

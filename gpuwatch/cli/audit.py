@@ -100,7 +100,9 @@ def command(
     if interval.begin is not None or interval.end is not None or interval.trace is not None:
         given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
         _refuse(given | {"--rejudge": listing.again or None}, "lists windows; it says nothing of an interval or recording")
-        return _show(rejudge.judged(_evidence(interval), policy), failing, verbose=interval.verbose, as_json=as_json)
+        found = options.settings()
+        chosen = (policy or Policy()).or_thresholds(found.tolerance_ratio, found.precision_ratio)
+        return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)
     _refuse(
         {"--gpu": interval.gpus or None, "--pid": interval.pids or None, "--verbose": interval.verbose or None},
         "needs --from, or --trace",

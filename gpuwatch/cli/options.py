@@ -13,6 +13,7 @@ import click
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
+from gpuwatch.config.quantities import QuantityError, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 
@@ -98,15 +99,17 @@ def gathered(record: type[Any], name: str) -> Callable[[_F], _F]:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """The values of --claim, --accept and --limit."""
+    """The values of --claim, --accept, --limit, --tolerance and --precision."""
 
     claim: str | None
     accept: tuple[str, ...]
     limits: tuple[str, ...]
+    tolerance: str | None
+    precision: str | None
 
     def policy(self) -> Policy | None:
         """Make the policy; None without options.  Raises UsageError, UnknownNameError, InvalidValueError."""
-        if self.claim is None and not self.accept and not self.limits:
+        if self.claim is None and not (self.accept or self.limits or self.tolerance or self.precision):
             return None
         by_rule: dict[str, dict[str, float]] = {}
         for text in self.limits:
@@ -114,7 +117,21 @@ class PolicyOptions:
             by_rule.setdefault(rule, {})[limit] = amount
         names = frozenset(name.strip() for text in self.accept for name in text.split(","))
         claim = Claim.of(self.claim) if self.claim is not None else Claim.SUSTAINED
-        return Policy(claim=claim, accept=names, limits=by_rule)
+        thresholds = {
+            "tolerance": _read_share("--tolerance", self.tolerance),
+            "precision": _read_share("--precision", self.precision),
+        }
+        policy = Policy(claim=claim, accept=names, limits=by_rule)
+        for name, ratio in thresholds.items():
+            policy = policy if ratio is None else policy.with_threshold(name, ratio)
+        return policy
+
+
+def _read_share(option: str, text: str | None) -> float | None:
+    try:
+        return None if text is None else share_ratio(text)
+    except QuantityError as error:
+        raise UsageError(f"{option}: {error}") from error
 
 
 def _read_limit(text: str) -> tuple[str, str, float]:
@@ -130,9 +147,11 @@ def _read_limit(text: str) -> tuple[str, str, float]:
 
 
 def policy_options(command: _F) -> _F:
-    """Add --claim, --accept and --limit as one argument ``policy_options``."""
+    """Add --claim, --accept, --limit, --tolerance and --precision as one argument ``policy_options``."""
     command = gathered(PolicyOptions, "policy_options")(command)
     for option in (
+        click.option("--precision", metavar="SHARE", help="Ask numbers to repeat from window to window this well, as 2%."),
+        click.option("--tolerance", metavar="SHARE", help="Flag what disturbances moved by more than this; 1% by default."),
         click.option(
             "--limit", "limits", metavar="RULE.NAME=VALUE", multiple=True, help="Override a rule's limit. Repeatable."
         ),

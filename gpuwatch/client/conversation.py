@@ -58,6 +58,7 @@ class Conversation:
         """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
         told: dict[str, FactValue] = {}
         self._settings = self._settings or load()
+        policy = policy.or_thresholds(self._settings.tolerance_ratio, self._settings.precision_ratio)
 
         # Nothing that takes long lies between the daemon's mark of the beginning and the window's.
         def open_with(client: Client) -> Opened:

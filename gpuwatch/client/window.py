@@ -256,6 +256,8 @@ def window(
     *,
     claim: Claim | str = Claim.SUSTAINED,
     policy: Policy | None = None,
+    tolerance: float | None = None,
+    precision: float | None = None,
     gpus: list[str] | tuple[str, ...] | str | None = None,
     sync: bool = True,
     on_reject: Literal["report", "raise"] = "report",
@@ -265,6 +267,8 @@ def window(
 
     It covers the GPUs on which this process and its descendants hold a context, or those named by UUID (or a unique
     beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
+    ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
+    the repeatability it must have.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
 
     Raises UsageError: for arguments that can never be right; any failure of telemetry makes the verdict unproven instead.
@@ -274,4 +278,11 @@ def window(
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
-    return Window(name, check_policy(claim, policy), gpus=list_gpus(gpus), sync=sync, on_reject=on_reject, settings=settings)
+    return Window(
+        name,
+        check_policy(claim, policy, tolerance, precision),
+        gpus=list_gpus(gpus),
+        sync=sync,
+        on_reject=on_reject,
+        settings=settings,
+    )

@@ -22,23 +22,29 @@ def check_label(label: object) -> str | None:
     return None if label is None else clean_text(label)
 
 
-def check_policy(claim: object, policy: object) -> Policy:
-    """Return the policy, made of the claim where none is given.
+def check_policy(claim: object, policy: object, tolerance: object = None, precision: object = None) -> Policy:
+    """Return the policy, made of the claim where none is given, with the thresholds that are given beside it.
 
-    Raises UsageError: for other types, an unknown claim, and a claim that contradicts the policy.
+    Raises UsageError: for other types and amounts, an unknown claim, and a claim that contradicts the policy.
     """
     if not isinstance(claim, str):
         raise UsageError(f"claim: expected text, found {found_words(claim)}")
     if policy is not None and not isinstance(policy, Policy):
         raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
     try:
-        if policy is None:
-            return Policy(claim=Claim.of(claim))
+        chosen = Policy(claim=Claim.of(claim)) if policy is None else policy
     except AnnotateError as error:
         raise UsageError(str(error)) from error
-    if claim not in (Claim.SUSTAINED, policy.claim):
-        raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {policy.claim.value!r}; give one of them")
-    return policy
+    if claim not in (Claim.SUSTAINED, chosen.claim):
+        raise UsageError(f"claim: {found_words(claim)} contradicts the policy's {chosen.claim.value!r}; give one of them")
+    for name, amount in (("tolerance", tolerance), ("precision", precision)):
+        if amount is None:
+            continue
+        try:
+            chosen = chosen.with_threshold(name, amount)
+        except AnnotateError as error:
+            raise UsageError(str(error).replace("_ratio", "", 1)) from error
+    return chosen
 
 
 def list_gpus(gpus: object) -> list[str] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from annotate.ranges import PRECISIONS, TOLERANCES, Range
 from gpuwatch.config import paths, quantities
 from gpuwatch.config.quantities import QuantityError
 
@@ -87,6 +88,23 @@ def _share(found: object) -> float:
     return ratio
 
 
+def _threshold(range_: Range) -> Callable[[object], float]:
+    """Make a reader of shares in a range; zero stands for none."""
+
+    def read(found: object) -> float:
+        ratio = quantities.share_ratio(_text('a share with its sign, as "0.5 %"', found)) if found != "none" else 0.0
+        if ratio and not range_.holds(ratio):
+            least, most = quantities.share_text(range_.least), quantities.share_text(range_.most)
+            raise QuantityError(f"expected {least} to {most}, found {found!r}")
+        return ratio
+
+    return read
+
+
+def _threshold_text(ratio: float) -> str:
+    return quantities.share_text(ratio) if ratio else "none"
+
+
 def _bytes(found: object) -> int:
     size = quantities.size_bytes(_text('a size with its unit, as "2GiB"', found))
     if size < 1 << 20:
@@ -158,6 +176,10 @@ KEYS: tuple[Key, ...] = (
         "where the daemon serves metrics over HTTP; one that was started on demand never does"),
     Key("listen_insecure", "listen_insecure", False, _switch, _switch_text,  # noqa: FBT003 - a default like the others
         "serve metrics beyond this machine without encryption or without asking who reads"),
+    Key("tolerance", "tolerance_ratio", 0.0, _threshold(TOLERANCES), _threshold_text,
+        "how far disturbances may move a number before its window is flagged; none: the policy's own, 1 %"),
+    Key("precision", "precision_ratio", 0.0, _threshold(PRECISIONS), _threshold_text,
+        "how well a number must repeat from window to window; none: however it repeats"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
         "how often the fast lane is read while no window is open, and, but for clock and reasons, in windows (50 ms at most)"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,

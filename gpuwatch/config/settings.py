@@ -36,6 +36,8 @@ class Settings:
     state: Path
     socket: Path
     log_level: str
+    tolerance_ratio: float  # 0 for none, as precision_ratio
+    precision_ratio: float
     idle_period_ns: int
     active_period_ns: int
     budget_ratio: float

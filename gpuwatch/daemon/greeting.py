@@ -1,11 +1,16 @@
 """The first exchange of a connection: the daemon's description of itself, and why a client is refused."""
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from annotate import __version__
+from annotate.verdict import Verdict
 from gpuwatch.wire import messages
+
+_BUDGETS_SINCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +54,10 @@ class Greeting:
                 f"expected state folder {hello.state}, found a daemon that keeps {self.state}; choose another --socket too",
             )
         return None
+
+
+def said_in(protocol: int, verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return verdicts in the form that a client of this protocol reads: before 2 there were no budgets."""
+    if protocol >= _BUDGETS_SINCE:
+        return [dict(each) for each in verdicts]
+    return [Verdict.from_dict(each).as_schema_1() for each in verdicts]

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpuwatch import clock
 from gpuwatch.config.settings import ensure_socket_folder
-from gpuwatch.daemon.greeting import Greeting
+from gpuwatch.daemon.greeting import Greeting, said_in
 from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines
 from gpuwatch.daemon.socket_place import SocketPlace
 from gpuwatch.daemon.window_limits import check_declared
@@ -49,6 +49,7 @@ class Answers:
 class _Peer:
     pid: int
     uid: int
+    protocol: int = messages.PROTOCOL
     runs: set[str] = field(default_factory=set)
 
 
@@ -146,7 +147,7 @@ class Server:
                 await _turn_away(
                     reader, writer, "not-yours", f"this daemon serves uid {os.getuid()}, not {uid}; start your own"
                 )
-            elif await self._greet(lines, writer):
+            elif await self._greet(peer, lines, writer):
                 while await self._serve(peer, lines, writer):
                     pass
         except (ConnectionError, asyncio.CancelledError):
@@ -165,7 +166,7 @@ class Server:
             for run in peer.runs:
                 self._windows.abandon(run)
 
-    async def _greet(self, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
+    async def _greet(self, peer: _Peer, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
         request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
         if request is None:
             return False
@@ -176,6 +177,7 @@ class Server:
         await _send(writer, answer)
         if isinstance(answer, messages.Refused):
             return False
+        peer.protocol = answer.protocol
         self._greeted_ns[asyncio.current_task()] = clock.now_ns()
         return True
 
@@ -257,7 +259,7 @@ class Server:
             judged.cancel()
             gone.cancel()
             await asyncio.gather(judged, gone, return_exceptions=True)
-        return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=[dict(v) for v in run.verdicts])
+        return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=said_in(peer.protocol, run.verdicts))
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:

@@ -12,7 +12,7 @@ from msgspec import Meta
 from gpuwatch.utf8 import clean_tree
 from gpuwatch.wire.bound_errors import explain_bound
 
-PROTOCOL = 1
+PROTOCOL = 2  # since 2 verdicts have budgets; a client of 1 is answered in their schema 1
 OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # declared facts stay far below; a longer line is no request
 ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window have verdicts of 60 kB each

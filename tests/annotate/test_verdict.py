@@ -105,7 +105,7 @@ def test_verdict_without_overridden_limits_reads_as_before() -> None:
     "change",
     [
         {"status": "fine"},
-        {"schema": 2},
+        {"schema": 3},
         {"begin_ns": "now"},
         {"extra": 1},
         {"findings": [{"rule": "x"}]},

@@ -1,0 +1,126 @@
+"""The words of a budget: the numbers of the first line, what was shown, and how large each cause can be."""
+
+from annotate.budget import Budget, Number, NumberBudget, ProofState
+from annotate.policy import TOLERANCE_RATIO
+from annotate.times.durations import readable
+from annotate.verdict import Finding, Status, Verdict
+
+_NAMES = {
+    Number.THROUGHPUT: "throughput",
+    Number.MEAN: "mean",
+    Number.MEDIAN: "median",
+    Number.MEDIAN_AT_CLOCK: "median at one clock",
+    Number.RATIO: "ratio",
+}
+_FINE_RATIO = 0.001  # smaller ones have a second digit
+_LEAST_SAID_RATIO = 0.0001  # smaller amounts are said as this much: nothing read so little
+_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_SEPARATOR = " · "
+
+
+def percent(ratio: float) -> str:
+    """Write a share with one digit after the point, two below a tenth of a percent."""
+    if ratio == 0.0 or abs(ratio) >= _FINE_RATIO:
+        return f"{100.0 * ratio:.1f} %"
+    return f"{100.0 * max(ratio, _LEAST_SAID_RATIO):.2f} %"
+
+
+def headline(verdict: Verdict) -> str:
+    """Return how far a flagged or rejected number is off, and the numbers with their repeatability; empty without either."""
+    budget = verdict.budget
+    if budget is None:
+        return ""
+    off = _off(budget) if verdict.status in (Status.FLAGGED, Status.REJECTED) else ""
+    return ", ".join(part for part in (off, *_numbers(budget)) if part)
+
+
+def number_words(number: NumberBudget) -> str:
+    """Return one number with its unit and repeatability; empty where it has no value."""
+    if number.value is None:
+        return ""
+    name = f"median at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else _NAMES[number.number]
+    value = _duration(number.value) if number.unit == "s" else f"{number.value:.4g} {number.unit}".rstrip()
+    ratio = number.repeatability.ratio
+    return f"{name} {value}" + (f" ±{percent(ratio)}" if ratio is not None else "")
+
+
+def _duration(seconds: float) -> str:
+    """Write a duration with four digits, as its repeatability is often below a thousandth."""
+    scale, unit = next((each for each in _UNITS if abs(seconds) >= each[0]), _UNITS[-1])
+    return f"{seconds / scale:.4g} {unit}"
+
+
+def shown_line(verdict: Verdict) -> str:
+    """Return what was shown: the bound of the claim's numbers, the proofs, and against what; empty without a budget."""
+    budget = verdict.budget
+    if budget is None:
+        return ""
+    said = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
+    if not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
+        return ""
+    count = budget.scope.windows_count
+    scope = f"against this card's record of {count} windows" if budget.scope.kind == "record" else "against itself only"
+    return _SEPARATOR.join([_most_words(budget), *said, scope])
+
+
+def claim_line(verdict: Verdict) -> str:
+    """Return the claim with the parts of it that were stated; empty where none was."""
+    facts = verdict.claim_facts
+    stated = [f"locked at {facts.locked_mhz:.0f} MHz"] if facts.locked_mhz is not None else []
+    stated += [f"a call every {readable(facts.every_s)}"] if facts.every_s is not None else []
+    stated += ["times vary by design"] if facts.varies else []
+    return ", ".join([verdict.claim, *stated]) if stated else ""
+
+
+def bound_words(finding: Finding, budget: Budget | None) -> str:
+    """Return how much a cause can have moved the claim's numbers; empty for what moves none."""
+    if budget is None:
+        return ""
+    mine = [bound for number in budget.numbers for bound in number.bounds if bound.rule == finding.rule]
+    claimed = [bound for bound in mine if bound.number in budget.claimed] or mine
+    if not claimed:
+        return ""
+    largest = max(claimed, key=lambda bound: bound.size_ratio)
+    return "nobody can say how much" if largest.ratio is None else f"at most {percent(largest.ratio)}"
+
+
+def is_told(finding: Finding, budget: Budget | None) -> bool:
+    """Return whether a hazard has a line of its own: labels stand in theirs, and causes too small to print add silently."""
+    if finding.is_label:
+        return False
+    if budget is None or finding.severity != "note":
+        return True
+    mine = [bound for number in budget.numbers for bound in number.bounds if bound.rule == finding.rule]
+    return not mine or any(budget.is_printed(bound) for bound in mine)
+
+
+def _off(budget: Budget) -> str:
+    """Return the claimed number that surely is farthest off."""
+    found = [each for number in budget.claimed if (each := budget.number(number)) is not None and each.estimate is not None]
+    worst = max(found, key=lambda each: each.estimate.nearer_ratio if each.estimate else 0.0, default=None)
+    if worst is None or worst.estimate is None or worst.estimate.nearer_ratio <= budget.tolerance_ratio:
+        return ""
+    ends = sorted((abs(worst.estimate.low_ratio), abs(worst.estimate.high_ratio)))
+    span = " to ".join(f"{100.0 * end:.1f}" for end in ends)
+    return f"{_NAMES[worst.number]} {percent(abs(worst.estimate.value_ratio))} off ({span})"
+
+
+def _numbers(budget: Budget) -> list[str]:
+    """The number that leads, and beside it the one at one clock, or the mean where that one leads."""
+    beside = Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK
+    wanted = [number for number in (budget.leading, beside) if number is not None] if budget.leading is not None else []
+    return [number_words(found) for number in wanted if (found := budget.number(number)) is not None]
+
+
+def _most_words(budget: Budget) -> str:
+    """The largest bound among the numbers that the claim names, and the thresholds where they are not the usual ones."""
+    ratios = [found.bound_ratio for number in budget.claimed if (found := budget.number(number)) is not None]
+    known = [ratio for ratio in ratios if ratio is not None]
+    words = (
+        f"disturbances at most {percent(max(known, default=0.0))}"
+        if len(known) == len(ratios)
+        else "disturbances without a bound"
+    )
+    thresholds = [f"tolerance {percent(budget.tolerance_ratio)}"] if budget.tolerance_ratio != TOLERANCE_RATIO else []
+    thresholds += [f"precision {percent(budget.precision_ratio)}"] if budget.precision_ratio is not None else []
+    return f"{words} ({', '.join(thresholds)})" if thresholds else words
