@@ -113,6 +113,8 @@ def sync_boost_limited(case: Case) -> Answer:
     held = by_counter(evidence, "sync_boost_ns") or by_bits(evidence, Reason.SYNC_BOOST)
     if held is None:
         return Unobserved(evidence.absence or "neither sync-boost time nor event reasons were observed for long enough")
+    if not held.ratio:
+        return Clear({"limited_s": 0.0, "by": held.by})
     held_mhz, _ = clocks_beside(evidence, Reason.SYNC_BOOST)
     facts: dict[str, Fact] = {
         "limited_s": held.ratio * evidence.window.length_s,
@@ -121,8 +123,7 @@ def sync_boost_limited(case: Case) -> Answer:
         "held_mhz": held_mhz,
         "at": f", at {held_mhz:.0f} MHz" if held_mhz is not None else "",
     }
-    bounds = sync_boost_bounds(evidence, case.beta)
-    return Found(facts=facts, bounds=bounds) if bounds else Clear(facts)
+    return Found(facts=facts, bounds=sync_boost_bounds(evidence, case.beta))
 
 
 @rule(

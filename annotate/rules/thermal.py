@@ -10,6 +10,7 @@ from annotate.evidence import Evidence, Fact, Reason
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 _HEAT = Reason.SW_THERMAL | Reason.HW_THERMAL
+_NOT_HELD: Mapping[str, Fact] = {"slowed_s": 0.0}
 
 
 @rule(
@@ -42,15 +43,15 @@ def throttle_thermal(case: Case) -> Answer:
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
     slowed = longest(software) or by_bits(evidence, _HEAT)
     hardware = by_counter(evidence, "hw_thermal_ns") or by_bits(evidence, Reason.HW_THERMAL)
-    bounds = thermal_bounds(evidence, case.beta)
-    facts = _facts(evidence, longest([slowed, hardware]), _HEAT)
-    if bounds:
+    held = longest([slowed, hardware])
+    if held is not None and held.ratio > 0.0:
+        facts = _facts(evidence, held, _HEAT)
         is_hardware = hardware is not None and hardware.ratio > 0.0
-        return _found({**facts, "hardware": is_hardware, **_temperature(evidence, facts)}, bounds)
+        return _found({**facts, "hardware": is_hardware, **_temperature(evidence, facts)}, thermal_bounds(evidence, case.beta))
     if slowed is None or hardware is None:
         which = "software" if slowed is None else "hardware"
         return Unobserved(evidence.absence or f"{which} slow-downs for heat were not observed for long enough")
-    return Clear(facts)
+    return Clear(_NOT_HELD)
 
 
 @rule(
@@ -81,11 +82,10 @@ def throttle_hw_slowdown(case: Case) -> Answer:
     evidence = case.evidence
     counted = longest([by_counter(evidence, name) for name in ("hw_thermal_ns", "power_brake_ns")])
     held = counted if counted is not None and counted.ratio > 0.0 else by_bits(evidence, Reason.HW_SLOWDOWN)
-    facts = _facts(evidence, held, Reason.HW_SLOWDOWN)
-    if bounds := hw_slowdown_bounds(evidence, case.beta):
-        return _found(facts, bounds)
+    if held is not None and held.ratio > 0.0:
+        return _found(_facts(evidence, held, Reason.HW_SLOWDOWN), hw_slowdown_bounds(evidence, case.beta))
     if len(reasons(evidence)[0]) and reports(evidence, Reason.HW_SLOWDOWN):
-        return Clear(facts)
+        return Clear(_NOT_HELD)
     return Unobserved(evidence.absence or "the event reason of hardware slow-downs was not observed for long enough")
 
 
@@ -116,23 +116,23 @@ def throttle_power_brake(case: Case) -> Answer:
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
     if held is None:
         return Unobserved(evidence.absence or "neither power brake time nor event reasons were observed for long enough")
-    facts = _facts(evidence, held, Reason.HW_POWER_BRAKE)
-    bounds = power_brake_bounds(evidence, case.beta)
-    return _found(facts, bounds) if bounds else Clear(facts)
+    if not held.ratio:
+        return Clear(_NOT_HELD)
+    return _found(_facts(evidence, held, Reason.HW_POWER_BRAKE), power_brake_bounds(evidence, case.beta))
 
 
 def _found(facts: Mapping[str, Fact], bounds: tuple[Bound, ...]) -> Found:
-    return Found(facts={**facts, "bound_ratio": max(bound.size_ratio for bound in bounds)}, bounds=bounds)
+    return Found(facts={**facts, "bound_ratio": max((bound.size_ratio for bound in bounds), default=0.0)}, bounds=bounds)
 
 
-def _facts(evidence: Evidence, held: Held | None, bits: Reason) -> dict[str, Fact]:
+def _facts(evidence: Evidence, held: Held, bits: Reason) -> dict[str, Fact]:
     """Return how long a reason held, the clock while it did and otherwise, and both clocks in words."""
     inside_mhz, outside_mhz = clocks_beside(evidence, bits)
     at = f", at {inside_mhz:.0f} MHz" if inside_mhz is not None else ""
     return {
-        "slowed_s": held.ratio * evidence.window.length_s if held is not None else None,
+        "slowed_s": held.ratio * evidence.window.length_s,
         "window_s": evidence.window.length_s,
-        "by": held.by if held is not None else None,
+        "by": held.by,
         "inside_mhz": inside_mhz,
         "outside_mhz": outside_mhz,
         "at": f"{at} instead of {outside_mhz:.0f} MHz" if at and outside_mhz is not None else at,
