@@ -27,6 +27,7 @@ from tests.proof.shown import Shown
 from tests.proof.sight import REFRESH_NS, Sight
 
 EPOCH_NS = 3_600_000_000_000  # of the simulation, on the machine's clock
+_TAIL_NS = 250_000_000  # from the window's end to the daemon's last read of the power record
 _POWER = ("power_w", "power_average_w")
 _MOVING = ("power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio")
 _MOVING_CAPPED = ("sm_clock_mhz", "power_cap_ns")
@@ -106,8 +107,12 @@ class _Asked:
             self.uses_ns = self.uses_ns[:0]
 
     def recorded(self, at_ns: Times, watts: Values) -> tuple[Times, Values]:
-        """Return what was fetched of the dense power record: it is asked once a second, and holds the last 2.36 s."""
+        """Return what was fetched of the dense power record.
+
+        It is asked once a second, once more in the tail of the window, and holds the last 2.36 s.
+        """
         asked = np.arange(self._first_ns + int(self._rng.integers(1_000_000_000)), self._last_ns, 1_000_000_000)
+        asked = np.union1d(asked, [tail_ns] if (tail_ns := self._end_ns + _TAIL_NS) < self._last_ns else [])
         asked = asked[self._is_asked(asked, Lane.POWER)]
         number = np.searchsorted(asked, at_ns)
         kept = number < len(asked)
