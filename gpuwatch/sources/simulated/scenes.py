@@ -144,7 +144,7 @@ _ALL = (
           status="rejected", rules=frozenset({"contention-residual"})),
     Scene(name="cpu-hogs", says="busy processors keep launches waiting: the GPU idles",
           phases=(Phase(begin_s=0.2, kernel=GEMM, share=0.07),), hogged=True, status="rejected",
-          rules=frozenset({"cpu-starvation"})),
+          rules=frozenset({"unaccounted-time"})),
     Scene(name="thermal", says="the cooling air fails: the clock is cut for heat", phases=_STEADY_GEMM,
           mishaps=_during(Fault.HOT_AIR, 0.0, FOREVER_S, 30.0), status="rejected", rules=frozenset({"throttle-thermal"})),
     Scene(name="hw-slowdown", says="hardware halves the clock for 300 ms", phases=_STEADY_COPY,
