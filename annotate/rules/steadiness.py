@@ -43,7 +43,7 @@ class RegimeLimits:
     "regime-change",
     kind=RuleKind.BIAS,
     says="{what}",
-    remedy="{advice}",
+    remedy="Measure one state only.  {advice}",
 )
 def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     """Finds a window in which the GPU went from one state to another: most often, the onset of the power cap.

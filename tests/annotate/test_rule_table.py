@@ -26,8 +26,11 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 def test_rule_table_has_one_row_for_every_rule() -> None:
+    retired = {cells[0].strip("`") for _, cells in rows() if cells[2].startswith("retired")}
     found = sorted((family, cells[0].strip("`")) for family, cells in rows())
-    assert found == sorted((rule.family, rule.name) for rule in RULES)
+    assert sorted(each for each in found if each[1] not in retired) == sorted(
+        (rule.family, rule.name) for rule in RULES if rule.name not in retired
+    )
 
 
 def test_rule_table_rows_have_all_columns_and_a_class() -> None:

@@ -1,4 +1,4 @@
-"""Idle stretches beside what is no stall: a loop that waits for its launches, or rests in a rhythm."""
+"""Idle stretches beside what is no stall: a loop that waits for its launches."""
 
 from __future__ import annotations
 
@@ -41,19 +41,14 @@ def test_waiting_for_launches_is_no_stall_with_times() -> None:
     rng = np.random.default_rng(1)
     times = timed(np.full(60_000, 8e-6) + 0.0, gap_s=0.0)
     gaps_ns = np.cumsum(rng.uniform(2e3, 40e3, 60_000)).astype(np.int64)
-    spread = evidence(length_s=3.0, timings=type(times)(times.at_ns + gaps_ns, times.took_s))
+    length_s = 60_000 * 8e-6 + float(gaps_ns[-1]) / 1e9
+    spread = evidence(length_s=length_s, timings=type(times)(times.at_ns + gaps_ns, times.took_s))
     assert lost(ask(spread)) < 0.001
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_waiting_for_launches_is_no_stall_without_times(seed: int) -> None:
     assert lost(ask(evidence(length_s=4.0, signals={"utilization_ratio": launch_bound(seed), "power_w": 260.0}))) < 0.001
-
-
-def test_resting_in_a_rhythm_is_no_stall_without_times() -> None:
-    """Half a second of work and half a second of rest, over and over: the work's own."""
-    about = evidence(length_s=6.0, signals={"utilization_ratio": lambda t: 1.0 if int(2 * (t + 5.0)) % 2 else 0.0})
-    assert lost(ask(about)) < 0.001
 
 
 def test_a_stall_of_a_waiting_loop_is_found() -> None:
