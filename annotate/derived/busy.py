@@ -1,15 +1,11 @@
-"""The share of a window in which the GPU was busy: by the driver's gauges, as the benchmark declares it, and by its pauses.
-
-Pauses hide the clock and power of the same work back to back.
-"""
+"""The share of a window in which the GPU was busy: by the driver's gauges, and as the benchmark declares it."""
 
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from annotate.derived.sm_clock import median_mhz, working
-from annotate.evidence import Column, Evidence, Reason, Times, Timings, Values
+from annotate.evidence import Evidence, Reason, Times, Values
 from annotate.times.durations import inside
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
@@ -99,43 +95,3 @@ def duty(evidence: Evidence) -> tuple[float | None, str | None]:
         if activity is not None:
             return activity, "SM activity"
     return None, None
-
-
-def regular_pause_s(evidence: Evidence, gap_ratio: float, gap_s: float) -> float | None:
-    """The median pause between iterations, if it is regular and long; None if not, or if no times are known."""
-    times = inside(evidence)
-    # With fewer iterations a median pause is nobody's habit.
-    if len(times.at_ns) < 10:
-        return None
-    entries_s = times.took_s * times.calls_count
-    pause_s = float(np.median(np.diff(times.at_ns) / 1e9 - entries_s[:-1]))
-    return pause_s if pause_s > gap_s and pause_s > gap_ratio * float(np.median(entries_s)) else None
-
-
-def capped_clock_ratio(evidence: Evidence) -> float | None:
-    """The clock while capped, anywhere in the trace, over the window's: known if it was capped for half a second before."""
-    window_mhz = median_mhz(working(evidence))
-    column = evidence.trace.column("sm_clock_mhz")
-    if not window_mhz or not len(column):
-        return None
-    step_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
-    before = evidence.trace.within("sm_clock_mhz", int(column.at_ns[0]), evidence.window.begin_ns, step_ns=step_ns)
-    capped = has_reason(evidence.trace.at("event_reasons_mask", before.at_ns), Reason.SW_POWER_CAP)
-    # Capped in bursts is not capped for good: its clock says nothing of work back to back.
-    dense = evidence.trace.at("utilization_ratio", before.at_ns) >= 0.8
-    capped_mhz = before.where(capped & dense).observed.values
-    # Half a second makes it known.
-    return float(np.median(capped_mhz)) / window_mhz if len(capped_mhz) * step_ns >= 500_000_000 else None
-
-
-def is_light(evidence: Evidence, busy: float, power_ratio: float) -> bool:
-    """Return whether power would stay far below its limit if the GPU were busy throughout."""
-    limit_w = evidence.device.power_limit_w if evidence.device else None
-    power = evidence.within("power_w").observed.values
-    return bool(limit_w and len(power) and busy > 0 and float(power.mean()) / busy < power_ratio * limit_w)
-
-
-def iterations(timings: Timings, begin_ns: int, end_ns: int) -> Column:
-    """The times of the iterations that began in an interval; what is no duration is left out."""
-    kept = (timings.at_ns >= begin_ns) & (timings.at_ns < end_ns) & timings.timed
-    return Column(timings.at_ns, timings.took_s).where(kept)

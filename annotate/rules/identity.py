@@ -19,6 +19,7 @@ _SETTINGS = {
     "compute_mode": ("the compute mode", "{:.0f}"),
     "sm_clock_lock_mhz": ("the SM clock asked for", "{:.0f} MHz"),
 }
+_MILD = ("persistence_mode", "compute_mode")  # these change no speed while a process works
 _SWITCH = {"0": "off", "1": "on"}
 
 
@@ -42,8 +43,8 @@ def setting_changed(
 
     What it cannot see:
         When exactly: settings are read about once a second, so a change between a reading before the window and one
-        inside may have come first; it is a note if most of that time lies outside.  A change that was undone between two
-        readings.  Settings the driver does not report (it leaves out those a GPU does not have); without the power limit,
+        inside may have come first; it flags.  A change that was undone between two readings.  Persistence and compute mode
+        move no number, and are only noted.  Settings the driver does not report (it leaves out those a GPU does not have); without the power limit,
         which every number rests on, it clears nothing.
 
     Remedy:
@@ -75,7 +76,7 @@ def setting_changed(
         if "power_limit_w" not in read:
             return Unobserved(evidence.absence or "the power limit was not read twice around the window")
         return Clear({"settings_count": len(read)})
-    inside_ratio, name, before, after, since_ns, until_ns = max(changes, key=lambda change: change[0])
+    inside_ratio, name, before, after, since_ns, until_ns = max(changes, key=lambda change: (change[1] not in _MILD, change[0]))
     title, form = _SETTINGS[name]
     facts: dict[str, Fact] = {
         "setting": title,
@@ -84,7 +85,7 @@ def setting_changed(
         "when": _when(evidence, since_ns, until_ns),
         "changes_count": len(changes),
     }
-    severity = Severity.REJECT if inside_ratio == 1.0 else Severity.FLAG if inside_ratio > 0.5 else Severity.NOTE
+    severity = Severity.NOTE if name in _MILD else Severity.REJECT if inside_ratio == 1.0 else Severity.FLAG
     return Found(severity, facts, span_ns=(since_ns, until_ns))
 
 
@@ -133,7 +134,7 @@ def hardware_error(
 @rule(
     "persistence-off",
     kind=RuleKind.LABEL,
-    says="persistence mode is off{where}",
+    says="persistence mode off{where}",
     remedy="Switch it on (nvidia-smi -pm 1), or hold a context open before the window begins.",
 )
 def persistence_off(
@@ -170,7 +171,7 @@ def persistence_off(
         census.processes for census in evidence.trace.censuses if census.at_ns <= evidence.window.begin_ns - settled_s * 1e9
     )
     where = " in this virtual machine" if virtual else ", but the GPU was in use before the window began" if held else ""
-    return Found(Severity.NOTE if virtual or held else Severity.FLAG, {"where": where})
+    return Found(facts={"where": where})
 
 
 @rule(
@@ -188,8 +189,9 @@ def clock_source_step(
     at_once_count: Annotated[
         Count, "of calls: a GPU of compute capability 9.0 runs at most so many kernels side by side"
     ] = 128.0,
+    look_s: Annotated[Duration, "the daemon looks for suspensions five times a second, and a tenth is its refresh"] = 0.3,
 ) -> Answer:
-    """Finds a wall clock that was set during the window, and times that do not lie in the window they were handed to.
+    """Finds a clock that was set or stood still during the window, and times that do not lie in the window they were handed to.
 
     Why it matters:
         Evidence is laid beside times by a monotonic clock that both sides share, so a step of the wall clock harms only
@@ -200,23 +202,27 @@ def clock_source_step(
     What it cannot see:
         Milliseconds that were handed over as seconds, where they were taken in less than an eighth of the window.  A slow
         slew, which moves both clocks alike.  Which clock the caller used: a step is a flag only where the times were
-        the caller's own.  A machine that slept shows as a step by as much.
+        the caller's own.  How the GPU was on the other side of a suspension: its clocks, heat and power began anew, while the
+        clock of all evidence stood still.
 
     Remedy:
         Let time synchronisation settle before measuring; time with ``time.perf_counter`` or CUDA events.
 
     Source:
-        Wall time less CLOCK_MONOTONIC at the window's two edges, and the instants and lengths of timed iterations.
+        Wall time less CLOCK_MONOTONIC at the window's two edges, suspensions of the machine that the daemon noticed, and the
+        instants and lengths of timed iterations.
     """
     window, timings = evidence.window, evidence.timings
     if timings is not None and (too_long := _longer_than(window.length_s, timings, step_s, at_once_count)):
-        return Found(Severity.FLAG, too_long)
+        return Found(Severity.REJECT, too_long)
     if timings is not None and len(timings.at_ns):
         early_ns, late_ns = window.begin_ns - int(timings.at_ns.min()), int(timings.at_ns.max()) - window.end_ns
         off_s = max(early_ns, late_ns) / 1e9
         if off_s > step_s:
             side = "before it began" if early_ns > late_ns else "after it ended"
             return Found(Severity.FLAG, {"disagreement": f"times of the window lie up to {off_s:.3g} s {side}", "off_s": off_s})
+    if (suspension := _suspension(evidence, look_s)) is not None:
+        return suspension
     stepped_s = evidence.host.wall_step_s
     if stepped_s is None:
         return Unobserved("whether the wall clock was set meanwhile was not observed")
@@ -226,6 +232,22 @@ def clock_source_step(
     facts["disagreement"] = f"the wall clock was set by {stepped_s:+.3g} s during the window"
     own = evidence.declared.get("timer") == "caller"
     return Found(Severity.FLAG if own else Severity.NOTE, facts)
+
+
+def _suspension(evidence: Evidence, look_s: float) -> Found | None:
+    """Return the first suspension of the machine that can lie inside the window; None without any.
+
+    Its event stands at the look that noticed it, and its gap in evidence begins at the look before.
+    """
+    window = evidence.window
+    began_ns = {gap.end_ns: gap.begin_ns for gap in evidence.trace.gaps}
+    for event in evidence.trace.events:
+        since_ns = began_ns.get(event.at_ns, event.at_ns - round(look_s * 1e9))
+        if event.kind == "suspended" and event.at_ns > window.begin_ns and since_ns < window.end_ns:
+            span_ns = (max(since_ns, window.begin_ns), min(event.at_ns, window.end_ns))
+            facts: dict[str, Fact] = {"disagreement": f"{event.text or 'the machine was suspended'} inside the window"}
+            return Found(Severity.FLAG, facts, span_ns=span_ns)
+    return None
 
 
 def _longer_than(length_s: float, timings: Timings, step_s: float, at_once_count: float) -> dict[str, Fact] | None:

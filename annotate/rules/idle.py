@@ -74,7 +74,7 @@ def no_work(
     "idle-stretch",
     kind=RuleKind.BIAS,
     says="{what}{cause_words}",
-    remedy="{advice}",
+    remedy="Keep the launches coming.  {advice}",
 )
 def idle_stretch(
     case: Case,

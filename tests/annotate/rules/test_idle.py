@@ -1,0 +1,62 @@
+"""Idle stretches beside what is no stall: a loop that waits for its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from annotate.budget import Number
+from annotate.claims import Claim
+from annotate.evidence import Evidence
+from annotate.rule import Answer, Clear, Found
+from annotate.rules.idle import RULES, idle_stretch
+from tests.annotate.builders import evidence
+from tests.annotate.occurrences.numbers import timed
+
+
+def ask(about: Evidence) -> Answer:
+    return idle_stretch.ask(about, Claim.SUSTAINED)
+
+
+def lost(answer: Answer) -> float:
+    """Return the bound of throughput, 0 where nothing was found."""
+    if not isinstance(answer, Found):
+        assert isinstance(answer, Clear), answer
+        return 0.0
+    (bound,) = answer.bounds
+    assert bound.number is Number.THROUGHPUT
+    return bound.size_ratio
+
+
+def launch_bound(seed: int) -> Callable[[float], float]:
+    """Utilisation of a loop that waits for its launches: about 0.58, another value on every page."""
+    pages = np.random.default_rng(seed).normal(0.58, 0.03, 200)
+    return lambda t: round(float(pages[int((t + 6.0) / 0.208)]), 2)
+
+
+def test_waiting_for_launches_is_no_stall_with_times() -> None:
+    """Calls of 8 µs, each followed by 2 to 40 µs until the next launch."""
+    rng = np.random.default_rng(1)
+    times = timed(np.full(60_000, 8e-6) + 0.0, gap_s=0.0)
+    gaps_ns = np.cumsum(rng.uniform(2e3, 40e3, 60_000)).astype(np.int64)
+    length_s = 60_000 * 8e-6 + float(gaps_ns[-1]) / 1e9
+    spread = evidence(length_s=length_s, timings=type(times)(times.at_ns + gaps_ns, times.took_s))
+    assert lost(ask(spread)) < 0.001
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_waiting_for_launches_is_no_stall_without_times(seed: int) -> None:
+    assert lost(ask(evidence(length_s=4.0, signals={"utilization_ratio": launch_bound(seed), "power_w": 260.0}))) < 0.001
+
+
+def test_a_stall_of_a_waiting_loop_is_found() -> None:
+    """Half a second without work in 4 s, by utilisation alone: 0.5 / 4 of 0.58."""
+    usual = launch_bound(7)
+    signals = {"utilization_ratio": lambda t: 0.0 if 2.0 <= t < 2.5 else usual(t), "power_w": 260.0}
+    assert lost(ask(evidence(length_s=4.0, signals=signals))) == pytest.approx(0.58 * 0.5 / 4.0, abs=0.02)
+
+
+def test_the_family_lists_its_rules() -> None:
+    assert [rule.name for rule in RULES] == ["no-work", "idle-stretch"]
