@@ -217,6 +217,9 @@ class Server:
             case messages.Times():
                 self._windows.add_times(request, uid=peer.uid)
                 return messages.TimesTaken(run=request.run)
+            case messages.Spans():
+                self._windows.add_spans(request, uid=peer.uid)
+                return messages.TimesTaken(run=request.run)
             case messages.Close():
                 check_declared(request.told)
                 self._windows.close(

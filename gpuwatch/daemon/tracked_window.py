@@ -10,6 +10,7 @@ from typing import Any
 from annotate.evidence import ProcessList
 from annotate.verdict import Status
 from gpuwatch import clock
+from gpuwatch.daemon.beside_times import BesideTimes
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judge_worker import Judge
 from gpuwatch.daemon.user_turns import UserThreads, UserTurns
@@ -54,6 +55,7 @@ class TrackedWindow:
         self.gpus = gpus
         self.host = host
         self.times_count = 0
+        self.beside = BesideTimes()
         self.judging_s: float | None = None
         self.done = asyncio.Event()  # it has its verdict, and is no longer tracked
         self._services = services
@@ -184,6 +186,7 @@ class TrackedWindow:
             self._services.store.put_timings(self.run.id, times)
             self._times.clear()
             self.times_count = 0
+        self._store_beside()
 
     async def _missing_evidence(self) -> str | None:
         """Return why evidence is missing in the store; None when all of it is there."""
@@ -202,6 +205,11 @@ class TrackedWindow:
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or self.run.why
         self.run = replace(self.run, status=status, why=why, verdicts=verdicts)
         self._services.store.put_run(self.run, judgement.evidence, judgement.signatures)
+
+    def _store_beside(self) -> None:
+        """Store declared other work, and the pauses of its host."""
+        for what, spans in self.beside.take(self.run).items():
+            self._services.store.put_spans(self.run.id, what, spans)
 
     def _store_known(self) -> None:
         """Store its interval with the GPUs and processes known so far."""

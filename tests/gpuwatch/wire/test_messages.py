@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.wire import messages
+from gpuwatch.wire.shown import ShownGpu
 
 FACTS = st.dictionaries(
     st.text(max_size=20), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20), max_size=5
@@ -38,7 +39,7 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
     """A name that no JSON can hold costs its letter, not the whole answer."""
-    shown = messages.ShownGpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
+    shown = ShownGpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)
     assert reply.source == "nvml�"
