@@ -38,10 +38,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close a forked child's copies of the sockets: the daemon recognises a dead benchmark by the closed connection.
-
-    The child gets a fresh lock too, because the thread that holds the old one exists in the parent only.
-    """
+    """Close a forked child's sockets, as the daemon recognises a dead benchmark by them; renew a lock that no thread releases."""
     global _starting  # noqa: PLW0603 - one per process
     _starting = threading.Lock()
     for client in list(_clients):
@@ -114,6 +111,9 @@ class Client:
 
         for message in encode(run, timings):
             self._exchange(message, messages.TimesTaken)
+
+    def send_spans(self, spans: messages.Spans) -> None:
+        self._exchange(spans, messages.TimesTaken)
 
     def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, messages.FactValue] | None = None) -> None:
         self._exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), messages.Closed)

@@ -77,7 +77,7 @@ class Conversation:
             return
         with self.guard("closing the window"):
             run = self._run_id
-            if testimony.has_times:
+            if testimony.has_more_than_facts:
                 try:
                     self._client.end_window(run, begin_ns, end_ns)
                 except DaemonError as error:
@@ -85,6 +85,7 @@ class Conversation:
                     if error.code != "unknown-message":
                         raise
                 testimony.hand_over_times(self._client, run)
+                testimony.hand_over_beside(self._client, run)
             self._client.close_window(run, begin_ns, end_ns, testimony.all() | told)
             self.hang_up()
 

@@ -41,7 +41,7 @@ def check(piece: wire.Spans, before_count: int) -> int:
         found = before_count + count
         raise UsageError(f"spans: expected at most {_MOST_COUNTS[piece.what]} {piece.what} of a window, found {found}")
     begin_ns, end_ns = np.frombuffer(piece.begin_ns, "<i8"), np.frombuffer(piece.end_ns, "<i8")
-    if not ((-_FARTHEST_NS < begin_ns) & (begin_ns <= end_ns) & (end_ns < _FARTHEST_NS)).all():
+    if not ((begin_ns > -_FARTHEST_NS) & (begin_ns <= end_ns) & (end_ns < _FARTHEST_NS)).all():
         raise UsageError("spans: expected begins before their ends, found another")
     if count and max(piece.named) >= len(piece.names):
         raise UsageError(f"spans: expected one of {len(piece.names)} names, found number {max(piece.named)}")
