@@ -18,6 +18,7 @@ from gpuwatch.client.beside import Beside
 from gpuwatch.client.connection import Client
 from gpuwatch.client.iteration import Iteration
 from gpuwatch.client.marks import TIMED, HostMarks, make_marks
+from gpuwatch.client.stated_claim import StatedClaim, check_facts
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
@@ -47,10 +48,14 @@ def spared(doing: str) -> Iterator[None]:
 class Testimony:
     """Collected between a window's edges, handed over at its end, closed whatever became of it."""
 
-    def __init__(self, driver: Any = None) -> None:  # cuda-bindings' has no types; None: that one, where it is installed
+    def __init__(
+        self,
+        driver: Any = None,  # cuda-bindings' has no types; None: that one, where it is installed
+        stated: StatedClaim = StatedClaim(),  # noqa: B008 - frozen
+    ) -> None:
         self.before = torch_state.Snapshot()
         self._driver = driver
-        self._told: dict[str, FactValue] = {}
+        self._told: dict[str, FactValue] = stated.facts()
         self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings | RecordedTimes] = []
         self.beside = Beside()
@@ -74,7 +79,7 @@ class Testimony:
                     from gpuwatch.cuda.stamp import Stamps
 
                     self._stamps = Stamps.allocate(2, self._driver)
-        return self.before.facts
+        return self.before.facts | self._told
 
     def stamp(self) -> None:
         """Stamp the true clock at the window's beginning and end."""
@@ -96,6 +101,7 @@ class Testimony:
                 raise
             except Exception as error:  # its type is the caller's, whose conversions may fail in any way
                 raise UsageError(f"tell: {name}: expected a value that converts, found {type(error).__name__}") from error
+        check_facts(checked)
         told = self._told | checked
         length = sum(len(name) + len(str(fact)) for name, fact in told.items())
         if length > _TOLD_LENGTH:

@@ -17,6 +17,7 @@ from annotate.policy import Policy
 from gpuwatch import clock
 from gpuwatch.client.conversation import Conversation
 from gpuwatch.client.iteration import Iteration
+from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.client.window_answers import WindowAnswers
 from gpuwatch.client.window_arguments import check_kind, check_label, check_policy, list_gpus
@@ -45,6 +46,7 @@ class Window(WindowAnswers):
         sync: bool,
         on_reject: Literal["report", "raise"],
         settings: Settings | None,
+        stated: StatedClaim = StatedClaim(),  # noqa: B008 - frozen
     ) -> None:
         self.label = label
         self.policy = policy
@@ -57,7 +59,8 @@ class Window(WindowAnswers):
         self._on_reject = on_reject
         self._settings = settings
         self._conversation = Conversation(settings)
-        self._testimony = Testimony()
+        self._stated = stated
+        self._testimony = Testimony(stated=stated)
         self._pid = os.getpid()
 
     def __enter__(self) -> Window:
@@ -196,6 +199,11 @@ class Window(WindowAnswers):
         if self.begin_ns is None or self.end_ns is not None:
             raise UsageError(f"{doing}: expected to be called inside of the window's with block")
 
+    @property
+    def stated(self) -> dict[str, FactValue]:
+        """The parts of the claim that were stated beside its name, by the names of ``annotate.declared``."""
+        return self._stated.facts()
+
     async def __aenter__(self) -> Window:
         return self.__enter__()  # 2 ms of a local socket: not worth a thread with another CUDA stream
 
@@ -207,7 +215,13 @@ class Window(WindowAnswers):
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
         again = functools.partial(
-            Window, policy=self.policy, gpus=self._gpus, sync=self._sync, on_reject=self._on_reject, settings=self._settings
+            Window,
+            policy=self.policy,
+            gpus=self._gpus,
+            sync=self._sync,
+            on_reject=self._on_reject,
+            settings=self._settings,
+            stated=self._stated,
         )
         return wrap(function, self.label, again)
 
@@ -223,6 +237,9 @@ def window(
     label: str | None = None,
     *,
     claim: Claim | str = Claim.SUSTAINED,
+    locked_mhz: float | None = None,
+    every: float | None = None,
+    varies: bool = False,
     policy: Policy | None = None,
     gpus: list[str] | tuple[str, ...] | str | None = None,
     sync: bool = True,
@@ -233,6 +250,8 @@ def window(
 
     It covers the GPUs on which this process and its descendants hold a context, or those named by UUID (or a unique
     beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
+    ``locked_mhz``, ``every`` and ``varies`` state more of the claim, are stored and printed with it: the clock you locked the
+    SMs at, the seconds from one call's begin to the next that you keep on purpose, and that the times vary by design.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
 
     Raises UsageError: for arguments that can never be right; any failure of telemetry makes the verdict unproven instead.
@@ -242,4 +261,12 @@ def window(
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
-    return Window(name, check_policy(claim, policy), gpus=list_gpus(gpus), sync=sync, on_reject=on_reject, settings=settings)
+    return Window(
+        name,
+        check_policy(claim, policy),
+        gpus=list_gpus(gpus),
+        sync=sync,
+        on_reject=on_reject,
+        settings=settings,
+        stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies),
+    )
