@@ -17,6 +17,7 @@ from gpuwatch.daemon.user_turns import UserThreads, UserTurns
 from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost
 from gpuwatch.errors import UsageError
+from gpuwatch.host import processes
 from gpuwatch.host.processes import Identities
 from gpuwatch.interfaces import Run
 from gpuwatch.store import Store
@@ -93,7 +94,8 @@ class TrackedWindow:
         self._note_latest()
         if self.run.pid:
             identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
-            self.run = replace(self.run, user=identity.user, process=identity.name)
+            program = await self.host.in_thread(processes.program, self.run.pid)
+            self.run = replace(self.run, user=identity.user, process=identity.name, program=program)
             await self.host.begin()
         self._is_stored = True
         if self.is_open:
@@ -150,6 +152,7 @@ class TrackedWindow:
             self.closed.set()  # facts that come later are refused
             self._store_evidence()
             await asyncio.sleep(TAIL_S)
+            await self._services.gpus.edges.read_power(self.run.uuids)
             self._sample_less()
             self._services.before_edge()
             refusal = await self._missing_evidence()

@@ -30,7 +30,7 @@ def declared(window: gpuwatch.Window, settings: Settings) -> dict[str, Any]:
 
 
 def test_stated_parts_are_declared_facts(copying: Settings) -> None:
-    stated = {"locked_mhz": 1500, "every": 0.02, "varies": True}
+    stated: dict[str, Any] = {"locked_mhz": 1500, "every": 0.02, "varies": True}
     with gpuwatch.window("stated", claim="fixed-clock", settings=copying, **stated) as w:
         let_pass(0.1, "the body takes so long")
     facts = {"locked_mhz": 1500.0, "every_s": 0.02, "varies": True}
