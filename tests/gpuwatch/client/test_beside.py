@@ -206,3 +206,15 @@ def test_evidence_of_an_older_store_observes_no_other_work(tmp_path: Path) -> No
         with gpuwatch.window(settings=daemon.settings) as w:
             piece()
         assert stored(w, daemon.settings).other_work is None
+
+
+def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
+    """Two windows of one process are of one program, whose arguments nobody reads there."""
+    found = []
+    for _ in range(2):
+        with gpuwatch.window(settings=copying) as w:
+            piece()
+        found.append(stored(w, copying).window.program)
+    assert found[0] == found[1]
+    assert found[0] is not None
+    assert len(found[0]) == 16
