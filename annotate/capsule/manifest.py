@@ -30,7 +30,7 @@ class Censuses(msgspec.Struct, frozen=True):
     repeats: tuple[int, int] | None
 
 
-class Spans(msgspec.Struct, frozen=True):
+class PackedSpans(msgspec.Struct, frozen=True):
     """Pieces of time with a word each: numbers of the arrays of begins, lengths and words, and the words."""
 
     at: int
@@ -55,8 +55,8 @@ class Entry(msgspec.Struct, frozen=True):
     gaps: list[tuple[int, int, Lane]]
     refresh_ns: dict[str, int]
     overlapping: tuple[OtherWindow, ...] = ()  # older ones have none
-    other_work: Spans | None = None
-    pauses: Spans | None = None
+    other_work: PackedSpans | None = None
+    pauses: PackedSpans | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from annotate.capsule.manifest import (
     Entry,
     Head,
     Manifest,
-    Spans,
+    PackedSpans,
 )
 from annotate.errors import CapsuleError
 from annotate.evidence import COUNTERS, Column, Evidence, Gap, OtherWindow, OtherWork, Pause, ProcessList, Timings, Trace
@@ -193,14 +193,14 @@ class _Reading:
             raise CapsuleError(f"expected how many calls each time is of, found {numbers[-1]}")
         return Timings(times.at_ns, times.values, clock, numbers[-1])
 
-    def _other_work(self, kept: Spans) -> OtherWork:
+    def _other_work(self, kept: PackedSpans) -> OtherWork:
         pieces = self._pair(kept.at, kept.took)
         limits.times(pieces.at_ns, ascending=False)
         if not ((pieces.values >= 0) & (pieces.values < limits.LONGEST_NS / 1e9)).all():
             raise CapsuleError("expected other work that takes 0 s to 31 days, found another")
         return OtherWork(pieces.at_ns, pieces.values, self._names(kept, len(pieces)))
 
-    def _pauses(self, kept: Spans) -> tuple[Pause, ...]:
+    def _pauses(self, kept: PackedSpans) -> tuple[Pause, ...]:
         begins_ns, took_ns = self._times(kept.at), self._times(kept.took)
         causes = self._names(kept, len(begins_ns))
         if len(took_ns) != len(causes) or len(causes) > PAUSES_COUNT:
@@ -210,7 +210,7 @@ class _Reading:
         ends_ns = limits.times(begins_ns, ascending=False) + took_ns
         return tuple(map(Pause, begins_ns.tolist(), ends_ns.tolist(), causes))
 
-    def _names(self, kept: Spans, count: int) -> tuple[str, ...]:
+    def _names(self, kept: PackedSpans, count: int) -> tuple[str, ...]:
         """Return the word of each piece."""
         named = self._times(kept.named)
         if len(named) != count or (count and not 0 <= int(named.min()) <= int(named.max()) < len(kept.names)):

@@ -1,7 +1,10 @@
 """The time beside the timed entries of a window, as its process knows it: pauses of the host, and work that was not timed."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpuwatch.client.connection import Client
 from gpuwatch.errors import DaemonError
@@ -9,6 +12,9 @@ from gpuwatch.process.collector_pauses import CollectorPauses
 from gpuwatch.process.compilations import CompilationPauses
 from gpuwatch.process.span_log import SpanLog
 from gpuwatch.wire.messages import Spans
+
+if TYPE_CHECKING:
+    from annotate.evidence import OtherWork
 
 _log = logging.getLogger("gpuwatch")
 
@@ -20,6 +26,7 @@ class Beside:
 
     def __init__(self) -> None:
         self.other = SpanLog("other")
+        self.recorded: list[OtherWork] = []  # as the caller timed it
         self._collections = SpanLog("pauses")  # its own: a collection may begin while another pause is added
         self._pauses = SpanLog("pauses")
         self._hand_over = self._pauses.number_of(HAND_OVER)
@@ -42,10 +49,13 @@ class Beside:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.other or self._pauses or self._collections)
+        return not (self.other or self.recorded or self._pauses or self._collections)
 
     def send(self, client: Client, run: str) -> None:
         """Send everything; a daemon of an older version judges without."""
+        for each in self.recorded:
+            for (begin_ns, end_ns), kind in zip(each.spans_ns, each.kinds, strict=True):
+                self.other.add(begin_ns, end_ns, self.other.number_of(kind))
         try:
             for message in self._messages(run):
                 client.send_spans(message)

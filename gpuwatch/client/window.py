@@ -29,7 +29,7 @@ from gpuwatch.utf8 import found_words
 from gpuwatch.wire.messages import FactValue
 
 if TYPE_CHECKING:
-    from annotate.evidence import Timings
+    from annotate.evidence import OtherWork, Timings
 
 _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=None)
 
@@ -176,6 +176,14 @@ class Window(WindowAnswers):
         """
         self._check_inside("record")
         self._testimony.record(times, at_ns, self.begin_ns or 0)
+
+    def record_other_work(self, other: OtherWork) -> None:
+        """Hand over work that you timed yourself and that is no iteration: flushes, holds, checks.
+
+        Raises UsageError: outside of the with block.
+        """
+        self._check_inside("record_other_work")
+        self._testimony.beside.recorded.append(other)
 
     def inputs(self, *tensors: Any) -> None:
         """Sample the inputs of the measured work: zeros and repeated values run cooler and faster than data.

@@ -189,7 +189,8 @@ class TrackedWindow:
             self._services.store.put_timings(self.run.id, times)
             self._times.clear()
             self.times_count = 0
-        self._store_beside()
+        for what, spans in self.beside.take(self.run).items():
+            self._services.store.put_spans(self.run.id, what, spans)
 
     async def _missing_evidence(self) -> str | None:
         """Return why evidence is missing in the store; None when all of it is there."""
@@ -208,11 +209,6 @@ class TrackedWindow:
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or self.run.why
         self.run = replace(self.run, status=status, why=why, verdicts=verdicts)
         self._services.store.put_run(self.run, judgement.evidence, judgement.signatures)
-
-    def _store_beside(self) -> None:
-        """Store declared other work, and the pauses of its host."""
-        for what, spans in self.beside.take(self.run).items():
-            self._services.store.put_spans(self.run.id, what, spans)
 
     def _store_known(self) -> None:
         """Store its interval with the GPUs and processes known so far."""

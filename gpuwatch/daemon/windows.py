@@ -127,19 +127,20 @@ class Windows:
         self._spawn(self._watch(window))
         return window.run, warning
 
-    def add_times(self, piece: Times, *, uid: int) -> None:
-        """Take times of iterations of a window not yet closed, in order.  Raises UsageError."""
-        window = self._declaring(piece.run, uid)
-        count = window.count_times(piece)
-        self._check_room(window, count)
-        window.add_times(piece, count)
-
-    def add_spans(self, piece: Spans, *, uid: int) -> None:
-        """Take pieces of time beside the timed entries of a window not yet closed.  Raises UsageError."""
-        window = self._declaring(piece.run, uid)
-        count = window.beside.count(piece)
-        self._check_room(window, count)
-        window.beside.add(piece, count)
+    def add_times(self, piece: Times | Spans, *, uid: int) -> None:
+        """Take times of a window not yet closed, in order: of iterations, or beside them.  Raises UsageError."""
+        window = self._own(piece.run, uid)
+        if window.closed.is_set():
+            raise UsageError(f"window {piece.run} is closed; it is {window.run.status}")
+        count = window.count_times(piece) if isinstance(piece, Times) else window.beside.count(piece)
+        by_uid: Counter[int] = Counter()
+        for each in self._tracked.values():
+            by_uid[each.run.uid] += each.times_count + each.beside.spans_count
+        check_times(by_uid, window.run.uid, count, is_shared=self._is_shared)
+        if isinstance(piece, Times):
+            window.add_times(piece, count)
+        else:
+            window.beside.add(piece, count)
 
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; the window is judged when it is closed.  Raises UsageError."""
@@ -150,7 +151,9 @@ class Windows:
 
     def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, declared: dict[str, FactValue]) -> None:
         """End a window if it has not ended, and have it judged.  Raises UsageError."""
-        window = self._declaring(run_id, uid)
+        window = self._own(run_id, uid)
+        if window.closed.is_set():
+            raise UsageError(f"window {run_id} is not open; it is {window.run.status}")
         if window.is_open:
             self.end(run_id, uid=uid, begin_ns=begin_ns, end_ns=end_ns)
         window.close(declared)
@@ -266,18 +269,6 @@ class Windows:
             # The same answer for both: whether another user has a window of this name is that user's.
             raise UsageError(f"no window {run_id} of yours is open or being judged")
         return window
-
-    def _declaring(self, run_id: str, uid: int) -> TrackedWindow:
-        window = self._own(run_id, uid)
-        if window.closed.is_set():
-            raise UsageError(f"window {run_id} is closed; it is {window.run.status}")
-        return window
-
-    def _check_room(self, window: TrackedWindow, count: int) -> None:
-        by_uid: Counter[int] = Counter()
-        for each in self._tracked.values():
-            by_uid[each.run.uid] += each.times_count + each.beside.spans_count
-        check_times(by_uid, window.run.uid, count, is_shared=self._is_shared)
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
