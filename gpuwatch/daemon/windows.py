@@ -29,6 +29,7 @@ from gpuwatch.wire.messages import FactValue, Open, Spans, Times
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
 FOLLOW_S = 1.0
+PAUSES_FOLLOWED_COUNT = 8  # ten looks a second each: a quarter of a percent of a core
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 
 
@@ -239,12 +240,14 @@ class Windows:
             simulated=watched.source.is_simulated,
             verdicts=(),
         )
-        host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids))
+        host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread)
         return TrackedWindow(run, WindowGpus(named), host, self._services), warning
 
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""
         await window.watch()
+        if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
+            self._spawn(window.host.follow_pauses(lambda: window.is_open, window.beside.see))
         while window.run.pid and window.is_open and len(self._tracked) <= FOLLOWED_COUNT:
             await window.host.look_again()
             await asyncio.sleep(FOLLOW_S)

@@ -83,6 +83,7 @@ class Open(Message, tag="open", frozen=True):
     gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
     told: _Told = {}
+    thread: _Whole = 0  # the one that launches the work, if it is not the process's first
 
 
 class End(Message, tag="end", frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 import gpuwatch
 from annotate.evidence import Evidence
+from gpuwatch import clock
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.process.span_log import SpanLog
@@ -218,3 +220,27 @@ def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
     assert found[0] == found[1]
     assert found[0] is not None
     assert len(found[0]) == 16
+
+
+def test_waits_for_a_processor_are_pauses(copying: Settings) -> None:
+    """Busy processes on the launching thread's only processor hold it up, and the daemon sees it."""
+    allowed = os.sched_getaffinity(0)
+    if not os.path.exists("/proc/self/schedstat"):  # noqa: PTH110
+        pytest.skip("this kernel counts no waits")
+    processor = {min(allowed)}
+    hogs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(3)]
+    try:
+        for hog in hogs:
+            os.sched_setaffinity(hog.pid, processor)
+        with gpuwatch.window(settings=copying) as w:
+            os.sched_setaffinity(0, processor)
+            until_ns = clock.now_ns() + 1_500_000_000
+            while clock.now_ns() < until_ns:
+                pass
+            os.sched_setaffinity(0, allowed)
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert "run-queue" in {pause.cause for pause in stored(w, copying).pauses}
