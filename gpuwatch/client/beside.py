@@ -56,6 +56,8 @@ class Beside:
         for each in self.recorded:
             for (begin_ns, end_ns), kind in zip(each.spans_ns, each.kinds, strict=True):
                 self.other.add(begin_ns, end_ns, self.other.number_of(kind))
+        if not client.welcome.takes_spans:
+            return
         try:
             for message in self._messages(run):
                 client.send_spans(message)

@@ -96,9 +96,10 @@ class Client:
         gpus: list[str] | None = None,
         parent: str | None = None,
         told: dict[str, messages.FactValue] | None = None,
+        thread: int = 0,
     ) -> messages.Opened:
         """Begin a window around the process at this end and its descendants."""
-        request = messages.Open(claim, label, policy or {}, gpus, parent, told or {}, _launching_thread())
+        request = messages.Open(claim, label, policy or {}, gpus, parent, told or {}, thread)
         return self._exchange(request, messages.Opened)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
@@ -209,12 +210,6 @@ class Client:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return line
-
-
-def _launching_thread() -> int:
-    """Return this thread's number for the kernel; 0 for the process's first."""
-    thread = threading.get_native_id()
-    return 0 if thread == os.getpid() else thread
 
 
 def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], object] | None = None) -> Client:

@@ -207,6 +207,9 @@ class Window(WindowAnswers):
         if self.begin_ns is None or self.end_ns is not None:
             raise UsageError(f"{doing}: expected to be called inside of the window's with block")
 
+    raise_for_verdict = WindowAnswers.raise_for_verdict  # names of the window itself, as in earlier versions
+    to_dict = WindowAnswers.to_dict
+
     @property
     def stated(self) -> dict[str, FactValue]:
         """The parts of the claim that were stated beside its name, by the names of ``annotate.declared``."""

@@ -165,6 +165,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     state: str
     pid: int
     boot_id: str
+    takes_spans: bool = False  # an older daemon does not
 
 
 class Opened(Message, tag="opened", frozen=True):
