@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision, of_intervals
+from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision
+from annotate.compare.quad_decision import Levels, decide_levels
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
@@ -68,9 +69,16 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
     if ending:
         return about
     # Not told apart is all that sequential runs can say: equal they would be called only inside the floor's own error.
-    decision = of_intervals(wide, narrow, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
+    median, skew = Levels(wide, narrow), _skew_ratio(b) / _skew_ratio(a)
+    # Means share the clock's course with medians, so their ratio is the medians' times that of the runs' skews.
+    mean = Levels(*(_scaled(each, skew) for each in (wide, narrow)))
+    decision = decide_levels(median, mean, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
     if decision is Decision.SAME and common is None:
         decision = Decision.INCONCLUSIVE
+    about = replace(about, mean_ratio=mean.wide, mean_used="plain")
+    if decision is Decision.INCONCLUSIVE and abs(skew - 1.0) > about.margin_ratio:
+        reason = f"median and mean disagree: median {wide.centre - 1:+.2%}, mean {mean.wide.centre - 1:+.2%}"
+        about = replace(about, reasons=(*about.reasons, reason))
     if decision is Decision.INCONCLUSIVE:
         reason = f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them"
         about = replace(about, reasons=(*about.reasons, reason))
@@ -169,6 +177,16 @@ def quotient(a: Interval, b: Interval) -> Interval:
 
 def _log(ratio: float) -> float:
     return math.log(ratio) if ratio > 0 else 20.0  # an edge below zero excludes nothing
+
+
+def _skew_ratio(evidence: Evidence) -> float:
+    """Return the mean of a run's times over their median."""
+    took_s = np.empty(0) if evidence.timings is None else evidence.timings.took_s
+    return float(np.nanmean(took_s) / np.nanmedian(took_s))
+
+
+def _scaled(interval: Interval, factor: float) -> Interval:
+    return replace(interval, centre=interval.centre * factor, low=interval.low * factor, high=interval.high * factor)
 
 
 def _median_s(evidence: Evidence) -> float:
