@@ -20,6 +20,7 @@ _TRIM_RATIO = 0.1
 _HEAVY_TAILS_RATIO = 2.0
 _NORMAL_MAD = 1.4826  # the standard deviation of normal noise over its median absolute deviation
 _NORMAL_HALF = 1.349  # the width of the middle half of normal noise over its standard deviation
+_MEDIAN_OVER_MEAN = math.sqrt(math.pi / 2)  # the standard error of a median over that of a mean, for normal noise
 _OUTLYING_SD = 5.0  # normal noise reaches as far once in two million blocks
 _MOST_CORRELATION = 0.95  # beyond, a run of quads is one long wave, and no widening is enough
 _FEWEST_QUADS = 6  # order statistics of fewer values reach no 95 %
@@ -141,8 +142,13 @@ def median_interval(logs: Values, confidence: float) -> Interval:
     error, blocks_count = _error(np.nan_to_num(below).mean(axis=1))
     error *= below.size / np.count_nonzero(np.isfinite(below))  # a pair left out is no pair at the median
     reach = _quantile_t(confidence, blocks_count) * error if error else 0.0
-    if len(logs) < _FEWEST_QUADS or reach >= 0.5:
+    if len(logs) < _FEWEST_QUADS:
         return as_ratio(Interval(centre, -math.inf, math.inf, confidence, blocks_count))
+    if reach >= 0.5:
+        # No order statistic bounds pairs that depend so much on each other; the error of their mean does.
+        error, blocks_count = _error(np.nan_to_num(logs, nan=centre).mean(axis=1))
+        half = _MEDIAN_OVER_MEAN * _quantile_t(confidence, blocks_count) * error
+        return as_ratio(Interval(centre, centre - half, centre + half, confidence, blocks_count))
     low, high = (float(edge) for edge in np.nanquantile(logs, (0.5 - reach, 0.5 + reach)))
     return as_ratio(Interval(centre, min(centre, low), max(centre, high), confidence, blocks_count))
 

@@ -125,7 +125,7 @@ def _explain_doubt(about: Comparison, median: Levels, mean: Levels) -> tuple[int
         slower, faster = about.slower_blocks_ratio or 0.0, about.faster_blocks_ratio or 0.0
         share, how = max((slower, "slower"), (faster, "faster"))
         what = f"{about.b} is {how} in {_percent(share)} of its blocks" if share else "blocks differ among themselves"
-        return None, f"{what}: median {centre - 1:+.2%}, mean {mean.wide.centre - 1:+.2%}"
+        return None, f"{what}: median {100 * (centre - 1):+.2f} %, mean {100 * (mean.wide.centre - 1):+.2f} %"
     needed = _needed_pairs_count(about, median, mean)
     if needed is not None:
         return needed, f"{needed} more pairs may tell"
@@ -134,7 +134,7 @@ def _explain_doubt(about: Comparison, median: Levels, mean: Levels) -> tuple[int
 
 
 def _percent(share_ratio: float) -> str:
-    return f"{share_ratio:.0%}" if share_ratio >= 0.0095 else f"{share_ratio:.1%}"
+    return f"{100 * share_ratio:.0f} %" if share_ratio >= 0.0095 else f"{100 * share_ratio:.1f} %"
 
 
 def _needed_pairs_count(about: Comparison, median: Levels, mean: Levels) -> int | None:

@@ -77,7 +77,9 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
         decision = Decision.INCONCLUSIVE
     about = replace(about, mean_ratio=mean.wide, mean_used="plain")
     if decision is Decision.INCONCLUSIVE and abs(skew - 1.0) > about.margin_ratio:
-        reason = f"median and mean disagree: median {wide.centre - 1:+.2%}, mean {mean.wide.centre - 1:+.2%}"
+        reason = (
+            f"median and mean disagree: median {100 * (wide.centre - 1):+.2f} %, mean {100 * (mean.wide.centre - 1):+.2f} %"
+        )
         about = replace(about, reasons=(*about.reasons, reason))
     if decision is Decision.INCONCLUSIVE:
         reason = f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them"

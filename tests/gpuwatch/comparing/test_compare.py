@@ -17,7 +17,7 @@ from gpuwatch.comparing import Block, compare, floor_record
 from gpuwatch.comparing.blocks import HostBlocks
 from gpuwatch.comparing.compare_result import Compared
 from gpuwatch.comparing.floor_record import Floor
-from gpuwatch.comparing.schedule import Runner, calibrate, quads
+from gpuwatch.comparing.schedule import Runner, calibrate, quad_blocks
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.cli.test_schemas import check
@@ -172,7 +172,7 @@ class TestBuffers:
 class TestDesign:
     def test_arms_alternate_in_quads_whose_first_letter_is_drawn(self) -> None:
         a, b = Runner("a", (nothing,)), Runner("b", (nothing,))
-        order = "".join(block.variant for block in islice(quads(a, [b], random.Random(3)), 400))
+        order = "".join(block.variant for block in islice(quad_blocks(a, [b], random.Random(3)), 400))
         found = Counter(order[i : i + 4] for i in range(0, 400, 4))
         assert set(found) == {"abba", "baab"}
         assert 30 <= found["abba"] <= 70
