@@ -64,7 +64,11 @@ def _rounds(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]]
 
 def _check_sets(request: CompareRequest) -> Iterator[tuple[Any, ...]]:
     given = request.check_inputs
-    lists = variant_calls.make_with_seeds(given, request.buffers_count) if callable(given) else [given]
+    if callable(given):
+        seeds_count = request.buffers_count if variant_calls.takes_seed(given) else 1
+        lists = variant_calls.make_with_seeds(given, seeds_count)
+    else:
+        lists = [given]
     for sets in lists:
         if not isinstance(sets, list | tuple) or not all(isinstance(each, list | tuple) for each in sets):
             raise UsageError("compare: check_inputs: expected a list of tuples of arguments, one tuple for each check")

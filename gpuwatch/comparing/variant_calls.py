@@ -24,11 +24,14 @@ def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
 
 def make_with_seeds(make: Callable[..., Any], count: int) -> list[Any]:
     """Call a function ``count`` times, with ``seed=0``, ``seed=1`` and so on where it takes a seed."""
+    return [make(seed=seed) if takes_seed(make) else make() for seed in range(count)]
+
+
+def takes_seed(make: Callable[..., Any]) -> bool:
     try:
-        takes_seed = "seed" in inspect.signature(make).parameters
+        return "seed" in inspect.signature(make).parameters
     except (TypeError, ValueError):  # a built-in without a signature
-        takes_seed = False
-    return [make(seed=seed) if takes_seed else make() for seed in range(count)]
+        return False
 
 
 def make_calls(request: CompareRequest, inputs: list[tuple[Any, ...]]) -> Calls:

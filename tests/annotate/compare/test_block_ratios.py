@@ -44,6 +44,7 @@ class TestMixtures:
         assert found.slower_blocks_ratio == pytest.approx(0.43, abs=0.08)
         assert found.mean_ratio is not None
         assert found.mean_ratio.centre == pytest.approx(1.43, abs=0.08)
+        assert found.slower_blocks_ratio is not None
         share = round(100 * found.slower_blocks_ratio)
         assert f"b is slower in {share} % of its blocks" in str(found)
 
@@ -106,7 +107,7 @@ class TestDependence:
             intervals = [
                 (each.median(0.95), each.plain_mean.interval(0.95), each.trimmed_mean.interval(0.95)) for each in found
             ]
-            return np.array([[each.high - each.low for each in row] for row in intervals]).mean(axis=0)
+            return np.asarray(np.mean([[each.high - each.low for each in row] for row in intervals], axis=0))
 
         none, little, some, much = (widths(memory) for memory in (0.0, 0.1, 0.3, 0.6))
         assert (little > 1.05 * none).all()

@@ -87,6 +87,10 @@ class FakeWindow:
     told: dict[str, FactValue] = field(default_factory=dict)
     recorded: list[Timings] = field(default_factory=list)
 
+    @property
+    def verdict(self) -> Verdict:
+        return self.verdicts[0]
+
     def tell(self, **facts: FactValue) -> None:
         assert facts.keys() <= FACTS.keys()
         self.told |= facts
