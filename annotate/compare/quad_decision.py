@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from annotate.compare.block_ratios import Quads, block_ratios
+from annotate.compare.block_ratios import block_ratios
 from annotate.compare.decision import FLOOR_RATIO, MARGIN_RATIO, Comparison, Decision
+from annotate.compare.quads import Quads
 from annotate.stats.intervals import Interval
 
 CONFIDENCE_RATIO = 0.95

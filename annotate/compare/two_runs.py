@@ -68,23 +68,24 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
         about = replace(about, ratio=wide)
     if ending:
         return about
-    # Not told apart is all that sequential runs can say: equal they would be called only inside the floor's own error.
-    median, skew = Levels(wide, narrow), _skew_ratio(b) / _skew_ratio(a)
-    # Means share the clock's course with medians, so their ratio is the medians' times that of the runs' skews.
-    mean = Levels(*(_scaled(each, skew) for each in (wide, narrow)))
+    return _decided(about, Levels(wide, narrow), _skew_ratio(b) / _skew_ratio(a), is_corrected=common is not None)
+
+
+def _decided(about: Comparison, median: Levels, skew_ratio: float, *, is_corrected: bool) -> Comparison:
+    """Decide on comparable runs; ``skew_ratio`` is the second's mean over its median, over the first's."""
+    # Means share the clock's course with medians, so their ratio is the medians' times that of the skews.
+    mean = Levels(*(_scaled(each, skew_ratio) for each in (median.wide, median.narrow)))
     decision = decide_levels(median, mean, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
-    if decision is Decision.SAME and common is None:
+    # Not told apart is all that sequential runs can say: equal they would be called only inside the floor's own error.
+    if decision is Decision.SAME and not is_corrected:
         decision = Decision.INCONCLUSIVE
-    about = replace(about, mean_ratio=mean.wide, mean_used="plain")
-    if decision is Decision.INCONCLUSIVE and abs(skew - 1.0) > about.margin_ratio:
-        reason = (
-            f"median and mean disagree: median {100 * (wide.centre - 1):+.2f} %, mean {100 * (mean.wide.centre - 1):+.2f} %"
-        )
-        about = replace(about, reasons=(*about.reasons, reason))
+    reasons = list(about.reasons)
+    if decision is Decision.INCONCLUSIVE and abs(skew_ratio - 1.0) > about.margin_ratio:
+        changes = [100 * (each.wide.centre - 1.0) for each in (median, mean)]
+        reasons.append(f"median and mean disagree: median {changes[0]:+.2f} %, mean {changes[1]:+.2f} %")
     if decision is Decision.INCONCLUSIVE:
-        reason = f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them"
-        about = replace(about, reasons=(*about.reasons, reason))
-    return replace(about, decision=decision)
+        reasons.append(f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them")
+    return replace(about, decision=decision, mean_ratio=mean.wide, mean_used="plain", reasons=tuple(reasons))
 
 
 def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:

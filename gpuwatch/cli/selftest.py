@@ -13,7 +13,7 @@ from gpuwatch.cli import options, output, times
 from gpuwatch.cli.benchmarks import torch_with_gpu
 from gpuwatch.comparing import blocks, floor_record, selftest
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.measuring import cache, collector, environment
+from gpuwatch.measuring import cache, environment, garbage_collection
 from gpuwatch.process import torch_state
 
 
@@ -78,7 +78,7 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
         output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
         pairs = selftest.equal_pairs(torch, kind, shared=shared)
         count, timer = selftest.TRIALS_COUNT, blocks.choose_timer()
-        with collector.held_off():
+        with garbage_collection.held_off():
             found = list(selftest.differences(timer, pairs, trials_count=count, seconds=seconds, warm_s=1.0, before=flush))
         torch.cuda.empty_cache()
         if not found:

@@ -6,23 +6,18 @@ import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from gpuwatch.comparing.git_command import run_git
 from gpuwatch.comparing.source_trees import SourceTree
 from gpuwatch.errors import UsageError
 
 _PREFIX = "gpuwatch-at-"
 _TREE, _LOCK = "tree", "lock"
-# Git's hooks, and some editors, name a repository for every git below them.
-_GIT_VARIABLES = (
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-)  # fmt: skip
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _open = contextlib.ExitStack()
 atexit.register(_open.close)
@@ -35,13 +30,13 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     Raises UsageError: when there is no such repository, revision or file.
     """
     folder = file.resolve().parent
-    top = _run_git(folder, "rev-parse", "--show-toplevel")
+    top = run_git(folder, "rev-parse", "--show-toplevel")
     if top is None:
         raise UsageError(f"--at: expected {file} in a git repository, found none")
-    commit = _run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
         raise UsageError(f"--at: expected a revision of the repository of {file}, found {revision!r}")
-    if _run_git(folder, "cat-file", "-e", f"{commit}:./{file.resolve().name}") is None:
+    if run_git(folder, "cat-file", "-e", f"{commit}:./{file.resolve().name}") is None:
         raise UsageError(f"--at: expected {file} in revision {revision}, found none there")
     place = _add_worktree(Path(top), commit)
     found = place / file.resolve().relative_to(Path(top).resolve())
@@ -78,7 +73,7 @@ def _add_worktree(top: Path, commit: str) -> Path:
     lock = os.open(holder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     _open.callback(_remove, top, holder, lock, os.getpid())
-    if _run_git(top, "worktree", "add", "--detach", str(holder / _TREE), commit) is None:
+    if run_git(top, "worktree", "add", "--detach", str(holder / _TREE), commit) is None:
         _open.close()
         raise UsageError(f"--at: expected git to add a worktree of {commit[:12]} in {holder.parent}, found that it failed")
     return holder / _TREE
@@ -87,21 +82,21 @@ def _add_worktree(top: Path, commit: str) -> Path:
 def _remove(top: Path, holder: Path, lock: int, owner_pid: int) -> None:
     if os.getpid() != owner_pid:
         return  # a fork: the worktree is its parent's
-    _run_git(top, "worktree", "remove", "--force", "--force", str(holder / _TREE))
+    run_git(top, "worktree", "remove", "--force", "--force", str(holder / _TREE))
     os.close(lock)
     shutil.rmtree(holder, ignore_errors=True)
 
 
 def _remove_abandoned(top: Path) -> None:
     """Remove worktrees of processes that were killed: nobody holds their lock."""
-    listed = _run_git(top, "worktree", "list", "--porcelain") or ""
+    listed = run_git(top, "worktree", "list", "--porcelain") or ""
     for place in (Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line.startswith("worktree ")):
         if place.name != _TREE or not place.parent.name.startswith(_PREFIX):
             continue
         try:
             lock = os.open(place.parent / _LOCK, os.O_RDWR)
         except OSError:  # the folder is gone
-            _run_git(top, "worktree", "remove", "--force", "--force", str(place))
+            run_git(top, "worktree", "remove", "--force", "--force", str(place))
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,14 +104,3 @@ def _remove_abandoned(top: Path) -> None:
             os.close(lock)
         else:
             _remove(top, place.parent, lock, os.getpid())
-
-
-def _run_git(folder: Path, *arguments: str) -> str | None:
-    """Run git in the repository around a folder, whatever repository the environment names; None where it fails."""
-    environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
-    command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, errors="surrogateescape")
-    except FileNotFoundError:
-        raise UsageError("--at: expected git, found no such command") from None
-    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,17 +1,17 @@
 """The result of compare(): each variant against the reference, explained."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from annotate.compare.decision import Comparison, Decision
-from annotate.output.report import plain
 from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.client.window import Window
+from gpuwatch.comparing.ladder import ladder_lines
 from gpuwatch.comparing.schedule import Interleaved
-from gpuwatch.measuring import collector
+from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.measurement import finite
 from gpuwatch.measuring.reference import Match
 
@@ -50,7 +50,7 @@ class Compared:
 
     def __str__(self) -> str:
         lines = [str(comparison) for comparison in self.comparisons]
-        lines += ladder(self.comparisons) if len(self.comparisons) > 1 else []
+        lines += ladder_lines(self.comparisons) if len(self.comparisons) > 1 else []
         if self.checked_sets_count:
             sets = "set" if self.checked_sets_count == 1 else "sets"
             lines.append(f"  results compared on {self.checked_sets_count} {sets} of inputs")
@@ -71,7 +71,7 @@ class Compared:
             "design": "interleaved",
             "timer": self.timer,
             "cache": self.cache,
-            "collector": collector.HELD_OFF,
+            "collector": garbage_collection.HELD_OFF,
             "checked_sets_count": self.checked_sets_count,
             "comparisons": [
                 {name: finite(value) for name, value in comparison.to_dict().items()}
@@ -83,21 +83,6 @@ class Compared:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
-
-
-def ladder(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return a table of the speed of each variant as a percentage of the reference's, the fastest first."""
-    first = comparisons[0]
-    rows = [(1.0, first.a, "100 %", "reference")]
-    for each in comparisons:
-        found = each.reference_ratio
-        if found is not None:
-            share = f"{100 * found.centre:.4g} % [{100 * found.low:.4g}, {100 * found.high:.4g}]"
-            rows.append((found.centre, each.b, share, each.decision.value.upper()))
-    width = max(len(plain(name)) for _, name, _, _ in rows)
-    ordered = sorted(rows, key=lambda row: row[0], reverse=True)
-    lines = [f"  {plain(name):<{width}}  {share:<30}  {answer}" for _, name, share, answer in ordered]
-    return [f"speed as a percentage of {plain(first.a)}, under Holm's correction for {len(comparisons)} comparisons", *lines]
 
 
 def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, match: Match | None) -> Comparison:

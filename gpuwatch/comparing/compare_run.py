@@ -17,7 +17,7 @@ from gpuwatch.comparing.compare_result import Compared, explain
 from gpuwatch.comparing.schedule import Runner
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
-from gpuwatch.measuring import collector
+from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.bench_arguments import Cache
 from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.process import torch_state
@@ -95,7 +95,7 @@ def _run(request: CompareRequest) -> Compared:
     checked = result_check.check_results(request, calls, inputs)
     timer = request.timer or blocks.choose_timer()  # after the first calls, which may have made a context
     chosen = _choose_cache(request, timer)
-    with collector.held_off():
+    with garbage_collection.held_off():
         runners = [Runner(name, calls[name], before=chosen.before) for name in request.names]
         first, *others = (schedule.calibrate(timer, runner, request.block_s) for runner in runners)
         floor_ratio = request.floor_ratio

@@ -7,8 +7,8 @@ from itertools import count, repeat
 
 import numpy as np
 
-from annotate.compare.block_ratios import Quads
 from annotate.compare.quad_decision import LEAST_PAIRS_COUNT
+from annotate.compare.quads import Quads
 from annotate.stats.intervals import Interval
 from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
 

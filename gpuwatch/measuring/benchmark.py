@@ -9,7 +9,7 @@ from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.testimony import spared
 from gpuwatch.config.settings import Settings
-from gpuwatch.measuring import bench_arguments, collector, prepare
+from gpuwatch.measuring import bench_arguments, garbage_collection, prepare
 from gpuwatch.measuring.attempt import Attempt, Job, MeasuredWindow, run_attempt
 from gpuwatch.measuring.batching import size_entries
 from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, Limits, Work, amount_or_none
@@ -110,7 +110,7 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
             progress=progress,
         )
         environment.start_daemon(request.settings)
-        with collector.held_off():
+        with garbage_collection.held_off():
             attempts = [run_attempt(job, opening)]
             while len(attempts) <= request.limits.retries_count and _is_worth_repeating(attempts[-1]):
                 attempts.append(run_attempt(job, _open_window(request, environment)))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from annotate.compare.block_ratios import Quads, block_ratios
+from annotate.compare.block_ratios import block_ratios
 from annotate.compare.decision import Comparison, Decision
 from annotate.compare.quad_decision import decide
+from annotate.compare.quads import Quads
 from annotate.evidence import Values
 
 QUADS_COUNT = 250  # 3 s of blocks of 3 ms

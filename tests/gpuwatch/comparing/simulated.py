@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from annotate.compare.block_ratios import Quads
+from annotate.compare.quads import Quads
 from annotate.evidence import Values
 from gpuwatch.comparing.blocks import Block, Timed
 
