@@ -21,6 +21,7 @@ from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.bench_arguments import Cache
 from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.process import torch_state
+from gpuwatch.process.inputs import facts as input_facts
 from gpuwatch.process.inputs import has_tensor
 from gpuwatch.wire.messages import LABEL_LENGTH, FactValue
 
@@ -95,6 +96,7 @@ def _run(request: CompareRequest) -> Compared:
     checked = result_check.check_results(request, calls, inputs)
     timer = request.timer or blocks.choose_timer()  # after the first calls, which may have made a context
     chosen = _choose_cache(request, timer)
+    facts = {**chosen.facts, **_input_facts(inputs[0])}  # before the warm-up: a GPU whose inputs are read rests
     with garbage_collection.held_off():
         runners = [Runner(name, calls[name], before=chosen.before) for name in request.names]
         first, *others = (schedule.calibrate(timer, runner, request.block_s) for runner in runners)
@@ -110,11 +112,8 @@ def _run(request: CompareRequest) -> Compared:
             ran = schedule.run_interleaved(timer, first, others, seconds=request.seconds, limit_s=limit_s, seed=request.seed)
             own = _run_alone(request, timer, first, others)
             if watched is not None:
-                # After the blocks: reading inputs takes time in which the GPU would rest.
-                if has_tensor(inputs[0]):
-                    watched.inputs(*inputs[0])
                 measured = {} if floor_ratio is None else {"aa_floor_ratio": floor_ratio}
-                watched.tell(design="interleaved", timer=timer.name, variants_count=len(others), **measured, **chosen.facts)
+                watched.tell(design="interleaved", timer=timer.name, variants_count=len(others), **measured, **facts)
     floor = FLOOR_RATIO if floor_ratio is None else floor_ratio
     found = [
         decide(first.name, name, each.quads, floor_ratio=floor, margin_ratio=request.tolerance) for name, each in ran.items()
@@ -146,6 +145,12 @@ def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
         return _CacheChoice()
     flush, flush_bytes = environment.flush(gpu.l2_bytes)
     return _CacheChoice("cold", flush, {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False})
+
+
+def _input_facts(arguments: tuple[object, ...]) -> Mapping[str, FactValue]:
+    with spared("looking at the inputs"):  # some cannot be read, whatever they raise
+        return input_facts(*arguments) if has_tensor(arguments) else {}
+    return {}
 
 
 def _warm_s(request: CompareRequest, timer: BlockTimer) -> float:
