@@ -88,6 +88,10 @@ class FakeWindow:
     recorded: list[Timings] = field(default_factory=list)
     other: list[OtherWork] = field(default_factory=list)
 
+    @property
+    def verdict(self) -> Verdict:
+        return self.verdicts[0]
+
     def tell(self, **facts: FactValue) -> None:
         assert facts.keys() <= FACTS.keys()
         self.told |= facts
