@@ -133,7 +133,7 @@ class Run:
     """One window from its opening on.
 
     ``id`` sorts by time.  ``uuids`` may grow until it closes.  ``process`` is a name, never a command line: those hold
-    secrets.  ``verdicts`` are as ``Verdict.to_dict`` gives them, one a GPU, worst first.
+    secrets, and ``program`` is only a digest of them.  ``verdicts`` are as ``Verdict.to_dict`` gives them, one a GPU, worst first.
     """
 
     id: str
@@ -158,3 +158,4 @@ class Run:
     source: str
     simulated: bool
     verdicts: tuple[Mapping[str, Any], ...]
+    program: str | None = None

@@ -16,6 +16,7 @@ MANIFEST_BYTES = 64 << 20  # as records it takes some twelve times as much
 NUMBERS_COUNT = 40_000_000  # in all arrays
 ROWS_COUNT = 120_000_000  # of all columns, repeated ones put back: a day of eight GPUs
 CENSUSES_COUNT = 2_000_000
+PAUSES_COUNT = 100_000  # each becomes a record
 
 
 class Censuses(msgspec.Struct, frozen=True):
@@ -27,6 +28,15 @@ class Censuses(msgspec.Struct, frozen=True):
     took: int
     listed: int
     repeats: tuple[int, int] | None
+
+
+class PackedSpans(msgspec.Struct, frozen=True):
+    """Pieces of time with a word each: numbers of the arrays of begins, lengths and words, and the words."""
+
+    at: int
+    took: int
+    named: int
+    names: list[str]
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -45,6 +55,8 @@ class Entry(msgspec.Struct, frozen=True):
     gaps: list[tuple[int, int, Lane]]
     refresh_ns: dict[str, int]
     overlapping: tuple[OtherWindow, ...] = ()  # older ones have none
+    other_work: PackedSpans | None = None
+    pauses: PackedSpans | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -22,6 +22,9 @@ from annotate.evidence import (
     COUNTERS,
     Column,
     Evidence,
+    OtherWork,
+    Pause,
+    Times,
     Timings,
     Trace,
     Values,
@@ -104,6 +107,8 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "gaps": [[gap.begin_ns, gap.end_ns, gap.lane.value] for gap in trace.gaps],
         "refresh_ns": dict(trace.refresh_ns),
         "overlapping": [asdict(each) for each in evidence.overlapping],
+        "other_work": _put_other_work(evidence.other_work, arrays),
+        "pauses": _put_pauses(evidence.pauses, arrays),
     }
 
 
@@ -111,6 +116,25 @@ def _put_timings(timings: Timings, arrays: _Arrays) -> list[int | None]:
     clock = timings.sm_clock_mhz
     kept = None if clock is None else arrays.real(clock)
     return [arrays.whole(timings.at_ns), arrays.real(timings.took_s), kept, timings.calls_count]
+
+
+def _put_other_work(other: OtherWork | None, arrays: _Arrays) -> dict[str, Any] | None:
+    return None if other is None else _put_spans(other.at_ns, arrays.real(other.took_s), other.kinds, arrays)
+
+
+def _put_pauses(pauses: Sequence[Pause], arrays: _Arrays) -> dict[str, Any] | None:
+    if not pauses:
+        return None
+    begins_ns = np.array([pause.begin_ns for pause in pauses], np.int64)
+    took_ns = np.array([pause.end_ns for pause in pauses], np.int64) - begins_ns
+    return _put_spans(begins_ns, arrays.whole(took_ns), [pause.cause for pause in pauses], arrays)
+
+
+def _put_spans(at_ns: Times, took: int, words: Sequence[str], arrays: _Arrays) -> dict[str, Any]:
+    """Each different word once, and which of them each piece has."""
+    names: dict[str, int] = {}
+    named = np.array([names.setdefault(word, len(names)) for word in words], np.int64)
+    return {"at": arrays.whole(at_ns), "took": took, "named": arrays.whole(named), "names": list(names)}
 
 
 def _span_ns(trace: Trace) -> int:

@@ -19,6 +19,7 @@ from annotate.capsule.manifest import (
     MANIFEST,
     MANIFEST_BYTES,
     NUMBERS_COUNT,
+    PAUSES_COUNT,
     ROWS_COUNT,
     SCHEMA,
     UNPACKED_BYTES,
@@ -26,9 +27,10 @@ from annotate.capsule.manifest import (
     Entry,
     Head,
     Manifest,
+    PackedSpans,
 )
 from annotate.errors import CapsuleError
-from annotate.evidence import COUNTERS, Column, Evidence, Gap, OtherWindow, ProcessList, Timings, Trace
+from annotate.evidence import COUNTERS, Column, Evidence, Gap, OtherWindow, OtherWork, Pause, ProcessList, Timings, Trace
 
 # A torn or foreign zip fails in as many ways as it can be torn.
 _DAMAGE = (
@@ -132,6 +134,8 @@ class _Reading:
             timings=self._timings(entry.timings) if entry.timings else None,
             absence=entry.absence,
             overlapping=tuple(map(_other_window, entry.overlapping)),
+            other_work=self._other_work(entry.other_work) if entry.other_work else None,
+            pauses=self._pauses(entry.pauses) if entry.pauses else (),
         )
 
     def _array(self, number: int) -> npt.NDArray[Any]:
@@ -188,6 +192,30 @@ class _Reading:
         if not 1 <= numbers[-1] < 1 << 62:
             raise CapsuleError(f"expected how many calls each time is of, found {numbers[-1]}")
         return Timings(times.at_ns, times.values, clock, numbers[-1])
+
+    def _other_work(self, kept: PackedSpans) -> OtherWork:
+        pieces = self._pair(kept.at, kept.took)
+        limits.times(pieces.at_ns, ascending=False)
+        if not ((pieces.values >= 0) & (pieces.values < limits.LONGEST_NS / 1e9)).all():
+            raise CapsuleError("expected other work that takes 0 s to 31 days, found another")
+        return OtherWork(pieces.at_ns, pieces.values, self._names(kept, len(pieces)))
+
+    def _pauses(self, kept: PackedSpans) -> tuple[Pause, ...]:
+        begins_ns, took_ns = self._times(kept.at), self._times(kept.took)
+        causes = self._names(kept, len(begins_ns))
+        if len(took_ns) != len(causes) or len(causes) > PAUSES_COUNT:
+            raise CapsuleError(f"expected {len(begins_ns)} pauses, at most {PAUSES_COUNT}, found {len(took_ns)} lengths")
+        if not ((took_ns >= 0) & (took_ns < limits.LONGEST_NS)).all():
+            raise CapsuleError("expected pauses of 0 s to 31 days, found another")
+        ends_ns = limits.times(begins_ns, ascending=False) + took_ns
+        return tuple(map(Pause, begins_ns.tolist(), ends_ns.tolist(), causes))
+
+    def _names(self, kept: PackedSpans, count: int) -> tuple[str, ...]:
+        """Return the word of each piece."""
+        named = self._times(kept.named)
+        if len(named) != count or (count and not 0 <= int(named.min()) <= int(named.max()) < len(kept.names)):
+            raise CapsuleError(f"expected one of {len(kept.names)} words for each of {count} pieces, found others")
+        return tuple(kept.names[number] for number in named.tolist())
 
     def _censuses(self, kept: Censuses | None) -> tuple[ProcessList, ...]:
         if kept is None:

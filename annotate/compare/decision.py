@@ -1,29 +1,21 @@
-"""The judge of comparisons: the faster of two variants, by how much, and how surely.
+"""The answer on two variants, as a record, as text and as plain data.
 
-A ratio is the second variant's time over the first's: below 1 the second is faster.  Pairs are adjacent blocks of an
-interleaved run (ABBA); ``annotate.compare.two_runs`` compares runs that were recorded one after the other.
+A ratio is the second variant's time over the first's: below 1 the second is faster.  ``annotate.compare.quad_decision``
+decides on interleaved blocks, ``annotate.compare.two_runs`` on runs that were recorded one after the other.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
 from typing import Any
 
-import numpy as np
-
-from annotate.evidence import Values
 from annotate.output.report import plain
-from annotate.stats.intervals import Interval, ratio_interval
+from annotate.stats.intervals import Interval
 
 # Until this GPU was asked (`gpuwatch selftest`): identical GEMMs on different buffers of an H200 differed by 0.26 %.
 FLOOR_RATIO = 0.003
-# Differences inside this are called none (two one-sided tests, Schuirmann 1987).
+# The tolerance of comparisons: differences inside it are called none (two one-sided tests, Schuirmann 1987).
 MARGIN_RATIO = 0.005
-CONFIDENCE_RATIO = 0.95
-# Below six pairs no order statistic reaches 95 %; thirty are what the design asks for.
-LEAST_PAIRS_COUNT = 30
 
 
 class Decision(StrEnum):
@@ -50,9 +42,11 @@ class Condition:
 class Comparison:
     """The answer on one pair of variants.
 
-    ``ratio`` is at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each variant at the clock its
-    own power allows.  Where the host's clock took the times nothing is known of a GPU's: then they are of blocks in turns,
-    and of each variant alone.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants; None: none help.
+    ``ratio`` is the median at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each variant at the
+    clock its own power allows.  Times by the host's clock show nothing of a GPU's clock: then the two ratios are of blocks in
+    turns, and of each variant alone.  ``mean_ratio`` and ``trimmed_mean_ratio`` stand beside the median, and ``mean_used``
+    names the one that decided.  ``slower_blocks_ratio`` and ``faster_blocks_ratio`` are the shares of b's blocks that
+    stand out from the others.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants; None: none help.
     """
 
     a: str
@@ -60,10 +54,16 @@ class Comparison:
     decision: Decision
     ratio: Interval | None = None
     own_ratio: Interval | None = None
+    mean_ratio: Interval | None = None
+    trimmed_mean_ratio: Interval | None = None
+    mean_used: str | None = None  # plain or trimmed
+    slower_blocks_ratio: float | None = None
+    faster_blocks_ratio: float | None = None
     a_s: float | None = None
     b_s: float | None = None
     design: str = "interleaved"
-    timer: str = ""  # what took the times of interleaved blocks: events or host
+    timer: str = ""  # of interleaved blocks: events or host
+    cache: str | None = None  # the L2 cache that each call found: cold, warm; None: not controlled
     pairs_count: int = 0
     needed_pairs_count: int | None = None
     floor_ratio: float = FLOOR_RATIO
@@ -82,6 +82,15 @@ class Comparison:
         """Return by how much the second variant's time differs from the first's: -0.1 takes a tenth less."""
         return None if self.ratio is None else self.ratio.centre - 1.0
 
+    @property
+    def reference_ratio(self) -> Interval | None:
+        """Return the second variant's speed as a share of the first's: 0.687 is 68.7 % of the reference."""
+        found = self.ratio
+        if found is None:
+            return None
+        low, high = (1.0 / edge if edge else float("inf") for edge in (found.high, found.low))
+        return Interval(1.0 / found.centre, low, high, found.confidence, found.blocks_count)
+
     def __str__(self) -> str:
         return text(self)
 
@@ -96,10 +105,17 @@ class Comparison:
             "decision": self.decision.value,
             "ratio": _plain(self.ratio),
             "own_ratio": _plain(self.own_ratio),
+            "mean_ratio": _plain(self.mean_ratio),
+            "trimmed_mean_ratio": _plain(self.trimmed_mean_ratio),
+            "mean_used": self.mean_used,
+            "reference_ratio": _plain(self.reference_ratio),
+            "slower_blocks_ratio": self.slower_blocks_ratio,
+            "faster_blocks_ratio": self.faster_blocks_ratio,
             "a_s": self.a_s,
             "b_s": self.b_s,
             "within_noise": self.within_noise,
             "design": self.design,
+            "cache": self.cache,
             "pairs_count": self.pairs_count,
             "needed_pairs_count": self.needed_pairs_count,
             "floor_ratio": self.floor_ratio,
@@ -108,120 +124,6 @@ class Comparison:
             "reasons": list(self.reasons),
             "simulated": self.simulated,
         }
-
-
-def decide(
-    a: str,
-    b: str,
-    log_ratios: Values,
-    *,
-    floor_ratio: float = FLOOR_RATIO,
-    margin_ratio: float = MARGIN_RATIO,
-    a_s: float | None = None,
-    b_s: float | None = None,
-) -> Comparison:
-    """The decision from the log ratios (b over a) of adjacent blocks, in the order they ran.
-
-    FASTER and SLOWER when the interval excludes no difference and the estimate exceeds the floor; SAME when the 90 %
-    interval lies inside the margin; else INCONCLUSIVE with the pairs it still needs.
-    """
-    about = Comparison(
-        a=a,
-        b=b,
-        decision=Decision.INCONCLUSIVE,
-        floor_ratio=floor_ratio,
-        margin_ratio=margin_ratio,
-        a_s=a_s,
-        b_s=b_s,
-    )
-    return _decided(about, log_ratios, CONFIDENCE_RATIO)
-
-
-def _decided(about: Comparison, log_ratios: Values, confidence: float) -> Comparison:
-    """Decide at this confidence, within the floor and the margin that the comparison names."""
-    pairs = log_ratios[np.isfinite(log_ratios)]
-    floor_ratio, margin_ratio = about.floor_ratio, about.margin_ratio
-    about = replace(about, decision=Decision.INCONCLUSIVE, pairs_count=len(pairs))
-    if len(pairs) < LEAST_PAIRS_COUNT:
-        more = LEAST_PAIRS_COUNT - len(pairs)
-        return replace(about, needed_pairs_count=more, reasons=(f"only {len(pairs)} pairs ran: {more} more are needed",))
-    wide, narrow = (as_ratio(ratio_interval(pairs, confidence=level)) for level in (confidence, 0.9))
-    decision = of_intervals(wide, narrow, floor_ratio=floor_ratio, margin_ratio=margin_ratio)
-    about = replace(about, decision=decision, ratio=wide)
-    if decision is not Decision.INCONCLUSIVE:
-        return about
-    needed = _needed_pairs_count(wide, narrow, len(pairs), floor_ratio, margin_ratio)
-    why = (
-        f"{needed} more pairs may tell"
-        if needed is not None
-        else f"more pairs do not help: the difference is too near the floor ({floor_ratio:.2%}) or the "
-        f"margin ({margin_ratio:.2%})"
-    )
-    return replace(about, needed_pairs_count=needed, reasons=(why,))
-
-
-def as_ratio(interval: Interval) -> Interval:
-    """An interval of log ratios as one of ratios; what is beyond every ratio stays infinite."""
-    with np.errstate(over="ignore"):
-        centre, low, high = (float(np.exp(value)) for value in (interval.centre, interval.low, interval.high))
-    return replace(interval, centre=centre, low=low, high=high)
-
-
-def of_intervals(wide: Interval, narrow: Interval, *, floor_ratio: float, margin_ratio: float) -> Decision:
-    """The rule itself: ``wide`` must exclude 1 for a difference, ``narrow`` (90 %) lie inside the margin for none."""
-    change = math.log(wide.centre)
-    if abs(change) > math.log1p(floor_ratio) and wide.excludes(1.0):
-        return Decision.FASTER if change < 0 else Decision.SLOWER
-    if narrow.within(1.0 - margin_ratio, 1.0 + margin_ratio):
-        return Decision.SAME
-    return Decision.INCONCLUSIVE
-
-
-def corrected(comparisons: Sequence[Comparison], log_ratios: Mapping[str, Values]) -> tuple[Comparison, ...]:
-    """Several variants against one, with Holm's correction: the clearest difference is asked at 5 % over their number.
-
-    ``log_ratios`` by the name of the second variant.  A difference that does not stand at its level is no longer one, nor is
-    any that is less clear.
-    """
-    if len(comparisons) < 2:
-        return tuple(comparisons)
-    out = {each.b: each for each in comparisons}
-    found = [each for each in comparisons if not each.within_noise and each.ratio is not None]
-    for rank, each in enumerate(sorted(found, key=_clearness, reverse=True)):
-        level = 1.0 - (1.0 - CONFIDENCE_RATIO) / (len(comparisons) - rank)
-        again = _decided(each, log_ratios[each.b], level)
-        if again.within_noise:
-            for weaker in sorted(found, key=_clearness, reverse=True)[rank:]:
-                reason = f"a difference alone, but not among {len(comparisons)} comparisons (Holm)"
-                out[weaker.b] = replace(weaker, decision=Decision.INCONCLUSIVE, reasons=(*weaker.reasons, reason))
-            break
-        out[each.b] = replace(each, ratio=again.ratio)
-    return tuple(out[each.b] for each in comparisons)
-
-
-def _clearness(comparison: Comparison) -> float:
-    interval = comparison.ratio
-    if interval is None:
-        return 0.0
-    return abs(math.log(interval.centre)) / max(1e-12, math.log(interval.high / interval.low))
-
-
-def _needed_pairs_count(wide: Interval, narrow: Interval, count: int, floor_ratio: float, margin_ratio: float) -> int | None:
-    """Return how many more pairs narrow the interval enough, if the estimate stays; widths shrink by the root."""
-    change = abs(math.log(wide.centre))
-    ways = []
-    if change > math.log1p(floor_ratio):
-        ways.append(_half_width(wide) / change)
-    if change < margin_ratio:
-        ways.append(_half_width(narrow) / (margin_ratio - change))
-    needed = [math.ceil(count * way**2) - count for way in ways if way > 1.0]
-    least = min(needed, default=None)
-    # Answers of more pairs than this are years away: say that the question is too fine instead.
-    return None if least is None or least > 1_000_000 else max(1, least)
-
-
-def _half_width(interval: Interval) -> float:
-    return max(math.log(interval.centre / interval.low), math.log(interval.high / interval.centre))
 
 
 def change_text(interval: Interval | None, *, uncertain: bool) -> str:
@@ -246,13 +148,19 @@ def text(comparison: Comparison) -> str:
         how = f"{comparison.pairs_count} pairs" if comparison.pairs_count else comparison.design
         change = change_text(comparison.ratio, uncertain=comparison.within_noise)
         where = "as it ran" if comparison.design == "sequential" else "in turns" if by_host else "at the same clock"
-        lines.append(f"  time {where}: {change}  ({how}, {comparison.ratio.confidence:.0%})")
+        lines.append(f"  time {where}: {change}  (median, {how}, {100 * comparison.ratio.confidence:.3g} %)")
+    if comparison.mean_ratio is not None and comparison.trimmed_mean_ratio is not None:
+        means = [change_text(each, uncertain=False) for each in (comparison.mean_ratio, comparison.trimmed_mean_ratio)]
+        decides = " (decides: tails are heavy)" if comparison.mean_used == "trimmed" else ""
+        lines.append(f"  mean: {means[0]}, trimmed mean: {means[1]}{decides}")
     if comparison.own_ratio is not None:
         spans_none = comparison.own_ratio.low <= 1.0 <= comparison.own_ratio.high
         own = "alone" if by_host else "at its own clock"
         lines.append(f"  each {own}: {change_text(comparison.own_ratio, uncertain=spans_none)}")
     if comparison.a_s is not None and comparison.b_s is not None:
         lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
+    if comparison.cache is not None:
+        lines.append(f"  L2 cache: {comparison.cache}")
     lines += [f"  {reason}" for reason in comparison.reasons]
     return "\n".join(plain(line) for line in lines)
 

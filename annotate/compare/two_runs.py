@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision, of_intervals
+from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision
+from annotate.compare.quad_decision import Levels, decide_levels
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
@@ -67,14 +68,24 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
         about = replace(about, ratio=wide)
     if ending:
         return about
+    return _decided(about, Levels(wide, narrow), _skew_ratio(b) / _skew_ratio(a), is_corrected=common is not None)
+
+
+def _decided(about: Comparison, median: Levels, skew_ratio: float, *, is_corrected: bool) -> Comparison:
+    """Decide on comparable runs; ``skew_ratio`` is the second's mean over its median, over the first's."""
+    # Means share the clock's course with medians, so their ratio is the medians' times that of the skews.
+    mean = Levels(*(_scaled(each, skew_ratio) for each in (median.wide, median.narrow)))
+    decision = decide_levels(median, mean, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
     # Not told apart is all that sequential runs can say: equal they would be called only inside the floor's own error.
-    decision = of_intervals(wide, narrow, floor_ratio=about.floor_ratio, margin_ratio=about.margin_ratio)
-    if decision is Decision.SAME and common is None:
+    if decision is Decision.SAME and not is_corrected:
         decision = Decision.INCONCLUSIVE
+    reasons = list(about.reasons)
+    if decision is Decision.INCONCLUSIVE and abs(skew_ratio - 1.0) > about.margin_ratio:
+        changes = [100 * (each.wide.centre - 1.0) for each in (median, mean)]
+        reasons.append(f"median and mean disagree: median {changes[0]:+.2f} %, mean {changes[1]:+.2f} %")
     if decision is Decision.INCONCLUSIVE:
-        reason = f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them"
-        about = replace(about, reasons=(*about.reasons, reason))
-    return replace(about, decision=decision)
+        reasons.append(f"runs in turn differ by up to {about.floor_ratio:.1%} for no reason: gpuwatch.compare interleaves them")
+    return replace(about, decision=decision, mean_ratio=mean.wide, mean_used="plain", reasons=tuple(reasons))
 
 
 def conditions(a: Evidence, b: Evidence) -> tuple[Condition, ...]:
@@ -169,6 +180,16 @@ def quotient(a: Interval, b: Interval) -> Interval:
 
 def _log(ratio: float) -> float:
     return math.log(ratio) if ratio > 0 else 20.0  # an edge below zero excludes nothing
+
+
+def _skew_ratio(evidence: Evidence) -> float:
+    """Return the mean of a run's times over their median."""
+    took_s = np.empty(0) if evidence.timings is None else evidence.timings.took_s
+    return float(np.nanmean(took_s) / np.nanmedian(took_s))
+
+
+def _scaled(interval: Interval, factor: float) -> Interval:
+    return replace(interval, centre=interval.centre * factor, low=interval.low * factor, high=interval.high * factor)
 
 
 def _median_s(evidence: Evidence) -> float:

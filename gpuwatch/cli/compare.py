@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -16,8 +18,10 @@ from annotate.output.report import plain
 from annotate.policy import Policy
 from gpuwatch.cli import open_store, options, output, rejudge
 from gpuwatch.cli.exit_codes import Exit, Stop
-from gpuwatch.comparing import Compared, compare, load
+from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
+from gpuwatch.config import quantities
+from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.interfaces import Run
 
@@ -33,14 +37,30 @@ class _FunctionOptions:
     seconds: float
     own_steady: bool
     no_check: bool
+    rtol: float | None
+    tolerance: str
+    cache: Literal["cold", "warm"] | None
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """Raises UsageError: when the tolerance is no share."""
+        try:
+            return quantities.share_ratio(self.tolerance)
+        except QuantityError as error:
+            raise UsageError(f"--tolerance: {error}") from error
 
 
 @click.command("compare", short_help="Two runs, or two functions: faster, slower, the same, or not comparable.")
-@click.argument("variants", nargs=-1, metavar="A [B]", required=True)
+@click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")
 @click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
+@click.option(
+    "--tolerance", metavar="SHARE", default="0.5%", show_default=True, help="Differences of functions inside it are none."
+)
+@click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
 @options.policy_options
 @options.json_option
@@ -49,16 +69,19 @@ class _FunctionOptions:
 def command(
     variants: tuple[str, ...], how: _FunctionOptions, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
 ) -> Exit:
-    """Say of B whether it is faster than A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
+    """Compare B with A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
     \b
     gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
+    gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
     gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
 
-    A function does one call.  If it takes arguments, the first file's function `inputs()` returns them, asked three times,
-    so that each arm runs on several buffers.  A function named make_… returns a function of one call with buffers of its
-    own.  With --at, modules the file imports from its own folder are those of today.
+    A function does one call.  If it takes arguments, the first file's function `inputs()` returns them, asked three times
+    (with `seed=` 0, 1, 2 if it takes one), so that each variant runs on several buffers.  Results must agree on all of them
+    and on the sets that a function `check_inputs()` returns, as of other sizes.  A function named make_… returns a
+    function of one call with its own buffers.  With --at, the first function runs on a git worktree of that revision: modules
+    it imports and files beside it are the revision's.
 
     Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
     """
@@ -99,14 +122,16 @@ def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revis
         raise UsageError(f"expected {expected}, found {' and '.join(variants)}")
     if revision is not None and len(variants) != 1:
         raise UsageError(f"--at: expected one function, to be compared with itself at {revision}, found {len(variants)}")
-    if revision is None and len(variants) != 2:
+    if revision is None and len(variants) < 2:
         raise UsageError(f"expected two functions, or one with --at REV, found {len(variants)}")
 
 
 def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared:
-    """Compare two functions.  Raises Stop: when one raises, after its own part of the traceback was shown."""
+    """Compare functions.  Raises Stop: when one raises, after its own part of the traceback was shown."""
+    tolerance_ratio = how.tolerance_ratio
     try:
-        return _run_functions(variants, how)
+        with checkouts.cleaned_up() if how.revision is not None else nullcontext():
+            return _run_functions(variants, how, tolerance_ratio)
     except Exception as error:
         theirs = _own_part(error.__traceback__)
         if theirs is None or isinstance(error, GpuwatchError):
@@ -116,35 +141,48 @@ def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Comp
         raise Stop(Exit.FAILED, f"expected functions that return, found one that raises {raised}", "function") from error
 
 
-def _run_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared:
-    both = [load(variants[0], at=how.revision), load(variants[-1])]
-    wanting = [each for each in both if wants_inputs(each.call)]
-    inputs: Any = ()
-    if wanting:
-        maker = next((each.inputs for each in both if each.inputs is not None), None)
-        if maker is None:
-            file = wanting[0].name.rpartition(":")[0]
-            raise UsageError(f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them")
-        if len(wanting) < 2:
-            other = next(each.name for each in both if each is not wanting[0])
-            raise UsageError(f"{wanting[0].name} takes arguments and {other} none: expected both to take the same")
-        inputs = maker
-    second = both[1].name if both[1].name != both[0].name else f"{both[1].name} again"
-    calls = {both[0].name: both[0].call, second: both[1].call}
+def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_ratio: float) -> Compared:
+    loaded = [load(variants[0], at=how.revision)]
+    loaded += [load(each) for each in (variants if how.revision is not None else variants[1:])]
+    calls: dict[str, Callable[..., object]] = {}
+    for each in loaded:
+        name = each.name
+        while name in calls:
+            name += " again"
+        calls[name] = each.call
     try:
         return compare(
             calls,
-            inputs=inputs,
+            inputs=_inputs(loaded),
             seconds=how.seconds,
             own_steady=how.own_steady,
             check=not how.no_check,
             settings=options.settings(),
             say=output.say,
+            tolerance=tolerance_ratio,
+            cache=how.cache,
+            rtol=how.rtol,
+            check_inputs=next((each.check_inputs for each in loaded if each.check_inputs is not None), ()),
         )
     except SystemExit as error:  # it would end this command, with whatever code, and say nothing
         raise UsageError(
             f"{' and '.join(calls)}: expected functions that return, found one that calls sys.exit({error.code!r})"
         ) from error
+
+
+def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
+    """Return the function that makes inputs; nothing where no function takes any."""
+    wanting = [each for each in loaded if wants_inputs(each.call)]
+    if not wanting:
+        return ()
+    maker = next((each.inputs for each in loaded if each.inputs is not None), None)
+    if maker is None:
+        file = wanting[0].name.rpartition(":")[0]
+        raise UsageError(f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them")
+    if len(wanting) < len(loaded):
+        other = next(each.name for each in loaded if each not in wanting)
+        raise UsageError(f"{wanting[0].name} takes arguments and {other} none: expected both to take the same")
+    return maker
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:

@@ -13,7 +13,8 @@ import click
 from annotate.claims import Claim
 from annotate.policy import Policy
 from annotate.verdict import Status
-from gpuwatch.config.quantities import QuantityError, share_ratio
+from gpuwatch.client.stated_claim import StatedClaim
+from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 
@@ -157,6 +158,40 @@ def policy_options(command: _F) -> _F:
         ),
         click.option("--accept", metavar="RULE", multiple=True, help="Accept a hazard; it stays in the verdict. Repeatable."),
         click.option("--claim", metavar="CLAIM", help="sustained (default), burst or fixed-clock."),
+    ):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class StatedOptions:
+    """The values of --locked-mhz, --every and --varies."""
+
+    locked_mhz: float | None
+    every: str | None
+    varies: bool
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as ``window()`` takes them.  Raises UsageError: for what is no amount, or makes no sense."""
+        try:
+            every_s = None if self.every is None else duration_ns(self.every) / 1e9
+        except QuantityError as error:
+            raise UsageError(f"--every: {error}") from error
+        stated = {"locked_mhz": self.locked_mhz, "every": every_s, "varies": self.varies}
+        try:
+            StatedClaim.checked(**stated)
+        except UsageError as error:
+            raise UsageError(f"--{str(error).replace('locked_mhz', 'locked-mhz', 1)}") from error
+        return stated
+
+
+def stated_options(command: _F) -> _F:
+    """Add --locked-mhz, --every and --varies as one argument ``stated_options``."""
+    command = gathered(StatedOptions, "stated_options")(command)
+    for option in (
+        click.option("--varies", is_flag=True, help="State that the times vary by design."),
+        click.option("--every", metavar="DURATION", help="State that a call begins this long after the one before, as 20ms."),
+        click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, as 1500."),
     ):
         command = option(command)
     return command

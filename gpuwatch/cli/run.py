@@ -16,6 +16,7 @@ from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, options, output
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
+from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
 
@@ -60,6 +61,7 @@ def _as_wrapper() -> Any:
 @click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
 @options.gpu_option("Judge this GPU, by UUID or its beginning. Repeatable.")
 @options.policy_options
+@options.stated_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
 @options.settings_options
@@ -68,6 +70,7 @@ def command(
     label: str | None,
     gpus: tuple[str, ...],
     policy_options: options.PolicyOptions,
+    stated_options: options.StatedOptions,
     fail_on: str | None,
     json_path: str | None,
     command: tuple[str, ...],
@@ -88,7 +91,14 @@ def command(
         settings = options.settings()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
-    watched = window(label or _name(command), policy=policy, gpus=list(gpus) or None, sync=False, settings=settings)
+    watched = window(
+        label or _name(command),
+        policy=policy,
+        gpus=list(gpus) or None,
+        sync=False,
+        settings=settings,
+        **stated_options.arguments(),
+    )
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
@@ -157,6 +167,8 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
         output.say(output.lay_out(verdicts, sys.stderr, more="`gpuwatch show -v` lists them"))
+        if stated := describe(watched.stated):
+            output.say(f"  stated: {stated}")
         if watched.run_id is not None:
             output.say(f"  {show} says more")
         if report is not None:

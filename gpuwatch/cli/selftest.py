@@ -13,6 +13,7 @@ from gpuwatch.cli import options, output, times
 from gpuwatch.cli.benchmarks import torch_with_gpu
 from gpuwatch.comparing import blocks, floor_record, selftest
 from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.measuring import cache, environment, garbage_collection
 from gpuwatch.process import torch_state
 
 
@@ -22,18 +23,21 @@ from gpuwatch.process import torch_state
 @options.json_option
 @options.settings_options
 def command(seconds: float, show: bool, as_json: bool) -> None:
-    """Compare identical work (GEMM 4096 bf16, copy 1 GiB) on the same and on different buffers, and keep by how much it
-    seems to differ.
+    """Compare identical work (GEMM 4096 bf16, copy 1 GiB) on the same and on different buffers, and keep the measured
+    differences' 95 % bound.
 
-    Comparisons on this GPU then call nothing a difference that is smaller.  It takes about two minutes, and nobody else should
-    use the GPU meanwhile.  Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
+    The bound is the largest of 19 differences: a further one exceeds it with a probability of 1 in 20.  Comparisons on this GPU
+    then call nothing a difference that is smaller.  It takes about six minutes, and nobody else should use the GPU meanwhile.
+    Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
     """
     if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end
         raise UsageError("--seconds: expected seconds, found nan")
     state = options.settings().state
     kept = floor_record.read(state) if show else _measured(state, seconds)
     if as_json:
-        output.emit_json({"gpus": [{"uuid": uuid, "floors": [asdict(floor) for floor in kept[uuid]]} for uuid in sorted(kept)]})
+        output.emit_json(
+            {"gpus": [{"uuid": uuid, "floors": [_fields(floor) for floor in kept[uuid]]} for uuid in sorted(kept)]}
+        )
         return
     rows = [
         (
@@ -41,6 +45,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
             floor.kind,
             "shared" if floor.shared else "own",
             f"{floor.floor_ratio:.3%}",
+            f"{floor.covered_ratio:.0%}",
             str(floor.trials_count),
             times.text(floor.measured_wall_s),
         )
@@ -48,9 +53,13 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
         for floor in kept[uuid]
     ]
     if rows:
-        output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "TRIALS", "MEASURED")))
+        output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "COVERS", "TRIALS", "MEASURED")))
     else:
         output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
+
+
+def _fields(floor: floor_record.Floor) -> dict[str, Any]:
+    return asdict(floor) | {"coverage_ratio": floor.covered_ratio}
 
 
 def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor, ...]]:
@@ -62,17 +71,27 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
     uuid = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")
+    device = environment.current_device()
+    flush, _ = cache.make_flush(device.l2_bytes if device else None)
     for kind, shared in product(selftest.KINDS, (False, True)):
         buffers = "the same buffers" if shared else "different buffers"
         output.say(f"{kind}: {selftest.TRIALS_COUNT} trials of {seconds:g} s, identical work on {buffers}")
         pairs = selftest.equal_pairs(torch, kind, shared=shared)
         count, timer = selftest.TRIALS_COUNT, blocks.choose_timer()
-        found = list(selftest.differences(timer, pairs, trials_count=count, seconds=seconds, warm_s=1.0))
+        with garbage_collection.held_off():
+            found = list(selftest.differences(timer, pairs, trials_count=count, seconds=seconds, warm_s=1.0, before=flush))
         torch.cuda.empty_cache()
         if not found:
             raise GpuwatchError(f"selftest: {kind}: expected times of equal arms, found none above 0; try more --seconds")
+        floor_ratio, coverage_ratio = selftest.floor_of(found)
         floor = floor_record.Floor(
-            kind=kind, shared=shared, floor_ratio=max(*found, 1e-6), trials_count=len(found), measured_wall_s=clock.wall_s()
+            kind=kind,
+            shared=shared,
+            floor_ratio=floor_ratio,
+            trials_count=len(found),
+            measured_wall_s=clock.wall_s(),
+            coverage_ratio=coverage_ratio,
+            cache="cold",
         )
         floor_record.store(state, uuid, floor)
     return {uuid: floor_record.read(state)[uuid]}

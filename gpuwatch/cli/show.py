@@ -6,6 +6,7 @@ import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
+from gpuwatch.client.stated_claim import describe
 from gpuwatch.errors import UsageError
 
 
@@ -47,6 +48,8 @@ def command(
         output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
     else:
         output.emit(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
+        if stated := describe(run.told):
+            output.say(f"  stated: {stated}")
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
     return worst_code(list_statuses(verdicts), failing)

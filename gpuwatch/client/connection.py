@@ -38,10 +38,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close a forked child's copies of the sockets: the daemon recognises a dead benchmark by the closed connection.
-
-    The child gets a fresh lock too, because the thread that holds the old one exists in the parent only.
-    """
+    """Close a forked child's sockets, as the daemon recognises a dead benchmark by them; renew a lock that no thread releases."""
     global _starting  # noqa: PLW0603 - one per process
     _starting = threading.Lock()
     for client in list(_clients):
@@ -99,9 +96,10 @@ class Client:
         gpus: list[str] | None = None,
         parent: str | None = None,
         told: dict[str, messages.FactValue] | None = None,
+        thread: int = 0,
     ) -> messages.Opened:
         """Begin a window around the process at this end and its descendants."""
-        request = messages.Open(claim=claim, label=label, policy=policy or {}, gpus=gpus, parent=parent, told=told or {})
+        request = messages.Open(claim, label, policy or {}, gpus, parent, told or {}, thread)
         return self._exchange(request, messages.Opened)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
@@ -114,6 +112,9 @@ class Client:
 
         for message in encode(run, timings):
             self._exchange(message, messages.TimesTaken)
+
+    def send_spans(self, spans: messages.Spans) -> None:
+        self._exchange(spans, messages.TimesTaken)
 
     def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, messages.FactValue] | None = None) -> None:
         self._exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), messages.Closed)

@@ -2,8 +2,10 @@
 
 import contextlib
 import logging
+import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 
@@ -63,7 +65,13 @@ class Conversation:
         # Nothing that takes long lies between the daemon's mark of the beginning and the window's.
         def open_with(client: Client) -> Opened:
             return client.open(
-                label=label, claim=policy.claim.value, policy=policy.to_dict(), gpus=gpus, parent=parent, told=told
+                label=label,
+                claim=policy.claim.value,
+                policy=policy.to_dict(),
+                gpus=gpus,
+                parent=parent,
+                told=told,
+                thread=_launching_thread(),
             )
 
         self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: told.update(meanwhile()))
@@ -78,7 +86,7 @@ class Conversation:
             return
         with self.guard("closing the window"):
             run = self._run_id
-            if testimony.has_times:
+            if testimony.has_more_than_facts:
                 try:
                     self._client.end_window(run, begin_ns, end_ns)
                 except DaemonError as error:
@@ -86,6 +94,7 @@ class Conversation:
                     if error.code != "unknown-message":
                         raise
                 testimony.hand_over_times(self._client, run)
+                testimony.hand_over_beside(self._client, run)
             self._client.close_window(run, begin_ns, end_ns, testimony.all() | told)
             self.hang_up()
 
@@ -114,6 +123,12 @@ class Conversation:
         """Give the conversation up in a forked child, whose parent has it."""
         self._client = None
         self.absence = "this is a forked child: the window belongs to the process that opened it"
+
+
+def _launching_thread() -> int:
+    """Return this thread's number for the kernel; 0 for the process's first."""
+    thread = threading.get_native_id()
+    return 0 if thread == os.getpid() else thread
 
 
 def _raised_by_handler(error: BaseException | None, before: BaseException | None) -> BaseException | None:

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from gpuwatch import clock
+from gpuwatch.client.beside import Beside
 from gpuwatch.client.connection import Client
+from gpuwatch.client.iteration import Iteration
+from gpuwatch.client.marks import TIMED, HostMarks, make_marks
+from gpuwatch.client.stated_claim import StatedClaim, check_facts
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
 from gpuwatch.wire.messages import TOLD_LENGTH, FactValue
+from gpuwatch.wire.recorded_times import RecordedTimes
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
@@ -39,55 +45,20 @@ def spared(doing: str) -> Iterator[None]:
         _log.warning("gpuwatch: %s failed: %s: %s", doing, type(error).__name__, error)
 
 
-class Iteration:
-    """A context manager around one iteration, which keeps its own beginning: iterations nest, and threads have theirs.
-
-    Whatever goes wrong with its marks, the benchmark goes on.
-    """
-
-    __slots__ = ("_begun", "_give_up", "_marks")
-
-    def __init__(self, marks: Marks | None, give_up: Callable[[Exception], None]) -> None:
-        self._marks = marks
-        self._give_up = give_up
-        self._begun: Any = None  # whatever these marks need of it
-
-    def __enter__(self) -> None:
-        if self._marks is not None:
-            self._begun = self._guarded(self._marks.begin)
-
-    def __exit__(self, *_: object) -> None:
-        begun, self._begun = self._begun, None
-        if begun is not None and self._marks is not None:
-            self._guarded(self._marks.end, begun)
-
-    def next(self) -> None:
-        """End this iteration and begin the next."""
-        if self._begun is None:
-            self.__enter__()
-        elif self._marks is not None:
-            self._begun = self._guarded(self._marks.next, self._begun)
-
-    # The window's boundary again, and too often crossed for a context manager.
-    def _guarded(self, mark: Callable[..., Any], *begun: Any) -> Any:
-        """Return the mark; None, also for the rest of the window, where it fails."""
-        try:
-            return mark(*begun)
-        except Exception as error:  # noqa: BLE001 - see above
-            self._marks = None
-            self._give_up(error)
-            return None
-
-
 class Testimony:
     """Collected between a window's edges, handed over at its end, closed whatever became of it."""
 
-    def __init__(self, driver: Any = None) -> None:  # cuda-bindings' has no types; None: that one, where it is installed
+    def __init__(
+        self,
+        driver: Any = None,  # cuda-bindings' has no types; None: that one, where it is installed
+        stated: StatedClaim = StatedClaim(),  # noqa: B008 - frozen
+    ) -> None:
         self.before = torch_state.Snapshot()
         self._driver = driver
-        self._told: dict[str, FactValue] = {}
+        self._told: dict[str, FactValue] = stated.facts()
         self._looked: dict[str, FactValue] = {}
-        self._recorded: list[Timings] = []
+        self._recorded: list[Timings | RecordedTimes] = []
+        self.beside = Beside()
         self._marks: Marks | None = None
         self._is_marking = True  # until it fails, or the window is over
         self._making = threading.Lock()
@@ -99,13 +70,16 @@ class Testimony:
         The first stamps of a process take 0.1 s; without a CUDA context there are none.
         """
         self.before = torch_state.snapshot()
+        if torch_state.cuda_at_hand() is not None:
+            with spared("preparing to mark iterations"):
+                import gpuwatch.cuda.event_marks  # noqa: F401 - no iteration waits for an import
         if is_stamped:
             with spared("preparing to stamp the true clock"):
                 if self._stamps is None and torch_state.cuda_at_hand() is not None:
                     from gpuwatch.cuda.stamp import Stamps
 
                     self._stamps = Stamps.allocate(2, self._driver)
-        return self.before.facts
+        return self.before.facts | self._told
 
     def stamp(self) -> None:
         """Stamp the true clock at the window's beginning and end."""
@@ -127,6 +101,7 @@ class Testimony:
                 raise
             except Exception as error:  # its type is the caller's, whose conversions may fail in any way
                 raise UsageError(f"tell: {name}: expected a value that converts, found {type(error).__name__}") from error
+        check_facts(checked)
         told = self._told | checked
         length = sum(len(name) + len(str(fact)) for name, fact in told.items())
         if length > _TOLD_LENGTH:
@@ -150,6 +125,8 @@ class Testimony:
     def iterations(self, count: int) -> Iterator[int]:
         """Yield the numbers from 0 to ``count``, each pass of the loop marked as one iteration."""
         marked = self.iteration(count // 2 + 1)  # one stamp each, and one more
+        if self._marks is not None:
+            self._marks.reserve(count)
         # Not a with block: a loop that is left early keeps the iterations that ended and drops the last.
         marked.__enter__()
         for number in range(count):
@@ -158,19 +135,21 @@ class Testimony:
             yield number
         marked.__exit__()
 
-    def iteration(self, count: int = ROOM_COUNT) -> Iteration:
-        """Make a context manager around one iteration of about ``count``."""
+    def other_work(self, kind: str) -> Iteration:
+        """Make a context manager around work that is declared and not timed."""
+        return self.iteration(word=self.beside.other.number_of(kind))
+
+    def iteration(self, count: int = ROOM_COUNT, *, word: int = TIMED) -> Iteration:
+        """Make a context manager around one iteration of about ``count``, or around one piece of other work."""
         try:
             torch_state.notice_profiler()
             if self._marks is None and self._is_marking:
                 self._make_marks(count)
         except Exception as error:  # noqa: BLE001 - the window's boundary, too often crossed for a context manager
             self._give_up(error)
-        return Iteration(self._marks if self._is_marking else None, self._give_up)
+        return Iteration(self._marks if self._is_marking else None, self._give_up, word)
 
     def _make_marks(self, count: int) -> None:
-        from gpuwatch.client.marks import HostMarks, make_marks
-
         with self._making:
             if self._marks is None:
                 marks: Marks = HostMarks()
@@ -185,22 +164,42 @@ class Testimony:
 
     def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
         """Keep times a caller took; what is no time is logged and stays one that the judge rejects."""
+        now_ns = clock.now_ns()
         with spared("recording times"):
-            from gpuwatch.wire import timings
+            evidence = sys.modules.get("annotate.evidence")  # whoever has such arrays has imported it
+            if evidence is not None and isinstance(times, evidence.Timings):
+                self._recorded.append(times)
+            else:
+                self._newest_recorded().add(cast("Iterable[float]", times), at_ns, begin_ns, now_ns, _complain)
+        self.beside.note_hand_over(now_ns, clock.now_ns())
 
-            kept = timings.recorded(times, at_ns, begin_ns, clock.now_ns(), _complain)
-            if len(kept.took_s):
-                self._recorded.append(kept)
+    def _newest_recorded(self) -> RecordedTimes:
+        """Return the times that later ones are added to."""
+        newest = self._recorded[-1] if self._recorded else None
+        if not isinstance(newest, RecordedTimes):
+            newest = RecordedTimes()
+            self._recorded.append(newest)
+        return newest
 
     @property
-    def has_times(self) -> bool:
-        return bool(self._recorded) or self._marks is not None
+    def has_more_than_facts(self) -> bool:
+        """Whether there is anything to hand over before the window is closed."""
+        return bool(self._recorded) or self._marks is not None or not self.beside.is_empty
+
+    def hand_over_beside(self, client: Client, run: str) -> None:
+        """Send pauses of the host, and other work with the times of its marks."""
+        with spared("reading the times of other work"):
+            if self._marks is not None:
+                for begin_ns, end_ns, word in self._marks.other_work():
+                    self.beside.other.add(begin_ns, end_ns, word)
+        self.beside.send(client, run)
 
     def hand_over_times(self, client: Client, run: str) -> None:
         """Send the times, recorded ones rather than marked ones."""
         told: dict[str, FactValue] = {"timer": "caller"}
-        pieces = self._recorded
+        pieces: list[Timings] = []
         with spared("reading the times of iterations"):
+            pieces = [each for each in map(_as_timings, self._recorded) if len(each.took_s)]
             if not pieces and self._marks is not None:
                 marked = self._marks.timings()
                 pieces, told = [marked] if marked else [], self._marks.told()
@@ -241,6 +240,14 @@ class Testimony:
             with spared("giving the room of stamps back"):
                 if each is not None:
                     each.close()
+
+
+def _as_timings(recorded: Timings | RecordedTimes) -> Timings:
+    if isinstance(recorded, RecordedTimes):
+        return recorded.timings()
+    from gpuwatch.wire.timings import mend
+
+    return mend(recorded, _complain)
 
 
 def _complain(words: str) -> None:

@@ -6,7 +6,6 @@ It runs in the benchmark's process, so it does little, imports little, and never
 from __future__ import annotations
 
 import functools
-import html
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
@@ -15,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from annotate.claims import Claim
 from annotate.policy import Policy
-from annotate.verdict import Status, Verdict
 from gpuwatch import clock
 from gpuwatch.client.conversation import Conversation
-from gpuwatch.client.testimony import Iteration, Testimony
-from gpuwatch.client.window_arguments import check_label, check_policy, list_gpus
+from gpuwatch.client.iteration import Iteration
+from gpuwatch.client.stated_claim import StatedClaim
+from gpuwatch.client.testimony import Testimony
+from gpuwatch.client.window_answers import WindowAnswers
+from gpuwatch.client.window_arguments import check_kind, check_label, check_policy, list_gpus
 from gpuwatch.client.window_decorator import P, T, wrap
 from gpuwatch.config.settings import Settings
-from gpuwatch.errors import RejectedError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
 from gpuwatch.wire.messages import FactValue
 
 if TYPE_CHECKING:
-    from annotate.evidence import Timings
+    from annotate.evidence import OtherWork, Timings
 
 _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=None)
 
-SCHEMA = 1
 
-
-class Window:
+class Window(WindowAnswers):
     """One window.  Enter it once; after it closed, ``verdict`` waits for the tail and the judge (less than a second)."""
 
     def __init__(
@@ -47,6 +46,7 @@ class Window:
         sync: bool,
         on_reject: Literal["report", "raise"],
         settings: Settings | None,
+        stated: StatedClaim = StatedClaim(),  # noqa: B008 - frozen
     ) -> None:
         self.label = label
         self.policy = policy
@@ -59,7 +59,8 @@ class Window:
         self._on_reject = on_reject
         self._settings = settings
         self._conversation = Conversation(settings)
-        self._testimony = Testimony()
+        self._stated = stated
+        self._testimony = Testimony(stated=stated)
         self._pid = os.getpid()
 
     def __enter__(self) -> Window:
@@ -69,6 +70,7 @@ class Window:
         try:
             self._open()
         except BaseException:  # Ctrl-C: a connection left open would keep the window open for good
+            self._testimony.beside.end()
             self._conversation.hang_up()
             _enclosing.set(self.parent)
             raise
@@ -77,6 +79,7 @@ class Window:
 
     def _open(self) -> None:
         self.parent = _find_open(_enclosing.get())
+        opening_ns = clock.now_ns()
         with self._conversation.guard("opening the window"):
             parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
             begin = functools.partial(self._testimony.begin, is_stamped=self._sync)
@@ -86,6 +89,16 @@ class Window:
             with self._conversation.guard("synchronising"):
                 torch_state.synchronize()
             self._testimony.stamp()
+        self._testimony.beside.begin()
+        self._note_in_parents(opening_ns)
+
+    def _note_in_parents(self, begin_ns: int) -> None:
+        """Note in the windows around this one that opening or closing it held up their body."""
+        end_ns, window = clock.now_ns(), self.parent
+        while window is not None:
+            if window.end_ns is None:
+                window._testimony.beside.note_hand_over(begin_ns, end_ns)  # noqa: SLF001 - of the same class
+            window = window.parent
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
@@ -106,6 +119,7 @@ class Window:
             with self._conversation.guard("synchronising"):
                 told["sync_s"] = torch_state.synchronize()
         self.end_ns = clock.now_ns()
+        self._testimony.beside.end()
         _enclosing.set(_find_open(_enclosing.get()))
         if is_forked:
             self._conversation.leave_to_parent()
@@ -113,6 +127,7 @@ class Window:
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
             told["exception"] = type(error).__name__
         self._conversation.close(self.begin_ns or 0, self.end_ns, self._testimony, told)
+        self._note_in_parents(self.end_ns)
 
     def iteration(self) -> Iteration:
         """Return a context manager around one iteration, whose time and true clock become evidence.
@@ -137,6 +152,17 @@ class Window:
         self._check_inside("iterations")
         return self._testimony.iterations(count)
 
+    def other_work(self, kind: str) -> Iteration:
+        """Return a context manager around work that belongs to the window and is not timed: a flush, a warm-up, a check.
+
+        Its time becomes evidence as that of an iteration does, by CUDA events where this process uses a GPU, so that the
+        GPU's busy time is accounted for.  ``kind`` is a word for it, such as ``"flush"``.
+
+        Raises UsageError: outside of the with block, and for no word or a long one.
+        """
+        self._check_inside("other_work")
+        return self._testimony.other_work(check_kind(kind))
+
     def record(self, times: Iterable[float] | Timings, *, at_ns: Iterable[int] | None = None) -> None:
         """Hand over times you took yourself, in seconds, in the order they ran; ``at_ns`` is when each began, if you know.
 
@@ -150,6 +176,14 @@ class Window:
         """
         self._check_inside("record")
         self._testimony.record(times, at_ns, self.begin_ns or 0)
+
+    def record_other_work(self, other: OtherWork) -> None:
+        """Hand over work that you timed yourself and that is no iteration: flushes, holds, checks.
+
+        Raises UsageError: outside of the with block.
+        """
+        self._check_inside("record_other_work")
+        self._testimony.beside.recorded.append(other)
 
     def inputs(self, *tensors: Any) -> None:
         """Sample the inputs of the measured work: zeros and repeated values run cooler and faster than data.
@@ -173,6 +207,14 @@ class Window:
         if self.begin_ns is None or self.end_ns is not None:
             raise UsageError(f"{doing}: expected to be called inside of the window's with block")
 
+    raise_for_verdict = WindowAnswers.raise_for_verdict  # names of the window itself, as in earlier versions
+    to_dict = WindowAnswers.to_dict
+
+    @property
+    def stated(self) -> dict[str, FactValue]:
+        """The parts of the claim that were stated beside its name, by the names of ``annotate.declared``."""
+        return self._stated.facts()
+
     async def __aenter__(self) -> Window:
         return self.__enter__()  # 2 ms of a local socket: not worth a thread with another CUDA stream
 
@@ -184,64 +226,15 @@ class Window:
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
         again = functools.partial(
-            Window, policy=self.policy, gpus=self._gpus, sync=self._sync, on_reject=self._on_reject, settings=self._settings
+            Window,
+            policy=self.policy,
+            gpus=self._gpus,
+            sync=self._sync,
+            on_reject=self._on_reject,
+            settings=self._settings,
+            stated=self._stated,
         )
         return wrap(function, self.label, again)
-
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """One verdict per GPU, worst first."""
-        if self.begin_ns is None:
-            raise UsageError("the window was not entered: its verdict is there after a with block")
-        if self.end_ns is None:
-            raise UsageError("the window is still open: its verdict is there after the with block")
-        if found := self._conversation.verdicts():
-            return found
-        unproven = Verdict(
-            status=Status.UNPROVEN,
-            findings=(),
-            claim=self.policy.claim.value,
-            label=self.label,
-            why=self._conversation.absence or "no verdict came",
-            begin_ns=self.begin_ns,
-            end_ns=self.end_ns,
-            policy=self.policy.to_dict(),
-        )
-        return (unproven,)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The deciding verdict, of the worst GPU."""
-        return self.verdicts[0]
-
-    def raise_for_verdict(self) -> None:
-        """Raise RejectedError if the verdict is rejected; do nothing otherwise."""
-        verdict = self.verdict
-        if verdict.status is Status.REJECTED:
-            raise RejectedError(verdict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``docs/schemas/window.json``."""
-        verdicts = self.verdicts
-        return {
-            "schema": SCHEMA,
-            "run": self.run_id,
-            "label": self.label,
-            "status": verdicts[0].status.value,
-            "why": verdicts[0].why,
-            "verdicts": [verdict.to_dict() for verdict in verdicts],
-        }
-
-    def __repr__(self) -> str:
-        state = "open" if self.end_ns is None else "closed"
-        from annotate.output.report import plain  # a label steers no terminal
-
-        return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
-
-    def _repr_html_(self) -> str:
-        from annotate.output import report
-
-        return report.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
 
 
 def _find_open(window: Window | None) -> Window | None:
@@ -255,6 +248,9 @@ def window(
     label: str | None = None,
     *,
     claim: Claim | str = Claim.SUSTAINED,
+    locked_mhz: float | None = None,
+    every: float | None = None,
+    varies: bool = False,
     policy: Policy | None = None,
     tolerance: float | None = None,
     precision: float | None = None,
@@ -269,6 +265,8 @@ def window(
     beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
     ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
     the repeatability it must have.
+    ``locked_mhz``, ``every`` and ``varies`` state more of the claim, are stored and printed with it: the clock you locked the
+    SMs at, the seconds from one call's begin to the next that you keep on purpose, and that the times vary by design.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
 
     Raises UsageError: for arguments that can never be right; any failure of telemetry makes the verdict unproven instead.
@@ -285,4 +283,5 @@ def window(
         sync=sync,
         on_reject=on_reject,
         settings=settings,
+        stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies),
     )

@@ -5,7 +5,7 @@ from annotate.errors import AnnotateError
 from annotate.policy import Policy
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text, found_words
-from gpuwatch.wire.messages import LABEL_LENGTH
+from gpuwatch.wire.messages import LABEL_LENGTH, NAME_LENGTH
 
 
 def check_label(label: object) -> str | None:
@@ -20,6 +20,13 @@ def check_label(label: object) -> str | None:
     if label is not None and len(label) > LABEL_LENGTH:
         raise UsageError(f"label: expected at most {LABEL_LENGTH} characters, found {len(label)}")
     return None if label is None else clean_text(label)
+
+
+def check_kind(kind: object) -> str:
+    """Return the word for a kind of other work as UTF-8.  Raises UsageError: for another type, and for no or a long word."""
+    if not isinstance(kind, str) or not 0 < len(kind) <= NAME_LENGTH:
+        raise UsageError(f"other_work: expected a word of at most {NAME_LENGTH} characters, found {found_words(kind)}")
+    return clean_text(kind)
 
 
 def check_policy(claim: object, policy: object, tolerance: object = None, precision: object = None) -> Policy:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpuwatch import clock
+from gpuwatch import clock, timers
 from gpuwatch.process import torch_state
 
 # Blocks the host may be ahead of the GPU: enough that it never waits, few enough to stop soon.
@@ -14,24 +14,29 @@ _AHEAD_COUNT = 6
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Consecutive calls of one variant."""
+    """Consecutive calls of one variant; ``before`` runs ahead of each call, outside the timed span."""
 
     variant: str
     call: Callable[[], object]
     calls_count: int
+    before: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A block and the time of one of its calls; ``starved``: the GPU had run out of work when the host launched more."""
+    """A block and the time of one of its calls; ``starved``: the GPU had run out of work when the host launched more.
+
+    ``span_s`` is the time of the whole block where work before the calls is part of it.
+    """
 
     block: Block
     took_s: float
     starved: bool = False
+    span_s: float | None = None
 
     @property
     def whole_s(self) -> float:
-        return self.took_s * self.block.calls_count
+        return self.took_s * self.block.calls_count if self.span_s is None else self.span_s
 
 
 class BlockTimer(Protocol):
@@ -49,10 +54,40 @@ class HostBlocks:
 
     def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
         for block in blocks:
+            yield self._time_calls(block) if block.before is None else self._time_each(block, block.before)
+
+    @staticmethod
+    def _time_calls(block: Block) -> Timed:
+        begin_ns = clock.now_ns()
+        for _ in range(block.calls_count):
+            block.call()
+        return Timed(block, (clock.now_ns() - begin_ns) / 1e9 / block.calls_count)
+
+    @staticmethod
+    def _time_each(block: Block, before: Callable[[], object]) -> Timed:
+        settle = timers.settle()
+        first_ns, took_ns = clock.now_ns(), 0
+        for _ in range(block.calls_count):
+            before()
+            settle()
             begin_ns = clock.now_ns()
-            for _ in range(block.calls_count):
-                block.call()
-            yield Timed(block, (clock.now_ns() - begin_ns) / 1e9 / block.calls_count)
+            block.call()
+            took_ns += clock.now_ns() - begin_ns
+        return Timed(block, took_ns / 1e9 / block.calls_count, span_s=(clock.now_ns() - first_ns) / 1e9)
+
+
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """A block on its way: the events around each timed span, and the event at its beginning."""
+
+    block: Block
+    begin: Any  # torch has no types
+    spans: list[tuple[Any, Any]]
+    starved: bool
+
+    @property
+    def end(self) -> Any:
+        return self.spans[-1][1]
 
 
 class EventBlocks:
@@ -64,26 +99,43 @@ class EventBlocks:
         self._cuda = cuda
 
     def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
-        waiting: deque[tuple[Block, Any, Any, bool]] = deque()
+        waiting: deque[_Launched] = deque()
         for block in blocks:
-            first, last = (self._cuda.Event(enable_timing=True) for _ in range(2))
-            first.record()
-            for _ in range(block.calls_count):
-                block.call()
-            last.record()
+            begin, spans = self._launch(block)
             # The block before it is done already: the GPU waited for these launches.
-            starved = bool(waiting) and bool(waiting[-1][2].query())
-            waiting.append((block, first, last, starved))
+            starved = bool(waiting) and bool(waiting[-1].end.query())
+            waiting.append(_Launched(block, begin, spans, starved))
             if len(waiting) > _AHEAD_COUNT:
                 yield self._read(waiting.popleft())
         while waiting:
             yield self._read(waiting.popleft())
 
+    def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]]]:
+        """Launch the calls with one span around all of them, or with one around each where work runs before each."""
+        begin = self._record()
+        if block.before is None:
+            for _ in range(block.calls_count):
+                block.call()
+            return begin, [(begin, self._record())]
+        spans = []
+        for _ in range(block.calls_count):
+            block.before()
+            first = self._record()
+            block.call()
+            spans.append((first, self._record()))
+        return begin, spans
+
+    def _record(self) -> Any:
+        event = self._cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
     @staticmethod
-    def _read(launched: tuple[Block, Any, Any, bool]) -> Timed:
-        block, first, last, starved = launched
-        last.synchronize()
-        return Timed(block, first.elapsed_time(last) / 1e3 / block.calls_count, starved)
+    def _read(launched: _Launched) -> Timed:
+        launched.end.synchronize()
+        took_s = sum(first.elapsed_time(last) for first, last in launched.spans) / 1e3 / launched.block.calls_count
+        span_s = launched.begin.elapsed_time(launched.end) / 1e3
+        return Timed(launched.block, took_s, launched.starved, span_s)
 
 
 def choose_timer() -> BlockTimer:

@@ -10,27 +10,29 @@ from gpuwatch.comparing.blocks import BlockTimer
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring import bench_arguments
+from gpuwatch.measuring.environment import BenchEnvironment
 
 Variant = Callable[..., object]
-Inputs = Sequence[Any] | Callable[[], Sequence[Any]]
+Inputs = Sequence[Any] | Callable[..., Sequence[Any]]
+CheckInputs = Sequence[Sequence[Any]] | Callable[..., Sequence[Sequence[Any]]]
 _DEFERRED = (inspect.iscoroutine, inspect.isgenerator, inspect.isasyncgen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """All arguments of one compare() call."""
+    """All arguments of one compare() call, by their names there."""
 
-    variants: Mapping[str, Variant]
+    arms: Mapping[str, Variant]
     inputs: Inputs
     reference: str | None
     seconds: float
-    warm_s: float
+    warm_s: float | None
     block_s: float
     own_steady: bool
     own_s: float
     rounds_count: int
     check: bool
-    tolerance_ratio: float | None
+    tolerance_ratio: float | None  # the earlier name of rtol
     buffers_count: int
     floor_ratio: float | None
     seed: int
@@ -39,6 +41,19 @@ class CompareRequest:
     timer: BlockTimer | None
     settings: Settings | None
     say: Callable[[str], None] | None
+    tolerance: float
+    cache: bench_arguments.Cache | None
+    rtol: float | None
+    check_inputs: CheckInputs
+    seams: BenchEnvironment | None
+
+    @property
+    def variants(self) -> Mapping[str, Variant]:
+        return self.arms
+
+    @property
+    def environment(self) -> BenchEnvironment:
+        return self.seams or BenchEnvironment()
 
     @property
     def names(self) -> list[str]:
@@ -54,15 +69,30 @@ def checked(request: CompareRequest) -> CompareRequest:
     return replace(
         request,
         seconds=bench_arguments.amount("compare: seconds", request.seconds),
-        warm_s=bench_arguments.amount("compare: warm_s", request.warm_s, zero=True),
+        warm_s=bench_arguments.amount_or_none("compare: warm_s", request.warm_s, zero=True),
         block_s=bench_arguments.amount("compare: block_s", request.block_s),
         own_s=bench_arguments.amount("compare: own_s", request.own_s),
         rounds_count=_count("rounds_count", request.rounds_count, least=2),  # of fewer there is no interval
-        tolerance_ratio=bench_arguments.amount_or_none("compare: tolerance_ratio", request.tolerance_ratio, zero=True),
+        tolerance=_tolerance(request.tolerance),
+        rtol=_rtol(request),
         buffers_count=_count("buffers_count", request.buffers_count, least=1),
         floor_ratio=bench_arguments.amount_or_none("compare: floor_ratio", request.floor_ratio, zero=True),
         seed=int(request.seed),
     )
+
+
+def _rtol(request: CompareRequest) -> float | None:
+    if request.rtol is not None and request.tolerance_ratio is not None:
+        raise UsageError("compare: tolerance_ratio: expected rtol alone, which is its name today, found both")
+    earlier = bench_arguments.amount_or_none("compare: tolerance_ratio", request.tolerance_ratio, zero=True)
+    return earlier if request.rtol is None else bench_arguments.amount("compare: rtol", request.rtol, zero=True)
+
+
+def _tolerance(value: object) -> float:
+    tolerance = bench_arguments.amount("compare: tolerance", value)
+    if tolerance >= 1:
+        raise UsageError(f"compare: tolerance: expected a share between 0 and 1, as 0.005 for half a per cent, found {value!r}")
+    return tolerance
 
 
 def _check_variants(variants: object) -> None:
@@ -89,6 +119,8 @@ def _check_choices(request: CompareRequest) -> None:
         raise UsageError(f"compare: settings: expected gpuwatch.config.settings.Settings, found {settings!r}")
     if timer is not None and not hasattr(timer, "times"):
         raise UsageError(f"compare: timer: expected a timer of blocks, or None for the one that fits, found {timer!r}")
+    if request.cache not in (None, "cold", "warm"):
+        raise UsageError(f"compare: cache: expected 'cold' or 'warm', found {request.cache!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise UsageError(f"compare: seed: expected a whole number, found {seed!r}")
 

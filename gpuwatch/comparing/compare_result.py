@@ -9,7 +9,9 @@ from annotate.compare.decision import Comparison, Decision
 from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.client.window import Window
-from gpuwatch.comparing.schedule import Pairs
+from gpuwatch.comparing.ladder import ladder_lines
+from gpuwatch.comparing.schedule import Interleaved
+from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.measurement import finite
 from gpuwatch.measuring.reference import Match
 
@@ -30,6 +32,8 @@ class Compared:
     matches: Mapping[str, Match]
     timer: str
     window: Window | None = None
+    cache: str | None = None  # the L2 cache that each call found: cold, warm; None: not controlled
+    checked_sets_count: int = 0  # sets of inputs on which results were compared
 
     def __getitem__(self, name: str) -> Comparison:
         """Raises KeyError: for a variant that was not compared."""
@@ -46,6 +50,11 @@ class Compared:
 
     def __str__(self) -> str:
         lines = [str(comparison) for comparison in self.comparisons]
+        lines += ladder_lines(self.comparisons) if len(self.comparisons) > 1 else []
+        if self.checked_sets_count:
+            sets = "set" if self.checked_sets_count == 1 else "sets"
+            lines.append(f"  results compared on {self.checked_sets_count} {sets} of inputs")
+        lines.append("  Python's garbage collector was held off while timing")
         verdict = self.verdict
         if verdict is not None:
             lines.append(str(verdict))
@@ -61,6 +70,9 @@ class Compared:
             "schema": SCHEMA,
             "design": "interleaved",
             "timer": self.timer,
+            "cache": self.cache,
+            "collector": garbage_collection.HELD_OFF,
+            "checked_sets_count": self.checked_sets_count,
             "comparisons": [
                 {name: finite(value) for name, value in comparison.to_dict().items()}
                 | {"error_ratio": finite(self.matches[comparison.b].error_ratio) if comparison.b in self.matches else None}
@@ -73,10 +85,10 @@ class Compared:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def explain(comparison: Comparison, pairs: Pairs, own: Interval | None, match: Match | None, timer: str) -> Comparison:
+def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, match: Match | None) -> Comparison:
     """Add the reasons that stand beside the ratio: correctness first, then waiting for launches, then the other clock."""
     reasons = list(comparison.reasons)
-    decision = comparison.decision
+    decision, timer = comparison.decision, comparison.timer
     if match is None:
         reasons.append("results were not compared")
     elif not match.holds:
@@ -85,11 +97,11 @@ def explain(comparison: Comparison, pairs: Pairs, own: Interval | None, match: M
         reasons.insert(0, f"{comparison.b} computes something else: {wrong}")
     if timer == "host":
         reasons.append("timed by the host's clock")
-    if pairs.starved_ratio > _STARVED_RATIO:
+    if ran.starved_ratio > _STARVED_RATIO:
         reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
     elif timer != "host" and own is not None and comparison.ratio is not None:
         reasons += _explain_gap(comparison.ratio, own)
-    return replace(comparison, decision=decision, own_ratio=own, timer=timer, reasons=tuple(reasons))
+    return replace(comparison, decision=decision, own_ratio=own, reasons=tuple(reasons))
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:

@@ -2,22 +2,33 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import cast
 
-from annotate.compare.decision import FLOOR_RATIO, corrected, decide
+from annotate.compare.decision import FLOOR_RATIO, MARGIN_RATIO
+from annotate.compare.quad_decision import correct_for_many, decide
 from annotate.stats.intervals import Interval
 from gpuwatch.client.testimony import spared
-from gpuwatch.client.window import Window, window
-from gpuwatch.comparing import blocks, compare_arguments, floor_record, schedule, variant_calls
+from gpuwatch.client.window import Window
+from gpuwatch.comparing import blocks, compare_arguments, floor_record, result_check, schedule, variant_calls
 from gpuwatch.comparing.blocks import BlockTimer
-from gpuwatch.comparing.compare_arguments import CompareRequest, Inputs, Variant
+from gpuwatch.comparing.compare_arguments import CheckInputs, CompareRequest, Inputs, Variant
 from gpuwatch.comparing.compare_result import Compared, explain
 from gpuwatch.comparing.schedule import Runner
 from gpuwatch.config.settings import Settings, load
+from gpuwatch.errors import UsageError
+from gpuwatch.measuring import garbage_collection
+from gpuwatch.measuring.bench_arguments import Cache
+from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.process import torch_state
+from gpuwatch.process.inputs import facts as input_facts
 from gpuwatch.process.inputs import has_tensor
-from gpuwatch.wire.messages import LABEL_LENGTH
+from gpuwatch.wire.messages import LABEL_LENGTH, FactValue
 
 _LONGEST_S = 60.0
+# A power-capped clock can take 3 s to settle; the host has no such cap.
+_WARM_S = 3.0
+_HOST_WARM_S = 0.5
 
 
 def compare(
@@ -26,7 +37,7 @@ def compare(
     inputs: Inputs = (),
     reference: str | None = None,
     seconds: float = 3.0,
-    warm_s: float = 0.5,
+    warm_s: float | None = None,
     block_s: float = schedule.BLOCK_S,
     own_steady: bool = False,
     own_s: float = 3.0,
@@ -41,71 +52,111 @@ def compare(
     timer: BlockTimer | None = None,
     settings: Settings | None = None,
     say: Callable[[str], None] | None = None,
+    tolerance: float = MARGIN_RATIO,
+    cache: Cache | None = None,
+    rtol: float | None = None,
+    check_inputs: CheckInputs = (),
+    seams: BenchEnvironment | None = None,
 ) -> Compared:
     """Compare functions of one call each: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against ``reference``.
 
-    Blocks of ``block_s`` alternate (ABBA, the first letter drawn), so that all variants share one clock; that ratio is the
-    answer.  ``own_steady=True`` adds each variant's own: alone, warm for ``own_s`` and then measured for as long, in rounds.
+    Blocks of ``block_s`` alternate in balanced quads (ABBA, the first letter drawn), so that all variants share one clock; that
+    ratio is the answer.  SAME means within ``tolerance``, in median and mean.  ``own_steady=True`` adds each variant's own
+    ratio: alone, warm for ``own_s`` and then measured for as long, in rounds.
 
     ``arms`` are the variants by name, and ``inputs`` the arguments of each call.  A function that makes inputs is called
-    ``buffers_count`` times, because where data lies is part of a time.  A variant whose name begins with ``make_`` makes
-    variants: it is called as often, and returns a function of one call with its own buffers.  Unless ``check=False``,
-    results on the same inputs are compared first.
+    ``buffers_count`` times, because where data lies is part of a time, with ``seed=0``, 1, 2 where it takes a seed.  A variant
+    whose name begins with ``make_`` makes variants: it is called as often, and returns a function of one call with its own
+    buffers.  Unless ``check=False``, results are compared first, on all these inputs and on ``check_inputs`` (tuples of
+    arguments, as of other sizes, or a function that returns them); ``rtol`` replaces the data type's limit.
+
+    ``cache``: ``"cold"`` (the default on a GPU) empties the L2 cache before each call, outside the timed span; ``"warm"``
+    leaves it as the last call did.  ``warm_s`` defaults to 3 s on a GPU and 0.5 s elsewhere, before the window opens.
+    Python's garbage collector is held off while timing.
 
     Exceptions of a variant pass.
     Raises UsageError: when an argument can never be right.
     """
-    request = CompareRequest(
-        variants=arms,
-        inputs=inputs,
-        reference=reference,
-        seconds=seconds,
-        warm_s=warm_s,
-        block_s=block_s,
-        own_steady=own_steady,
-        own_s=own_s,
-        rounds_count=rounds_count,
-        check=check,
-        tolerance_ratio=tolerance_ratio,
-        buffers_count=buffers_count,
-        floor_ratio=floor_ratio,
-        seed=seed,
-        label=label,
-        watch=watch,
-        timer=timer,
-        settings=settings,
-        say=say,
-    )
-    return _run(compare_arguments.checked(request))
+    # The request names its fields as the arguments: each is written down once.
+    return _run(compare_arguments.checked(CompareRequest(**locals())))
+
+
+@dataclass(frozen=True, slots=True)
+class _CacheChoice:
+    """The work before each call, the name of the cache it leaves, and the facts to declare."""
+
+    name: Cache | None = None
+    before: Callable[[], object] | None = None
+    facts: Mapping[str, FactValue] = field(default_factory=dict)
 
 
 def _run(request: CompareRequest) -> Compared:
     inputs = variant_calls.input_sets(request)
     calls = variant_calls.make_calls(request, inputs)
-    matches = variant_calls.first_results(request, calls, has_inputs=any(inputs))
+    checked = result_check.check_results(request, calls, inputs)
     timer = request.timer or blocks.choose_timer()  # after the first calls, which may have made a context
-    first, *others = (schedule.calibrate(timer, Runner(name, calls[name]), request.block_s) for name in request.names)
-    floor_ratio = request.floor_ratio
-    if floor_ratio is None:
-        shares_buffers = any(inputs) and not any(map(variant_calls.is_factory, request.variants.values()))
-        floor_ratio = _stored_floor(request.settings, shares_buffers=shares_buffers)
-    schedule.warm_up(timer, [first, *others], request.warm_s)
-    with _open_window(request) as watched:
-        if watched is not None and has_tensor(inputs[0]):
-            watched.inputs(*inputs[0])
-        limit_s = max(_LONGEST_S, 2 * request.seconds * len(others))
-        pairs = schedule.run_interleaved(timer, first, others, seconds=request.seconds, limit_s=limit_s, seed=request.seed)
-        if watched is not None:
-            measured = {} if floor_ratio is None else {"aa_floor_ratio": floor_ratio}
-            watched.tell(design="interleaved", timer=timer.name, variants_count=len(others), **measured)
-        own = _run_alone(request, timer, first, others)
+    chosen = _choose_cache(request, timer)
+    facts = {**chosen.facts, **_input_facts(inputs[0])}  # before the warm-up: a GPU whose inputs are read rests
+    with garbage_collection.held_off():
+        runners = [Runner(name, calls[name], before=chosen.before) for name in request.names]
+        first, *others = (schedule.calibrate(timer, runner, request.block_s) for runner in runners)
+        floor_ratio = request.floor_ratio
+        if floor_ratio is None:
+            shares_buffers = any(inputs) and not any(map(variant_calls.is_factory, request.variants.values()))
+            floor_ratio = _stored_floor(request.settings, shares_buffers=shares_buffers)
+        if request.watch:
+            request.environment.start_daemon(request.settings)  # or the GPU would cool while the window waits for it
+        schedule.warm_up(timer, [first, *others], _warm_s(request, timer))
+        with _open_window(request) as watched:
+            limit_s = max(_LONGEST_S, 2 * request.seconds * len(others))
+            ran = schedule.run_interleaved(timer, first, others, seconds=request.seconds, limit_s=limit_s, seed=request.seed)
+            own = _run_alone(request, timer, first, others)
+            if watched is not None:
+                measured = {} if floor_ratio is None else {"aa_floor_ratio": floor_ratio}
+                watched.tell(design="interleaved", timer=timer.name, variants_count=len(others), **measured, **facts)
     floor = FLOOR_RATIO if floor_ratio is None else floor_ratio
     found = [
-        decide(first.name, name, each.log_ratios, floor_ratio=floor, a_s=each.a_s, b_s=each.b_s) for name, each in pairs.items()
+        decide(first.name, name, each.quads, floor_ratio=floor, margin_ratio=request.tolerance) for name, each in ran.items()
     ]
-    decided = corrected(found, {name: each.log_ratios for name, each in pairs.items()})
-    comparisons = tuple(explain(each, pairs[each.b], own.get(each.b), matches.get(each.b), timer.name) for each in decided)
-    return Compared(comparisons=comparisons, matches=matches, timer=timer.name, window=watched)
+    decided = correct_for_many(found, {name: each.quads for name, each in ran.items()})
+    comparisons = tuple(
+        explain(replace(each, timer=timer.name, cache=chosen.name), ran[each.b], own.get(each.b), checked.matches.get(each.b))
+        for each in decided
+    )
+    return Compared(
+        comparisons=comparisons,
+        matches=checked.matches,
+        timer=timer.name,
+        window=watched,
+        cache=chosen.name,
+        checked_sets_count=checked.sets_count,
+    )
+
+
+def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
+    """Choose the work before each call.  Raises UsageError: when there is no cache to empty."""
+    environment = request.environment
+    if request.cache == "warm":
+        return _CacheChoice("warm", facts={"cache": "warm"})
+    gpu = None if request.cache is None and timer.name == "host" else environment.gpu()
+    if gpu is None:
+        if request.cache == "cold":
+            raise UsageError("compare: cache='cold': expected a GPU whose cache can be emptied, found none; use cache='warm'")
+        return _CacheChoice()
+    flush, flush_bytes = environment.flush(gpu.l2_bytes)
+    return _CacheChoice("cold", flush, {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False})
+
+
+def _input_facts(arguments: tuple[object, ...]) -> Mapping[str, FactValue]:
+    with spared("looking at the inputs"):  # some cannot be read, whatever they raise
+        return input_facts(*arguments) if has_tensor(arguments) else {}
+    return {}
+
+
+def _warm_s(request: CompareRequest, timer: BlockTimer) -> float:
+    if request.warm_s is not None:
+        return request.warm_s
+    return _HOST_WARM_S if timer.name == "host" else _WARM_S
 
 
 def _run_alone(
@@ -133,4 +184,5 @@ def _open_window(request: CompareRequest) -> AbstractContextManager[Window | Non
     if not request.watch:
         return nullcontext()
     label = request.label or " and ".join(request.names)
-    return window(label[:LABEL_LENGTH], settings=request.settings)
+    opened = request.environment.window(label[:LABEL_LENGTH], settings=request.settings)
+    return cast("AbstractContextManager[Window]", opened)  # tests alone have another kind

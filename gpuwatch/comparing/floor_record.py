@@ -13,9 +13,11 @@ FILE = "floors.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """The floor of one kind of kernel on one GPU: the 95th percentile of A/A differences, and the number of trials.
+    """The floor of one kind of kernel on one GPU: the bound of A/A differences, and the number of trials.
 
     ``shared``: both variants worked on the same buffers.  On separate buffers they differ more, by where those lie.
+    ``coverage_ratio`` is the share of further differences that the floor covers.  Records of earlier versions lack it: their
+    floor is the largest difference.
     """
 
     kind: str
@@ -23,6 +25,15 @@ class Floor:
     floor_ratio: float
     trials_count: int
     measured_wall_s: float
+    coverage_ratio: float | None = None
+    cache: str | None = None  # cold; None: of an earlier version, whose trials ran warm
+
+    @property
+    def covered_ratio(self) -> float:
+        """Return the share of further differences that the floor covers: n of n + 1 where it is the largest of n."""
+        if self.coverage_ratio is not None and 0.0 < self.coverage_ratio < 1.0:
+            return self.coverage_ratio
+        return self.trials_count / (self.trials_count + 1) if self.trials_count > 0 else 0.0
 
 
 def read(state: Path) -> dict[str, tuple[Floor, ...]]:

@@ -1,39 +1,31 @@
-"""Variants from files: ``file.py:function``, from the working tree or from a revision."""
+"""Variants from files: ``file.py:function``, from the working tree or from the whole tree of a revision."""
 
-import atexit
 import difflib
 import importlib.util
 import inspect
 import itertools
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from gpuwatch.comparing import checkouts
 from gpuwatch.errors import UsageError
 
 MODULE_PREFIX = "_gpuwatch_variant_"  # of the modules that hold a variant
 _numbers = itertools.count()
-# Git's hooks, and some editors, name a repository for every git below them.
-_GIT_VARIABLES = (
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A function of a file, and the file's function ``inputs``, if it has one."""
+    """A function of a file, and the file's functions ``inputs`` and ``check_inputs``, if it has them."""
 
     name: str
     call: Callable[..., object]
-    inputs: Callable[[], tuple[Any, ...]] | None
+    inputs: Callable[..., tuple[Any, ...]] | None
+    check_inputs: Callable[..., Sequence[tuple[Any, ...]]] | None = None
 
 
 def names_function(text: str) -> bool:
@@ -52,7 +44,7 @@ def load(text: str, *, at: str | None = None) -> Loaded:
     path = Path(file)
     if not path.is_file():
         raise UsageError(f"{file}: expected a Python file, found {'a folder' if path.is_dir() else 'none'}")
-    module = _execute(path, path if at is None else _check_out(path, at))
+    module = _load_module(path, at)
     call = getattr(module, function, None)
     if not callable(call):
         known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
@@ -60,8 +52,9 @@ def load(text: str, *, at: str | None = None) -> Loaded:
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
         where = file if at is None else f"{file} at {at}"
         raise UsageError(f"{where}: expected a function {function!r}, found none; {hint}")
-    inputs = getattr(module, "inputs", None)
-    return Loaded(text if at is None else f"{text}@{at}", call, inputs if callable(inputs) and inputs is not call else None)
+    given = [getattr(module, name, None) for name in ("inputs", "check_inputs")]
+    inputs, check_inputs = (each if callable(each) and each is not call else None for each in given)
+    return Loaded(text if at is None else f"{text}@{at}", call, inputs, check_inputs)
 
 
 def wants_inputs(call: Callable[..., object]) -> bool:
@@ -74,21 +67,16 @@ def wants_inputs(call: Callable[..., object]) -> bool:
     return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)
 
 
-def _execute(named: Path, source: Path) -> ModuleType:
-    """Execute the file as a module with its own name; it imports its siblings from its folder, whatever its revision."""
-    folder = str(named.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+def _load_module(named: Path, revision: str | None) -> ModuleType:
+    """Execute the file, or the revision's, as a module with its own name; it imports its siblings from its own folder."""
     name = f"{MODULE_PREFIX}{next(_numbers)}_{named.stem}"
-    spec = importlib.util.spec_from_file_location(name, source)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{named}: expected a Python file, one whose name ends in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        if revision is None:
+            return _execute(name, named)
+        tree, source = checkouts.check_out(named, revision)
+        return tree.execute(name, source)
     except BaseException as error:
-        del sys.modules[name]
+        sys.modules.pop(name, None)
         if isinstance(error, SystemExit):  # as from a script without `if __name__ == "__main__":`; it would end us, too
             raise UsageError(
                 f"{named}: expected a file that can be imported, found one that calls sys.exit({error.code!r})"
@@ -96,31 +84,16 @@ def _execute(named: Path, source: Path) -> ModuleType:
         if isinstance(error, ImportError | SyntaxError | UnicodeDecodeError):
             raise UsageError(f"{named}: expected a file that can be imported, found {type(error).__name__}: {error}") from error
         raise
+
+
+def _execute(name: str, source: Path) -> ModuleType:
+    folder = str(source.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(name, source)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{source}: expected a Python file, one whose name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
     return module
-
-
-def _check_out(path: Path, revision: str) -> Path:
-    """Write the revision's file into a temporary folder until this process ends: compilers read its source."""
-    folder = path.resolve().parent
-    if _git(folder, "rev-parse", "--git-dir") is None:
-        raise UsageError(f"--at: expected {path} in a git repository, found none")
-    commit = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-    if commit is None:
-        raise UsageError(f"--at: expected a revision of the repository of {path}, found {revision!r}")
-    source = _git(folder, "cat-file", "blob", f"{commit.decode().strip()}:./{path.resolve().name}")
-    if source is None:
-        raise UsageError(f"--at: expected {path} in revision {revision}, found none there")
-    checkout = Path(tempfile.mkdtemp(prefix="gpuwatch-at-"))
-    atexit.register(shutil.rmtree, checkout, ignore_errors=True)
-    (checkout / path.name).write_bytes(source)
-    return checkout / path.name
-
-
-def _git(folder: Path, *arguments: str) -> bytes | None:
-    """Run git in the repository around a folder, whatever repository the environment names; None where it fails."""
-    environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False, env=environment)
-    except FileNotFoundError:
-        raise UsageError("--at: expected git, found no such command") from None
-    return done.stdout if done.returncode == 0 else None

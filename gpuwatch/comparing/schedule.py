@@ -2,13 +2,13 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count, repeat
 
 import numpy as np
 
-from annotate.compare.decision import LEAST_PAIRS_COUNT
-from annotate.evidence import Values
+from annotate.compare.quad_decision import LEAST_PAIRS_COUNT
+from annotate.compare.quads import Quads
 from annotate.stats.intervals import Interval
 from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
 
@@ -21,23 +21,25 @@ _MOST_CALLS_COUNT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A variant ready to run: one call for each set of buffers, and how many calls make a block."""
+    """A variant ready to run: one call for each set of buffers, and how many calls make a block.
+
+    ``before`` runs ahead of each call, outside the timed span.
+    """
 
     name: str
     calls: tuple[Callable[[], object], ...]
     calls_count: int = 1
+    before: Callable[[], object] | None = None
 
     def block(self, turn: int) -> Block:
-        return Block(self.name, self.calls[turn % len(self.calls)], self.calls_count)
+        return Block(self.name, self.calls[turn % len(self.calls)], self.calls_count, self.before)
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
-    """The result of an interleaved run of two variants: the log ratio of each adjacent pair, in the order they ran."""
+class Interleaved:
+    """The result of an interleaved run of two variants, and the share of blocks before which the GPU had waited."""
 
-    log_ratios: Values
-    a_s: float
-    b_s: float
+    quads: Quads
     starved_ratio: float
 
 
@@ -45,15 +47,16 @@ def calibrate(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Ru
     """Return the runner with as many calls in a block as take ``block_s``, at least one."""
     calls_count = 1
     while True:
-        tries = [Block(runner.name, call, calls_count) for call in (*runner.calls, *runner.calls[:1])][-_CALIBRATION_COUNT:]
-        took_s = min(timed.took_s for timed in timer.times(tries))
-        if took_s * calls_count >= min(block_s, _CALIBRATION_S) or calls_count >= _MOST_CALLS_COUNT:
-            wanted = round(block_s / took_s) if took_s > 0 else _MOST_CALLS_COUNT
-            return Runner(runner.name, runner.calls, min(max(1, wanted), _MOST_CALLS_COUNT))
+        trial = replace(runner, calls_count=calls_count)
+        tries = [trial.block(turn) for turn in range(len(runner.calls) + 1)][-_CALIBRATION_COUNT:]
+        whole_s = min(timed.whole_s for timed in timer.times(tries))
+        if whole_s >= min(block_s, _CALIBRATION_S) or calls_count >= _MOST_CALLS_COUNT:
+            wanted = round(block_s * calls_count / whole_s) if whole_s > 0 else _MOST_CALLS_COUNT
+            return replace(runner, calls_count=min(max(1, wanted), _MOST_CALLS_COUNT))
         calls_count *= 4
 
 
-def quads(a: Runner, others: Sequence[Runner], rng: random.Random) -> Iterator[Block]:
+def quad_blocks(a: Runner, others: Sequence[Runner], rng: random.Random) -> Iterator[Block]:
     """Yield ABBA or BAAB without end, the first letter drawn each time; other variants and buffers take turns."""
     for turn in count():
         b = others[turn % len(others)]
@@ -72,36 +75,39 @@ def run_interleaved(
     limit_s: float,
     seed: int,
     least_count: int = LEAST_PAIRS_COUNT,
-) -> dict[str, Pairs]:
+) -> dict[str, Interleaved]:
     """Run each other variant against the first, until each has its seconds of GPU time and enough pairs, or time is out."""
-    pairs: dict[str, list[tuple[float, float]]] = {other.name: [] for other in others}
-    spent_s, starved, blocks_count = dict.fromkeys(pairs, 0.0), 0, 0
+    quads: dict[str, list[list[Timed]]] = {other.name: [] for other in others}
+    spent_s, starved, blocks_count = dict.fromkeys(quads, 0.0), 0, 0
     quad: list[Timed] = []
-    for timed in timer.times(quads(a, others, random.Random(seed))):  # noqa: S311 - an order, not a secret
+    for timed in timer.times(quad_blocks(a, others, random.Random(seed))):  # noqa: S311 - an order, not a secret
         quad.append(timed)
         starved += timed.starved
         blocks_count += 1
         if len(quad) < 4:
             continue
         name = next(each.block.variant for each in quad if each.block.variant != a.name)
-        for half in (quad[:2], quad[2:]):
-            by_variant = {each.block.variant: each.took_s for each in half}
-            pairs[name].append((by_variant[a.name], by_variant[name]))
+        quads[name].append(quad)
         spent_s[name] += sum(each.whole_s for each in quad)
         quad = []
-        enough = all(spent_s[other] >= seconds and len(pairs[other]) >= least_count for other in pairs)
+        enough = all(spent_s[other] >= seconds and 2 * len(quads[other]) >= least_count for other in quads)
         if enough or sum(spent_s.values()) >= limit_s:
             break
-    return {name: _pairs(times, starved / max(1, blocks_count)) for name, times in pairs.items()}
+    starved_ratio = starved / max(1, blocks_count)
+    return {name: Interleaved(_by_position(a.name, found), starved_ratio) for name, found in quads.items()}
 
 
-def _pairs(pairs: list[tuple[float, float]], starved_ratio: float) -> Pairs:
-    times = np.array(pairs, np.float64).reshape(-1, 2)
-    times = times[(times > 0).all(axis=1)]
-    if not len(times):
-        return Pairs(np.empty(0), float("nan"), float("nan"), starved_ratio)
-    a_s, b_s = (float(np.median(times[:, column])) for column in (0, 1))
-    return Pairs(np.asarray(np.log(times[:, 1] / times[:, 0])), a_s, b_s, starved_ratio)
+def _by_position(a: str, quads: Sequence[Sequence[Timed]]) -> Quads:
+    """Sort the halves of each quad by the variant that ran first."""
+    a_s, b_s = np.empty((len(quads), 2)), np.empty((len(quads), 2))
+    for number, quad in enumerate(quads):
+        for first, second in (quad[:2], quad[2:]):
+            is_a_first = first.block.variant == a
+            column = 0 if is_a_first else 1
+            a_s[number, column], b_s[number, column] = (
+                (first.took_s, second.took_s) if is_a_first else (second.took_s, first.took_s)
+            )
+    return Quads(a_s, b_s)
 
 
 def warm_up(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> None:

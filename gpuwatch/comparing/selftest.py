@@ -1,17 +1,18 @@
 """The noise floor of this GPU: the same work on other buffers, compared as any two variants are."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from gpuwatch.comparing import schedule
 from gpuwatch.comparing.blocks import BlockTimer
 from gpuwatch.comparing.schedule import Runner
 
 KINDS = ("gemm", "copy")
-# The floor is the largest of this many differences, which lies near the 95th percentile of many.
-TRIALS_COUNT = 8
+# The largest of n differences is exceeded by the next with probability 1 / (n + 1): of 19 it is the 95 % bound.
+TRIALS_COUNT = 19
+COVERAGE_RATIO = 0.95
+_LEAST_FLOOR_RATIO = 1e-6  # equal times on a coarse clock
 _GEMM_SIZE = 4096
 _COPY_BYTES = 1 << 30
 
@@ -19,15 +20,37 @@ Pair = tuple[Callable[[], object], Callable[[], object]]
 
 
 def differences(
-    timer: BlockTimer, pairs: Iterator[Pair], *, trials_count: int, seconds: float, warm_s: float
+    timer: BlockTimer,
+    pairs: Iterator[Pair],
+    *,
+    trials_count: int,
+    seconds: float,
+    warm_s: float,
+    before: Callable[[], object] | None = None,
 ) -> Iterator[float]:
     """Yield the measured difference of each pair of equal variants: one trial each, with its own buffers and order."""
     for trial in range(trials_count):
-        a, b = (schedule.calibrate(timer, Runner(name, (call,))) for name, call in zip("ab", next(pairs), strict=True))
+        runners = [Runner(name, (call,), before=before) for name, call in zip("ab", next(pairs), strict=True)]
+        a, b = (schedule.calibrate(timer, runner) for runner in runners)
         schedule.warm_up(timer, [a, b], warm_s)
         found = schedule.run_interleaved(timer, a, [b], seconds=seconds, limit_s=4 * seconds, seed=trial)["b"]
-        if len(found.log_ratios):
-            yield abs(float(np.expm1(np.median(found.log_ratios))))
+        usable = found.quads.usable
+        if len(usable):
+            yield abs(math.expm1(usable.centre_log))
+
+
+def floor_of(found: Sequence[float]) -> tuple[float, float]:
+    """Return the floor of these differences, and the share of further differences that it covers.
+
+    It is the order statistic that the next difference exceeds with a probability of at most 5 %; of fewer than 19 it is the
+    largest, which covers less.
+    Raises ValueError: when no difference is given.
+    """
+    count = len(found)
+    if not count:
+        raise ValueError("expected at least one difference, found none")
+    rank = min(count, math.ceil(round(COVERAGE_RATIO * (count + 1), 9)))
+    return max(sorted(found)[rank - 1], _LEAST_FLOOR_RATIO), rank / (count + 1)
 
 
 def equal_pairs(

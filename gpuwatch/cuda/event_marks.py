@@ -1,8 +1,14 @@
-"""The edges of iterations on the GPU: an event for the time, a stamp for the clock."""
+"""The edges of iterations and other work on the GPU: an event for the time, a stamp for the clock of an iteration."""
 
+import gc
+import struct
+from array import array
+from collections.abc import Iterator
+from operator import length_hint
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from annotate.evidence import Timings
 from gpuwatch import clock
@@ -10,7 +16,14 @@ from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin
 
-Begun = tuple[Any, int]  # the event at the beginning, which has no type, and the number of the stamp before it
+Numbers = npt.NDArray[np.int64]
+Seconds = npt.NDArray[np.float64]
+TIMED = -1  # in place of the number of a word: an iteration
+_ROW = struct.Struct("=qqqqq")
+_COLUMNS_COUNT = 5
+_NO_STAMP = -1
+_EVENTS_COUNT = 8 * TIMES_COUNT  # begins that never end take one too
+_SHIFT = 32  # a beginning is one number: its event's above these bits, its stamp's, plus one, below
 
 
 class CudaMarks:
@@ -28,7 +41,12 @@ class CudaMarks:
         self._anchor = self._record()
         self._anchor.synchronize()
         self._anchor_ns = clock.now_ns()
-        self._pairs: list[tuple[Any, Any, int, int]] = []
+        # Of each: first and last event, first and last stamp, and word; in one array, with events made beforehand: marking
+        # makes no object that Python's collector tracks.
+        self._rows = array("q")
+        self._timed_count = self._other_count = 0
+        self._events: list[Any] = []
+        self._numbers = iter(range(_EVENTS_COUNT))
         self._spread_s: float | None = None
         self._seen_ratio: float | None = None
         self._is_open = True
@@ -47,26 +65,58 @@ class CudaMarks:
     def _stamp(self) -> int:
         return self._stamps.put() if self._stamps is not None else -1
 
-    def begin(self) -> Begun | None:
+    def reserve(self, count: int) -> None:
+        """Make the events of this many more iterations.
+
+        They are tracked objects, so that a young collection is due: it takes place here and not in an iteration.
+        """
+        used_count = _EVENTS_COUNT - length_hint(self._numbers)
+        while len(self._events) < used_count + 2 * min(count, TIMES_COUNT):
+            self._events.append(self._cuda.Event(enable_timing=True))
+        if gc.isenabled():
+            gc.collect(0)
+
+    def _mark(self) -> int:
+        """Record the next event on the current stream; return its number."""
+        number = next(self._numbers)
+        while len(self._events) <= number:
+            self._events.append(self._cuda.Event(enable_timing=True))
+        self._events[number].record()
+        return number
+
+    def begin(self, word: int = TIMED) -> int | None:
+        """Mark a beginning; ``word`` is the number of other work's word."""
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
-        stamp = self._stamp()
-        return self._record(), stamp
+        stamp = self._stamp() if word == TIMED else _NO_STAMP
+        return self._mark() << _SHIFT | (stamp + 1)
 
-    def end(self, begun: Begun) -> int | None:
-        """Mark the end; return the number of its stamp, None for an iteration that is left out."""
-        if len(self._pairs) >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
+    def end(self, begun: int, word: int = TIMED) -> int | None:
+        """Mark the end; return the number of its stamp, None for a piece that is left out."""
+        count = self._timed_count if word == TIMED else self._other_count
+        if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
-        event = self._record()
-        stamp = self._stamp()
-        self._pairs.append((begun[0], event, begun[1], stamp))
+        event = self._mark()
+        stamp = self._stamp() if word == TIMED else _NO_STAMP
+        first, first_stamp = begun >> _SHIFT, (begun & ((1 << _SHIFT) - 1)) - 1
+        self._rows.frombytes(_ROW.pack(first, event, first_stamp, stamp, word))
+        if word == TIMED:
+            self._timed_count += 1
+        else:
+            self._other_count += 1
         return stamp
 
-    def next(self, begun: Begun) -> Begun | None:
+    def next(self, begun: int) -> int | None:
         stamp = self.end(begun)
         if stamp is None:
             return self.begin()
-        return self._record(), stamp  # the stamp that ends one iteration begins the next
+        return self._mark() << _SHIFT | (stamp + 1)  # the stamp that ends one iteration begins the next
+
+    def wait(self, *, behind_count: int) -> None:
+        """Wait until the GPU is at most this many marked pieces behind the host."""
+        ended = self._rows[1::_COLUMNS_COUNT]
+        if ended:
+            self._events[ended[max(-behind_count, -len(ended))]].synchronize()
 
     def close(self) -> None:
         """Release the stamps; later iterations are not marked."""
@@ -75,15 +125,33 @@ class CudaMarks:
             stamps.close()
 
     def timings(self) -> Timings | None:
-        if not self._pairs or self._cuda.is_current_stream_capturing():  # waiting would destroy the graph
+        """Return the marked iterations in the order of their beginnings; None where there are none."""
+        found = self._read(is_timed=True)
+        if found is None:
             return None
-        self._pairs[-1][1].synchronize()
-        took_s = np.array([first.elapsed_time(last) for first, last, _, _ in self._pairs]) / 1e3
-        after_s = np.array([self._anchor.elapsed_time(first) for first, _, _, _ in self._pairs]) / 1e3
-        at_ns = self._anchor_ns + (after_s * 1e9).astype(np.int64)
-        return sort_by_begin(Timings(at_ns, took_s, self._clocks_mhz()))
+        rows, at_ns, took_s = found
+        return sort_by_begin(Timings(at_ns, took_s, self._clocks_mhz(rows)))
 
-    def _clocks_mhz(self) -> np.ndarray[Any, np.dtype[np.float64]] | None:
+    def other_work(self) -> Iterator[tuple[int, int, int]]:
+        """Yield begin, end and word of each piece of other work."""
+        found = self._read(is_timed=False)
+        if found is not None:
+            rows, at_ns, took_s = found
+            yield from zip(at_ns.tolist(), (at_ns + (took_s * 1e9).astype(np.int64)).tolist(), rows[:, 4].tolist(), strict=True)
+
+    def _read(self, *, is_timed: bool) -> tuple[Numbers, Numbers, Seconds] | None:
+        """Return rows, begins and durations, after the last of them is done; None for none."""
+        rows = np.array(self._rows, np.int64).reshape(-1, _COLUMNS_COUNT)
+        rows = rows[(rows[:, 4] == TIMED) == is_timed]
+        if not len(rows) or self._cuda.is_current_stream_capturing():  # waiting would destroy the graph
+            return None
+        events = self._events
+        events[rows[-1, 1]].synchronize()
+        took_s = np.array([events[first].elapsed_time(events[last]) for first, last in rows[:, :2]]) / 1e3
+        after_s = np.array([self._anchor.elapsed_time(events[first]) for first in rows[:, 0]]) / 1e3
+        return rows, self._anchor_ns + (after_s * 1e9).astype(np.int64), took_s
+
+    def _clocks_mhz(self, rows: Numbers) -> Seconds | None:
         if self._stamps is None or not self._stamps.used:
             return None
         stamped = self._stamps.read()
@@ -91,7 +159,7 @@ class CudaMarks:
         # Other work on the SMs delays a stamp's threads, and drives them onto SMs that are free.
         self._seen_ratio = float((stamped.at_ns > 0).mean())
         self._spread_s = float(np.median(stamped.last_ns(every) - stamped.first_ns(every)) / 1e9)
-        begins, ends = np.array([pair[2:] for pair in self._pairs], np.int64).T
+        begins, ends = rows[:, 2], rows[:, 3]
         known = (begins >= 0) & (ends >= 0)
         clocks_mhz = np.full(len(begins), np.nan)
         clocks_mhz[known] = stamped.clocks_mhz(begins[known], ends[known])

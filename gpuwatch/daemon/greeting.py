@@ -32,6 +32,7 @@ class Greeting:
             state=str(self.state),
             pid=os.getpid(),
             boot_id=self.boot_id,
+            takes_spans=True,
         )
 
     def _refusal(self, hello: messages.Hello) -> messages.Refused | None:

@@ -157,7 +157,9 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         policy = Policy.from_dict(run.policy)
         evidence = {uuid: reader.evidence(run, uuid) for uuid in run.uuids}
     if not evidence:
-        window = WindowRecord(begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids)
+        window = WindowRecord(
+            begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids, program=run.program
+        )
         nothing = Evidence(window=window, declared=run.told, absence=run.why or "no GPU is covered by this window")
         verdicts = [judge(nothing, policy)]
     else:

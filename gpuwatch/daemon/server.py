@@ -216,7 +216,7 @@ class Server:
             case messages.End():
                 self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
                 return messages.TimesTaken(run=request.run)
-            case messages.Times():
+            case messages.Times() | messages.Spans():
                 self._windows.add_times(request, uid=peer.uid)
                 return messages.TimesTaken(run=request.run)
             case messages.Close():

@@ -10,12 +10,14 @@ from typing import Any
 from annotate.evidence import ProcessList
 from annotate.verdict import Status
 from gpuwatch import clock
+from gpuwatch.daemon.beside_times import BesideTimes
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.judge_worker import Judge
 from gpuwatch.daemon.user_turns import UserThreads, UserTurns
 from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost
 from gpuwatch.errors import UsageError
+from gpuwatch.host import processes
 from gpuwatch.host.processes import Identities
 from gpuwatch.interfaces import Run
 from gpuwatch.store import Store
@@ -54,6 +56,7 @@ class TrackedWindow:
         self.gpus = gpus
         self.host = host
         self.times_count = 0
+        self.beside = BesideTimes()
         self.judging_s: float | None = None
         self.done = asyncio.Event()  # it has its verdict, and is no longer tracked
         self._services = services
@@ -91,7 +94,8 @@ class TrackedWindow:
         self._note_latest()
         if self.run.pid:
             identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
-            self.run = replace(self.run, user=identity.user, process=identity.name)
+            program = await self.host.in_thread(processes.program, self.run.pid)
+            self.run = replace(self.run, user=identity.user, process=identity.name, program=program)
             await self.host.begin()
         self._is_stored = True
         if self.is_open:
@@ -148,6 +152,7 @@ class TrackedWindow:
             self.closed.set()  # facts that come later are refused
             self._store_evidence()
             await asyncio.sleep(TAIL_S)
+            await self._services.gpus.edges.read_power(self.run.uuids)
             self._sample_less()
             self._services.before_edge()
             refusal = await self._missing_evidence()
@@ -184,6 +189,8 @@ class TrackedWindow:
             self._services.store.put_timings(self.run.id, times)
             self._times.clear()
             self.times_count = 0
+        for what, spans in self.beside.take(self.run).items():
+            self._services.store.put_spans(self.run.id, what, spans)
 
     async def _missing_evidence(self) -> str | None:
         """Return why evidence is missing in the store; None when all of it is there."""

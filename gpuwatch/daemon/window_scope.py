@@ -4,16 +4,19 @@ Its GPUs are those it names, else those on which its processes held a context.  
 had to fight for a processor, and what profiled it.
 """
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from annotate.evidence import Host, ProcessList
+from annotate.evidence import Host, Pause, ProcessList
 from gpuwatch.daemon.user_turns import InThread
-from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers
+from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers, thread_pauses
 from gpuwatch.host.cpu_pressure import Pressure
 from gpuwatch.wire.messages import FactValue
+
+LOOK_S = 0.1  # between two looks at the launching thread, of some 30 us each
 
 _UNSEEN = (
     "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
@@ -31,6 +34,7 @@ class WindowHost:
     facts: Host  # that hold for the machine and the process throughout
     in_thread: InThread
     pids: set[int] = field(default_factory=set)
+    thread: int = 0  # the one that launches; 0: the process's first
     _before: Pressure | None = None
     _after: Pressure | None = None
     # Threads that ended before the window did were seen in between.
@@ -56,6 +60,16 @@ class WindowHost:
         seen = await self.in_thread(cpu_pressure.pressure, self._tree())
         self._threads.update(seen.threads)
         self._owners.update(seen.owners)
+
+    async def follow_pauses(self, is_open: Callable[[], bool], see: Callable[[Pause], None]) -> None:
+        """Look at the launching thread again and again while the window is open, and have its pauses seen."""
+        before = thread_pauses.look_at(self.pid, self.thread or None)
+        while before is not None and is_open():
+            await asyncio.sleep(LOOK_S)
+            after = thread_pauses.look_at(self.pid, self.thread or None)
+            if after is not None and (pause := thread_pauses.pause_between(before, after)) is not None:
+                see(pause)
+            before = after
 
     async def end(self) -> None:
         """Read the pressure at the window's end, and profilers again: a library may have been loaded meanwhile."""

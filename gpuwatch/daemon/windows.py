@@ -24,11 +24,12 @@ from gpuwatch.host import processes
 from gpuwatch.interfaces import Run
 from gpuwatch.store import Reader
 from gpuwatch.wire import run_ids
-from gpuwatch.wire.messages import FactValue, Open, Times
+from gpuwatch.wire.messages import FactValue, Open, Spans, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
 FOLLOW_S = 1.0
+PAUSES_FOLLOWED_COUNT = 8  # ten looks a second each: a quarter of a percent of a core
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
 
 
@@ -127,17 +128,20 @@ class Windows:
         self._spawn(self._watch(window))
         return window.run, warning
 
-    def add_times(self, piece: Times, *, uid: int) -> None:
-        """Take times of iterations of a window not yet closed, in order.  Raises UsageError."""
+    def add_times(self, piece: Times | Spans, *, uid: int) -> None:
+        """Take times of a window not yet closed, in order: of iterations, or beside them.  Raises UsageError."""
         window = self._own(piece.run, uid)
         if window.closed.is_set():
             raise UsageError(f"window {piece.run} is closed; it is {window.run.status}")
-        count = window.count_times(piece)
+        count = window.count_times(piece) if isinstance(piece, Times) else window.beside.count(piece)
         by_uid: Counter[int] = Counter()
         for each in self._tracked.values():
-            by_uid[each.run.uid] += each.times_count
+            by_uid[each.run.uid] += each.times_count + each.beside.spans_count
         check_times(by_uid, window.run.uid, count, is_shared=self._is_shared)
-        window.add_times(piece, count)
+        if isinstance(piece, Times):
+            window.add_times(piece, count)
+        else:
+            window.beside.add(piece, count)
 
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; the window is judged when it is closed.  Raises UsageError."""
@@ -236,12 +240,14 @@ class Windows:
             simulated=watched.source.is_simulated,
             verdicts=(),
         )
-        host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids))
+        host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread)
         return TrackedWindow(run, WindowGpus(named), host, self._services), warning
 
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""
         await window.watch()
+        if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
+            self._spawn(window.host.follow_pauses(lambda: window.is_open, window.beside.see))
         while window.run.pid and window.is_open and len(self._tracked) <= FOLLOWED_COUNT:
             await window.host.look_again()
             await asyncio.sleep(FOLLOW_S)

@@ -3,6 +3,7 @@
 Everything under /proc and /sys is optional: what is missing, forbidden or gone meanwhile is None, never zero.
 """
 
+import hashlib
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from gpuwatch import clock
 from gpuwatch.utf8 import clean_text
 
 PROC = Path("/proc")
+PROGRAM_LENGTH = 16  # of a digest: 64 bits tell any two programs of a store apart
 NAME_LENGTH = 256  # of a process: its first argument may be a megabyte
 
 # The first PID namespace has a fixed inode: PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h.
@@ -39,6 +41,18 @@ def contents(path: Path | str) -> str | None:
     finally:
         os.close(descriptor)
     return clean_text(b"".join(parts))
+
+
+def program(pid: int, *, proc: Path = PROC) -> str | None:
+    """Return a digest of a process's executable and arguments, None if they cannot be read: the arguments may hold secrets."""
+    arguments = contents(proc / str(pid) / "cmdline")
+    if not arguments:
+        return None
+    try:
+        executable = str((proc / str(pid) / "exe").readlink())
+    except OSError:
+        return None
+    return hashlib.sha256(f"{executable}\0{arguments}".encode()).hexdigest()[:PROGRAM_LENGTH]
 
 
 def names(folder: str) -> list[str]:

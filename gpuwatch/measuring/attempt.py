@@ -7,7 +7,7 @@ from typing import Annotated, Protocol
 
 import numpy as np
 
-from annotate.evidence import Timings
+from annotate.evidence import OtherWork, Timings
 from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.measuring.bench_arguments import Limits
@@ -15,6 +15,7 @@ from gpuwatch.measuring.progress import Progress
 from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
 from gpuwatch.measuring.stopping import Stopped, Stopping
 from gpuwatch.timers import Timer, TimingPlan, joined
+from gpuwatch.timers.timer_protocol import joined_other_work
 from gpuwatch.wire.messages import FactValue
 
 # One chunk of entries: launched without waiting, then read.  Between two the GPU idles for some milliseconds.
@@ -30,6 +31,8 @@ class MeasuredWindow(Protocol):
     def tell(self, **facts: FactValue) -> None: ...
 
     def record(self, times: Timings) -> None: ...
+
+    def record_other_work(self, other: OtherWork) -> None: ...
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]: ...
@@ -93,6 +96,7 @@ class _Chunks:
         self._entry_s = job.entry_s
         self._begin_ns = job.now_ns()
         self._pieces: list[Timings] = []
+        self._other: list[OtherWork | None] = []
         self.spent_s = 0.0
         self.busy_s: float | None = None
 
@@ -108,6 +112,7 @@ class _Chunks:
         if taken.busy_s is not None:
             self.busy_s = (self.busy_s or 0.0) + taken.busy_s
         self._pieces.append(taken.timings)
+        self._other.append(taken.other)
         return taken.timings
 
     def all(self) -> Timings:
@@ -115,6 +120,10 @@ class _Chunks:
         # The joined series replaces its pieces: joining them again each time would take the square of their number.
         self._pieces = [joined(self._pieces)]
         return self._pieces[0]
+
+    def other_work(self) -> OtherWork | None:
+        """Return the timer's own work beside the entries: flushes and holds."""
+        return joined_other_work(self._other)
 
     @property
     def busy_ratio(self) -> float | None:
@@ -147,6 +156,8 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
         warm = {"warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady}
         window.tell(**{**warm, **job.facts, **busy})
         window.record(timings)
+        if (other := chunks.other_work()) is not None:
+            window.record_other_work(other)
     job.progress.show("waiting for the verdict", 1.0)
     return Attempt(
         timings=timings,

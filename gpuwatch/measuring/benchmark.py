@@ -9,7 +9,7 @@ from annotate.policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.testimony import spared
 from gpuwatch.config.settings import Settings
-from gpuwatch.measuring import bench_arguments, prepare
+from gpuwatch.measuring import bench_arguments, garbage_collection, prepare
 from gpuwatch.measuring.attempt import Attempt, Job, MeasuredWindow, run_attempt
 from gpuwatch.measuring.batching import size_entries
 from gpuwatch.measuring.bench_arguments import BenchRequest, CallCost, Limits, Work, amount_or_none
@@ -61,6 +61,7 @@ def bench(
     ``reference`` (a result, or a function of the same arguments) gates: a wrong result raises WrongResultError before
     anything is timed.  ``check_inputs`` changes the floating-point ``args`` in place for a moment, to see the result change.
     ``retries`` measures again until the verdict is valid; the result holds every attempt, and never chooses the best.
+    Python's garbage collector is held off while timing.
 
     Exceptions of ``fn`` pass.
     Raises UsageError: when an argument can never be right.
@@ -109,9 +110,10 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
             progress=progress,
         )
         environment.start_daemon(request.settings)
-        attempts = [run_attempt(job, opening)]
-        while len(attempts) <= request.limits.retries_count and _is_worth_repeating(attempts[-1]):
-            attempts.append(run_attempt(job, _open_window(request, environment)))
+        with garbage_collection.held_off():
+            attempts = [run_attempt(job, opening)]
+            while len(attempts) <= request.limits.retries_count and _is_worth_repeating(attempts[-1]):
+                attempts.append(run_attempt(job, _open_window(request, environment)))
         if canary and attempts[-1].verdict.status is Status.VALID:
             canary.store()
     return Measurement(

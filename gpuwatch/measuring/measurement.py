@@ -9,7 +9,7 @@ import numpy as np
 from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
 from gpuwatch.errors import RejectedError
-from gpuwatch.measuring import render
+from gpuwatch.measuring import garbage_collection, render
 from gpuwatch.measuring.attempt import Attempt
 from gpuwatch.measuring.figures import RateFigures
 
@@ -42,6 +42,7 @@ class Measurement(RateFigures):
         return {
             "schema": SCHEMA,
             **{name: finite(getattr(self, name)) for name in _FIGURES},
+            "collector": garbage_collection.HELD_OFF,
             "ci_s": None if self.ci_s is None else list(self.ci_s),
             "clock_sensitivity": (
                 {"refused": fit.reason} if isinstance(fit, NoFit) else {name: getattr(fit, name) for name in _SENSITIVITY}

@@ -6,6 +6,7 @@ from html import escape
 from annotate.output import report
 from annotate.times.clock_sensitivity import NoFit
 from annotate.verdict import Status
+from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.batching import ENTRY_S
 from gpuwatch.measuring.figures import RateFigures
 
@@ -64,7 +65,7 @@ def figures(measured: RateFigures) -> list[str]:
         f"mean {time(m.mean_s)} · trimmed {time(m.trimmed_mean_s)} · min {time(m.min_s)} · p95 {time(m.p95_s)} · "
         f"p99 {time(m.p99_s)} · CV {_percent(m.cv_ratio)}",
         f"{m.count} entries{of}, worth {m.effective_count:.0f} independent ones, in {m.attempt.took_s:.1f} s after "
-        f"{m.warmup.took_s:.1f} s of warm-up; {how}",
+        f"{m.warmup.took_s:.1f} s of warm-up; {how}, garbage collector {garbage_collection.HELD_OFF}",
     ]
     rates = []
     if m.flops_per_s is not None:

@@ -74,6 +74,14 @@ class Edges:
         await _wait(set(told.values()), HAND_OVER_S)
         return tuple(uuid for uuid, each in told.items() if not each.done())
 
+    async def read_power(self, uuids: Sequence[str]) -> None:
+        """Have the dense power record of these GPUs read up to now."""
+        loop = asyncio.get_running_loop()
+        told = [loop.create_future() for _ in self._answering(uuids)]
+        for sampler, each in zip(self._answering(uuids).values(), told, strict=True):
+            sampler.read_power(_settling(each))
+        await _wait(set(told), EDGE_S)
+
     def _answering(self, uuids: Sequence[str]) -> dict[str, Sampler]:
         found = {uuid: sampler for uuid in uuids if (sampler := self._samplers().get(uuid)) is not None}
         return {uuid: sampler for uuid, sampler in found.items() if sampler.lost is None}

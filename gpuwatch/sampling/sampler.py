@@ -1,6 +1,7 @@
 """The sampler of one GPU: a fast and a slow thread, and the edges of windows between them."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,6 +62,8 @@ class Sampler:
         self._loop = FastLaneLoop(plan.uuid, plan.names.get(Lane.FAST, ()), plan.names.get(Lane.PULSE, ()), self._give)
         self._fast_lane = FastLane(plan, self._current, self._periods, clock, self._loop, self._is_woken)
         processes, *slow = _turns(plan, self._current, self._periods, timing)
+        self._power = next(turn for turn in slow if turn.lane is Lane.POWER)
+        self._power_awaited: deque[tuple[int, Callable[[], None]]] = deque()
         self._fast = SamplerThread(
             f"gpuwatch-fast-{plan.uuid[-8:]}", (self._fast_lane.turn, processes), clock, stop, self._give, self._loop
         )
@@ -134,6 +137,19 @@ class Sampler:
             self._read_edge([*first, Lane.FAST, Lane.PROCESSES])
         self._hurry_slow()
 
+    def read_power(self, given: Callable[[], None]) -> None:
+        """Have the driver's power record read once more, and ``given`` called, from any thread, once the sinks have it.
+
+        The thread that reads it does so: two readers would each get a part of it.
+        """
+        if self._power.lost or self._power.hung or not self._slow.is_alive:
+            given()
+            return
+        asked_ns = self._clock.now_ns()
+        self._power_awaited.append((asked_ns, given))
+        self._power.hurry(asked_ns)
+        self._slow.wake.set()
+
     def hand_over(self, given: Callable[[], None]) -> None:
         """Have ``given`` called, from any thread, once the sinks have all that was read so far.
 
@@ -193,6 +209,10 @@ class Sampler:
     def _give(self, sweep: Sweep) -> None:
         for sink in self._sinks:
             sink.take(sweep)
+        if sweep.lane is Lane.POWER:
+            begun_ns = self._power.begun_ns or 0
+            while self._power_awaited and self._power_awaited[0][0] <= begun_ns:
+                self._power_awaited.popleft()[1]()
 
 
 def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:

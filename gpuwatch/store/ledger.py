@@ -20,6 +20,7 @@ from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
+from gpuwatch.wire.spans import NamedSpans
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new interval
 _DIED = "the daemon ended while the window was open"
@@ -82,6 +83,21 @@ class Ledger(HeldFile):
                 timings.took_s.astype("<f8").tobytes(),
                 None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes(),
                 timings.calls_count,
+            ),
+        )
+
+    def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
+        names = {word: number for number, word in enumerate(dict.fromkeys(spans.words))}
+        self.database.execute(
+            "INSERT OR REPLACE INTO spans VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (
+                run_id,
+                what,
+                len(spans.words),
+                spans.begin_ns.astype("<i8").tobytes(),
+                spans.end_ns.astype("<i8").tobytes(),
+                bytes(names[word] for word in spans.words),
+                as_json(list(names)),
             ),
         )
 

@@ -43,9 +43,10 @@ class Reader(RunReader):
                 raise StoreError(f"run {run.id}: its packed evidence of {uuid}: {error or 'empty'}") from error
         end_ns = run.end_ns if run.end_ns is not None else run.begin_ns
         trace = self.trace(uuid, run.boot_id, run.begin_ns - LEAD_NS, end_ns + TAIL_NS)
+        other, pauses = self._spans(run.id, "other"), self._spans(run.id, "pauses")
         ended_s = run.begun_wall_s + (end_ns - run.begin_ns) / 1e9
         return Evidence(
-            window=WindowRecord(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids),
+            window=WindowRecord(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids, program=run.program),
             device=self._device(uuid, run.boot_id, run.begin_ns),
             trace=with_ownership(trace, run.pids, ended_s),
             host=run.host or Host(boot_id=run.boot_id),
@@ -53,6 +54,8 @@ class Reader(RunReader):
             timings=self._timings(run.id),
             absence=None if trace.columns else self._lost(uuid, run.boot_id, end_ns) or run.why or _NOTHING_STORED,
             overlapping=self.overlapping(run, uuid),
+            other_work=other.as_other_work() if other is not None else None,
+            pauses=pauses.as_pauses() if pauses is not None else (),
         )
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:

@@ -44,6 +44,7 @@ def to_row(run: Run) -> dict[str, Any]:
         "told": as_json(dict(run.told)),
         "host": as_json(run.host) if run.host else None,
         "simulated": int(run.simulated),
+        "program": run.program,
         "badness": BADNESS.get(run.status, -1),
     }
 
@@ -58,6 +59,7 @@ def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) ->
         host=msgspec.json.decode(row["host"], type=Host) if row["host"] else None,
         simulated=bool(row["simulated"]),
         verdicts=verdicts,
+        program=row.get("program"),  # a store of an older version has none
     )
 
 

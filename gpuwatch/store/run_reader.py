@@ -18,6 +18,7 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema
 from gpuwatch.store.overlapping import MOST_COUNT, StoredSpan, foreign_to
 from gpuwatch.store.run import BADNESS, OPEN, UNFINISHED, Ended, as_json, from_row
+from gpuwatch.wire.spans import NamedSpans
 
 SHORTEST_PREFIX = 4
 
@@ -176,6 +177,22 @@ class RunReader(LedgerConnection):
                 None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
                 row.get("calls_count") or 1,
             )
+
+    def _spans(self, run_id: str, what: str) -> NamedSpans | None:
+        """Return a run's pieces of time; None in a store of an older version."""
+        if "spans" not in self._db.table_names():
+            return None
+        sql = "SELECT begin_ns, end_ns, named, names FROM spans WHERE run = ? AND what = ?"
+        row = self._first(sql, (run_id, what))
+        if row is None:
+            return None
+        with self._as_store_error():
+            begin_ns, end_ns = (np.frombuffer(each, "<i8").astype(np.int64) for each in row[:2])
+            names = msgspec.json.decode(row[3], type=list[str])
+            words = tuple(names[number] for number in row[2])
+            if not len(begin_ns) == len(end_ns) == len(words):
+                raise ValueError(f"expected as many ends and words as begins, found {len(end_ns)} and {len(words)}")
+            return NamedSpans(begin_ns, end_ns, words)
 
     def _readable(self, sql: str, values: list[Any], unreadable: dict[str, str]) -> list[Run]:
         """The runs that can be read; ``unreadable`` is given the others, with the reasons."""

@@ -77,6 +77,18 @@ def _ledger_003(db: Database) -> None:
     )
 
 
+@LEDGER(name="004")
+def _ledger_004(db: Database) -> None:
+    _create(
+        db,
+        # Other work and pauses: int64 begins and ends, and one byte each, the number of the word in a JSON list.
+        """CREATE TABLE spans (
+            run TEXT NOT NULL REFERENCES runs(id), what TEXT NOT NULL, count INTEGER NOT NULL, begin_ns BLOB NOT NULL,
+            end_ns BLOB NOT NULL, named BLOB NOT NULL, names TEXT NOT NULL, PRIMARY KEY (run, what)) STRICT""",
+    )
+    _add_columns(db, "runs", {"program": "TEXT"})
+
+
 @READINGS(name="001")
 def _readings_001(db: Database) -> None:
     # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and

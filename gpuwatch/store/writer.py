@@ -19,6 +19,7 @@ from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.state_folder import StateFolder
 from gpuwatch.store.store_options import StoreLimits, WriterFacts
+from gpuwatch.wire.spans import NamedSpans
 
 _log = logging.getLogger("gpuwatch.store")
 
@@ -103,6 +104,10 @@ class Store:
     def put_timings(self, run_id: str, timings: Timings) -> None:
         """Store a run's times of single iterations."""
         self._put(lambda ledger: ledger.put_timings(run_id, timings))
+
+    def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
+        """Store a run's pieces of time: ``other`` work that was declared, or ``pauses`` of its host."""
+        self._put(lambda ledger: ledger.put_spans(run_id, what, spans))
 
     def set_budget(self, budget_bytes: int, max_age_s: float) -> None:
         """Change what may be stored; it takes effect within a minute."""

@@ -1,17 +1,17 @@
 """Times by CUDA events on the current stream, with the true clock beside them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from annotate.evidence import Timings, Values
+from annotate.evidence import OtherWork, Timings, Values
 from gpuwatch import clock
 from gpuwatch.client.testimony import spared
 from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.errors import UsageError
-from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, do_nothing, joined
+from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, do_nothing, joined, joined_other_work
 
 _OVERHEADS_COUNT = 100
 _STAMPS_COUNT = 8192
@@ -27,6 +27,7 @@ _HOST_BOUND_RATIO = 0.8
 _QUEUE_COUNT = 800
 _TIMED_LAUNCHES_COUNT = 256
 _OWN_LAUNCHES_COUNT = 6  # an entry's own: flush, two events, two stamps, one to spare
+_FLUSH_EVENTS_COUNT = 2  # around the flush, where there is one
 
 
 @dataclass(slots=True)
@@ -64,21 +65,25 @@ class EventsTimer:
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         pieces: list[Timings] = []
+        other: list[OtherWork | None] = []
         left, busy_s = entries_count, 0.0
         while left:
             size = min(left, self._size_count(plan))
-            piece, piece_s = self._take(plan, size)
+            piece, piece_s, piece_other = self._take(plan, size)
             pieces.append(piece)
+            other.append(piece_other)
             left, busy_s = left - size, busy_s + piece_s
-        return TimedEntries(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s)
+        return TimedEntries(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s, joined_other_work(other))
 
-    def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float]:
-        """Take entries under one hold; return them with the time for which the GPU worked.
+    def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
+        """Take entries under one hold; return them with the time for which the GPU worked, and its work beside them.
 
         Zeroing, calibrating and copying stamps is work too, and pauses of microseconds between them are none to the driver.
         """
         cuda, stamps, calls, before, now_ns = self._cuda, self._stamps, plan.entry(), plan.before, self._now_ns
-        anchor, *events = self._events(2 * entries_count + 1)
+        anchor, held, *events = self._events(4 * entries_count + 2 if before is not None else 2 * entries_count + 2)
+        flushes = events[2 * entries_count :]
+        events = events[: 2 * entries_count]
         if stamps is not None and 2 * entries_count > stamps.count:
             stamps = None
         # Not the stream alone: work on others would share the GPU with the first entries.
@@ -88,13 +93,17 @@ class EventsTimer:
             stamps.clear()
         anchor.record()
         anchor_ns = now_ns()
-        self._hold(plan, entries_count)
-        timed_count = max(1, min(entries_count, _TIMED_LAUNCHES_COUNT // (len(calls) + _OWN_LAUNCHES_COUNT)))
+        is_held = self._hold(plan, entries_count)
+        if is_held:
+            held.record()
+        timed_count = max(1, min(entries_count, _TIMED_LAUNCHES_COUNT // _launches_count(plan)))
         calls_ns = all_ns = 0
         begin_ns = now_ns()
         for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
             if before is not None:
+                flushes[2 * number].record()
                 before()
+                flushes[2 * number + 1].record()
             if stamps is not None:
                 stamps.put()
             first.record()
@@ -117,7 +126,8 @@ class EventsTimer:
         self._learn(plan, calls_ns / timed_count / 1e9, all_ns / timed_count / 1e9, starts_s)
         clocks = None if stamps is None else _clocks(stamps.read(), entries_count)
         times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
-        return times, (now_ns() - taking_ns) / 1e9
+        spans = [*([(anchor, held)] if is_held else []), *zip(flushes[::2], flushes[1::2], strict=True)]
+        return times, (now_ns() - taking_ns) / 1e9, _other_work(anchor, anchor_ns, spans, is_held=is_held)
 
     def _learn(self, plan: TimingPlan, calls_s: float, all_s: float, starts_s: Values) -> None:
         call = plan.calls[0]
@@ -140,7 +150,7 @@ class EventsTimer:
         """Return the number of entries to launch before waiting."""
         if not self._is_host_bound(plan):
             return _ENTRIES_MOST_COUNT
-        queued = _QUEUE_COUNT // (plan.calls_count + _OWN_LAUNCHES_COUNT)
+        queued = _QUEUE_COUNT // _launches_count(plan)
         return max(1, min(queued, int(_HELD_MOST_S / max(self._host_s(plan) or 0.0, 1e-9))))
 
     def _events(self, count: int) -> list[Any]:
@@ -148,19 +158,36 @@ class EventsTimer:
             self._pool.append(self._cuda.Event(enable_timing=True))
         return self._pool[:count]
 
-    def _hold(self, plan: TimingPlan, entries_count: int) -> None:
+    def _hold(self, plan: TimingPlan, entries_count: int) -> bool:
+        """Keep the GPU busy until the host is ahead; return whether that was done."""
         sleep = getattr(self._cuda, "_sleep", None)  # torch's tests spin with it; a later torch may lack it
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:
-            return
+            return False
         if self._is_host_bound(plan):
             hold_s = (entries_count + 1) * host_s
             # Part of an entry spent under the hold would be missing from its time: all of them, or none.
             if hold_s > 2.0 * _HELD_MOST_S:
-                return
+                return False
         else:
             hold_s = min(2.0 * _HELD_MOST_S, _HOLD_ENTRIES_COUNT * host_s)
         sleep(int(hold_s * _SPIN_HZ))
+        return True
+
+
+def _launches_count(plan: TimingPlan) -> int:
+    """Return the launches of an entry."""
+    return plan.calls_count + _OWN_LAUNCHES_COUNT + (_FLUSH_EVENTS_COUNT if plan.before is not None else 0)
+
+
+def _other_work(anchor: Any, anchor_ns: int, spans: Sequence[tuple[Any, Any]], *, is_held: bool) -> OtherWork | None:
+    """Return the GPU's work between pairs of events: the hold first, where there was one, then the flushes."""
+    if not spans:
+        return None
+    after_s = np.array([anchor.elapsed_time(first) if first is not anchor else 0.0 for first, _ in spans]) / 1e3
+    took_s = np.array([first.elapsed_time(last) for first, last in spans]) / 1e3
+    kinds = ("hold",) * is_held + ("flush",) * (len(spans) - is_held)
+    return OtherWork(anchor_ns + (after_s * 1e9).astype(np.int64), took_s, kinds)
 
 
 def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np.float64]] | None:

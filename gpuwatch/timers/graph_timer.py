@@ -31,7 +31,9 @@ class GraphTimer:
         taken = self._events.take(self._graphs[plan], entries_count)
         times, count = taken.timings, plan.calls_count
         issue_s = None if taken.issue_s is None else taken.issue_s / count
-        return TimedEntries(Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s)
+        return TimedEntries(
+            Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s, taken.other
+        )
 
 
 def capture_entry(plan: TimingPlan) -> Call:

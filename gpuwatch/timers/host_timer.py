@@ -1,10 +1,10 @@
 """Times by the host's clock, for functions of the host and for callers that wait for a GPU."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from annotate.evidence import Timings
+from annotate.evidence import OtherWork, Timings
 from gpuwatch import clock
 from gpuwatch.process import torch_state
 from gpuwatch.timers.timer_protocol import TimedEntries, TimingPlan, do_nothing
@@ -28,17 +28,29 @@ class HostTimer:
         settle, now_ns, calls = self._settle, self._now_ns, plan.entry()
         at_ns = np.empty(entries_count, np.int64)
         took_ns = np.empty(entries_count, np.int64)
+        flushes_ns: list[tuple[int, int]] = []
         for number in range(entries_count):
+            before_ns = now_ns()
             if plan.before is not None:
                 plan.before()
             settle()
             begin_ns = now_ns()
+            if plan.before is not None:
+                flushes_ns.append((before_ns, begin_ns))
             for call in calls:
                 call()
             settle()
             took_ns[number] = now_ns() - begin_ns
             at_ns[number] = begin_ns
-        return TimedEntries(Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls)))
+        times = Timings(at_ns, took_ns / 1e9 / len(calls), None, len(calls))
+        return TimedEntries(times, other=_flushes(flushes_ns))
+
+
+def _flushes(spans_ns: Sequence[tuple[int, int]]) -> OtherWork | None:
+    if not spans_ns:
+        return None
+    begins_ns, ends_ns = np.array(spans_ns, np.int64).T
+    return OtherWork(begins_ns.copy(), (ends_ns - begins_ns) / 1e9, ("flush",) * len(spans_ns))
 
 
 def settle() -> Callable[[], None]:

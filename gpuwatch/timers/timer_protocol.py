@@ -1,13 +1,13 @@
 """The protocol of timers: a plan goes in, times come out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Protocol
 
 import numpy as np
 
-from annotate.evidence import Timings
+from annotate.evidence import OtherWork, Timings
 
 Call = Callable[[], object]
 
@@ -39,6 +39,7 @@ class TimedEntries:
     timings: Timings
     issue_s: float | None = None
     busy_s: float | None = None
+    other: OtherWork | None = None  # flushes and holds, beside the entries
 
 
 def joined(pieces: Sequence[Timings]) -> Timings:
@@ -47,6 +48,15 @@ def joined(pieces: Sequence[Timings]) -> Timings:
     clock = np.concatenate(clocks) if any(np.isfinite(one).any() for one in clocks) else None
     at_ns = np.concatenate([piece.at_ns for piece in pieces])
     return Timings(at_ns, np.concatenate([piece.took_s for piece in pieces]), clock, pieces[0].calls_count)
+
+
+def joined_other_work(pieces: Iterable[OtherWork | None]) -> OtherWork | None:
+    """Join other work of several chunks; None where there was none."""
+    known = [piece for piece in pieces if piece is not None]
+    if not known:
+        return None
+    kinds = tuple(kind for piece in known for kind in piece.kinds)
+    return OtherWork(np.concatenate([each.at_ns for each in known]), np.concatenate([each.took_s for each in known]), kinds)
 
 
 def do_nothing() -> None:

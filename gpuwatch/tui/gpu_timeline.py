@@ -10,7 +10,7 @@ from gpuwatch.tui.gpu_history import GpuHistory
 from gpuwatch.tui.text.gpu_chart import ChartView
 from gpuwatch.tui.time_range import TimeRange, Viewport
 from gpuwatch.view.live import LiveGpu
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 
 DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
 FETCHED_NS = 1_000_000_000  # between queries for the readings between live answers

@@ -19,6 +19,7 @@ from gpuwatch.host import pci
 from gpuwatch.view import at_moment
 from gpuwatch.view.live import Live
 from gpuwatch.wire import messages
+from gpuwatch.wire.shown import Shown
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
@@ -205,10 +206,10 @@ class Recorded:
     def close(self) -> None:
         """Nothing is held open."""
 
-    def _shown(self, run: str, pieces: Sequence[Evidence], at_ns: int) -> messages.Shown:
+    def _shown(self, run: str, pieces: Sequence[Evidence], at_ns: int) -> Shown:
         window = pieces[0].window
         uuids = [piece.device.uuid for piece in pieces if piece.device is not None][: messages.SHOWN_GPUS_COUNT]
-        shown = messages.Shown(
+        shown = Shown(
             run=run,
             claim="sustained",
             status="open",

@@ -12,6 +12,7 @@ from gpuwatch.client.connection import Client, connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import messages
+from gpuwatch.wire.shown import Shown, ShownGpu
 
 _T = TypeVar("_T")
 _OVERLAP_NS = 1_000_000_000  # a row is stamped before it is taken: asked again, so that none falls between two answers
@@ -49,7 +50,7 @@ class Live:
     simulated: bool = False
     absence: str | None = None
     gpus: tuple[LiveGpu, ...] = ()
-    windows: tuple[messages.Shown, ...] = ()
+    windows: tuple[Shown, ...] = ()
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
     unanswered: tuple[str, ...] = ()  # listed by the driver, and never said who they are
@@ -74,7 +75,7 @@ def of(answer: messages.Readings, before: Live | None = None) -> Live:
     )
 
 
-def _live(gpu: messages.ShownGpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
+def _live(gpu: ShownGpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
     device = _record(gpu.device, Device)
     before = known.get(device.uuid)
     rows = dict(before.rows) if before else {}

@@ -13,6 +13,7 @@ import msgspec
 from annotate.evidence import Lane, ProcessList, Reading
 from gpuwatch.interfaces import Run, Sweep, WatchedGpu
 from gpuwatch.wire import messages
+from gpuwatch.wire.shown import Shown, ShownGpu
 
 _SEVERITIES = ("reject", "flag", "note")
 _HAZARDS_COUNT = 12
@@ -46,14 +47,14 @@ def readings(machine: WatchedMachine, runs: Iterable[Run], *, at_ns: int, since_
     )
 
 
-def shown_windows(runs: Iterable[Run]) -> tuple[list[messages.Shown], int]:
+def shown_windows(runs: Iterable[Run]) -> tuple[list[Shown], int]:
     """Return the first windows as screens show them, and how many were left out."""
     every = iter(runs)
     shown = [_shown(run) for run in itertools.islice(every, messages.SHOWN_WINDOWS_COUNT)]
     return shown, sum(1 for _ in every)
 
 
-def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns: int) -> messages.ShownGpu:
+def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns: int) -> ShownGpu:
     uuid = watched.device.uuid
     rows, processes, left_out_count = [], None, 0
     for lane in Lane:
@@ -65,7 +66,7 @@ def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns
             rows.append(_plain(observed))
         elif isinstance(observed, ProcessList) and observed.at_ns > since_ns:
             processes, left_out_count = _process_list(observed)
-    return messages.ShownGpu(
+    return ShownGpu(
         device=_plain(watched.device),
         lost=watched.lost and watched.lost[:400],
         period_ns={lane.value: period_ns for lane, period_ns in watched.period_ns.items()},
@@ -85,8 +86,8 @@ def _process_list(listed: ProcessList) -> tuple[dict[str, Any], int]:
     return data, len(listed.processes) - len(shown)
 
 
-def _shown(run: Run) -> messages.Shown:
-    return messages.Shown(
+def _shown(run: Run) -> Shown:
+    return Shown(
         run=run.id,
         claim=run.claim,
         status=run.status,

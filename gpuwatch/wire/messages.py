@@ -4,13 +4,14 @@ A newer side may add fields, which an older one ignores, and message types, whic
 ``unknown-message``; anything else is a new protocol number, of which both sides speak a range.
 """
 
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
 
 from gpuwatch.utf8 import clean_tree
 from gpuwatch.wire.bound_errors import explain_bound
+from gpuwatch.wire.shown import Shown, ShownGpu
 
 PROTOCOL = 2  # since 2 verdicts have budgets; a client of 1 is answered in their schema 1
 OLDEST_PROTOCOL = 1
@@ -29,6 +30,8 @@ POLICY_COUNT = 16
 RULES_COUNT, LIMITS_COUNT = 256, 64
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
+SPAN_NAMES_COUNT = 32  # different words of a message
+PAUSES_COUNT = 10_000  # of a window: the longest
 REFUSAL_LENGTH = 2000  # of what a daemon says of a request: it may repeat a piece of it
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; what is beyond them is counted.
 SHOWN_GPUS_COUNT = 64
@@ -80,6 +83,7 @@ class Open(Message, tag="open", frozen=True):
     gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
     told: _Told = {}
+    thread: _Whole = 0  # the one that launches the work, if it is not the process's first
 
 
 class End(Message, tag="end", frozen=True):
@@ -102,6 +106,21 @@ class Times(Message, tag="times", frozen=True):
     took_s: _TimesBytes
     sm_clock_mhz: Annotated[bytes, Meta(max_length=4 * TIMES_AT_ONCE_COUNT)] = b""
     calls_count: _Whole = 1
+
+
+class Spans(Message, tag="spans", frozen=True):
+    """Pieces of time beside the timed entries of a window not yet closed; those of a later message follow.
+
+    ``what`` is ``other`` for declared work, else ``pauses`` of the host.  Little-endian arrays of one length: int64
+    CLOCK_MONOTONIC nanoseconds at begin and end, and the number, one byte each, of the piece's word in ``names``.
+    """
+
+    run: _RunId
+    what: Literal["other", "pauses"]
+    begin_ns: _TimesBytes
+    end_ns: _TimesBytes
+    named: Annotated[bytes, Meta(max_length=TIMES_AT_ONCE_COUNT)]
+    names: Annotated[list[_Name], Meta(max_length=SPAN_NAMES_COUNT)]
 
 
 class Close(Message, tag="close", frozen=True):
@@ -146,6 +165,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     state: str
     pid: int
     boot_id: str
+    takes_spans: bool = False  # an older daemon does not
 
 
 class Opened(Message, tag="opened", frozen=True):
@@ -163,7 +183,7 @@ class Closed(Message, tag="closed", frozen=True):
 
 
 class TimesTaken(Message, tag="taken", frozen=True):
-    """The answer to End and Times."""
+    """The answer to End, Times and Spans."""
 
     run: str
 
@@ -181,33 +201,6 @@ class StatusReply(Message, tag="state", frozen=True):
     """The daemon's facts, a tree of JSON values."""
 
     facts: dict[str, Any]
-
-
-class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
-
-    device: dict[str, Any]
-    lost: str | None = None
-    period_ns: dict[str, int] = {}  # by lane
-    rows: list[dict[str, Any]] = []  # the last of each lane that has rows
-    census: dict[str, Any] | None = None
-    processes_left_out_count: int = 0
-
-
-class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One window: ``status`` is open, closing, judging or the verdict's, ``hazards`` the rules that found one, worst first."""
-
-    run: str
-    claim: str
-    status: str
-    begin_ns: int
-    label: str | None = None
-    end_ns: int | None = None
-    uuids: list[str] = []  # empty while open: those its processes use
-    pids: list[int] = []
-    why: str = ""
-    hazards: list[str] = []
-    simulated: bool = False
 
 
 class Readings(Message, tag="now", frozen=True):
@@ -235,7 +228,7 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | End | Times | Close | AskVerdicts | AskStatus | AskReadings | Leave
+Request: TypeAlias = Hello | Open | End | Times | Spans | Close | AskVerdicts | AskStatus | AskReadings | Leave
 Reply: TypeAlias = Welcome | Opened | TimesTaken | Closed | JudgedReply | StatusReply | Readings | Leaving | Refused
 
 _encoder = msgspec.json.Encoder()

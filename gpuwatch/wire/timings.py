@@ -1,21 +1,25 @@
 """Times of iterations: arrays to messages, messages to arrays, and the bounds of both."""
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Timings
 from gpuwatch.errors import UsageError
-from gpuwatch.utf8 import found_words
 from gpuwatch.wire import messages as wire
+from gpuwatch.wire.recorded_times import IMPOSSIBLE, LONGEST_S, RecordedTimes
 
-LONGEST_S = 1e9  # thirty years: a longer one is not in seconds
-_IMPOSSIBLE = "the verdict will call them impossible"
-_BACK_TO_BACK = "the times are taken to have run back to back"
 CALLS_COUNT = 1 << 40  # in one time
+
+
+def mend(timings: Timings, complain: Callable[[str], object] = len) -> Timings:
+    """Return times a caller hands over as arrays; what is no duration becomes zero, which the judge rejects.  It raises nothing."""
+    sound = _are_each_durations(timings.took_s)
+    if sound.all() or timings.took_s.ndim != 1:
+        return timings
+    complain(f"expected durations in seconds, found {timings.took_s[~sound][0]}; {IMPOSSIBLE}")
+    return Timings(timings.at_ns, np.where(sound, timings.took_s, 0.0), timings.sm_clock_mhz, timings.calls_count)
 
 
 def recorded(
@@ -25,80 +29,12 @@ def recorded(
     now_ns: int,
     complain: Callable[[str], object] = len,
 ) -> Timings:
-    """Make iterations of times a caller took, in seconds; without beginnings they ran back to back until now.
-
-    It raises nothing, because a benchmark goes on: what is no duration becomes a time of zero, which no iteration can take
-    and the judge rejects.  Beginnings that are none are left out.  ``complain`` is told either in words; by default nobody is.
-    """
+    """Make iterations of times a caller took, as ``RecordedTimes.add`` and ``mend``."""
     if isinstance(times, Timings):
-        sound = _are_each_durations(times.took_s)
-        if sound.all() or times.took_s.ndim != 1:
-            return times
-        complain(f"expected durations in seconds, found {times.took_s[~sound][0]}; {_IMPOSSIBLE}")
-        return Timings(times.at_ns, np.where(sound, times.took_s, 0.0), times.sm_clock_mhz, times.calls_count)
-    took_s = _durations(times, complain)
-    begins_ns = _begins(at_ns, len(took_s), complain) if at_ns is not None else None
-    if begins_ns is None:
-        ended_ns = np.cumsum(took_s * 1e9)
-        total_ns = float(ended_ns[-1]) if len(ended_ns) else 0.0
-        # Times that sum up to more than there was (of several streams, or not seconds) are spread over what there was.
-        scale = (now_ns - begin_ns) / total_ns if total_ns > now_ns - begin_ns else 1.0
-        begins_ns = now_ns - ((total_ns - ended_ns + took_s * 1e9) * scale).astype(np.int64)
-    return Timings(begins_ns, took_s)
-
-
-def _durations(times: Iterable[float], complain: Callable[[str], object]) -> npt.NDArray[np.float64]:
-    """Read durations; each value that is none becomes zero, and so does an end by an exception."""
-    found: list[float] = []
-    refused: list[str] = []
-    try:
-        found.extend(_duration(one, refused) for one in times)  # keeps what came before an exception
-    except Exception as error:  # noqa: BLE001 - the caller's iterable may fail in any way
-        refused.append(f"{type(error).__name__}: {error}")
-        found.append(0.0)
-    if refused:
-        complain(f"expected durations in seconds, found {refused[0]} ({len(refused)} of {len(found)}); {_IMPOSSIBLE}")
-    elif not found:
-        complain("expected durations in seconds, found none; the window is judged without them")
-    return np.array(found, np.float64)
-
-
-def _duration(one: Any, refused: list[str]) -> float:
-    """Convert one value; zero, which it adds to what was refused, if it is no duration."""
-    try:
-        took_s = _number(one)
-    except Exception as error:  # noqa: BLE001 - the caller's types may fail in any way
-        refused.append(f"{type(error).__name__}: {error}")
-        return 0.0
-    if 0.0 < took_s < LONGEST_S:
-        return took_s
-    refused.append(f"{took_s:g} s")
-    return 0.0
-
-
-def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
-    """Convert one duration.  Raises TypeError: for any array, for text, and for truth values, though float() takes them."""
-    if getattr(one, "shape", ()):
-        raise TypeError(f"found a row of shape {tuple(one.shape)}")
-    dtype = getattr(one, "dtype", None)
-    if getattr(dtype, "kind", "") == "c":  # numpy would drop the imaginary part with a warning
-        raise TypeError(f"found a complex number {one}")
-    if isinstance(one, bool | str | bytes | bytearray) or str(dtype).endswith("bool"):
-        raise TypeError(f"found {found_words(one)}")
-    return float(one)
-
-
-def _begins(at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> npt.NDArray[np.int64] | None:
-    """Convert beginnings to an array; None for fractions, which are seconds and would be cut silently, and for too few."""
-    try:
-        begins_ns = np.array([operator.index(one) for one in at_ns], np.int64)
-    except Exception as error:  # noqa: BLE001 - the caller's iterable and types may fail in any way
-        complain(f"at_ns: expected whole nanoseconds, as time.monotonic_ns() gives; {error}; {_BACK_TO_BACK}")
-        return None
-    if len(begins_ns) != count:
-        complain(f"expected as many beginnings as times, found {len(begins_ns)} and {count}; {_BACK_TO_BACK}")
-        return None
-    return begins_ns
+        return mend(times, complain)
+    kept = RecordedTimes()
+    kept.add(times, at_ns, begin_ns, now_ns, complain)
+    return kept.timings()
 
 
 def encode(run: str, timings: Timings) -> Iterator[wire.Times]:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from annotate.compare.decision import FLOOR_RATIO, Decision, decide
+from annotate.compare.decision import FLOOR_RATIO, Decision
+from annotate.compare.quad_decision import decide
 from annotate.evidence import Values
 from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt
-from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
+from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, quads_of, trials
 from tests.rate_bounds import clopper_pearson
 
 TRIALS_COUNT = 400
@@ -61,7 +62,7 @@ def _row(name: str, kernel: Kernel, floor_name: str, floor_ratio: float, change:
 
 def _print(name: str, floor_name: str, rows: Values, floor_ratio: float, change: float) -> float:
     """Prints the row; the share that was told apart."""
-    found = [decide("a", "b", row, floor_ratio=floor_ratio).decision for row in rows]
+    found = [decide("a", "b", quads_of(row), floor_ratio=floor_ratio).decision for row in rows]
     wanted = {0.0: (Decision.FASTER, Decision.SLOWER)}.get(change, (Decision.SLOWER if change > 0 else Decision.FASTER,))
     hits = sum(decision in wanted for decision in found)
     low, high = clopper_pearson(hits, len(found))

@@ -50,7 +50,7 @@ def corrections(number: int, of: int) -> Iterator[Row]:
             assert begun is not None, "no graph is captured here"
             begun = marks.next(begun)
             if i % 50 == 49:
-                marks._pairs[-40 if len(marks._pairs) > 40 else 0][1].synchronize()
+                marks.wait(behind_count=40)
         timings: Timings | None = marks.timings()
         marks.close()
         assert timings is not None

@@ -15,7 +15,7 @@ from gpuwatch.tui.screens.screen_base import ChoosingScreen, SecondaryScreen
 from gpuwatch.tui.text import finding_words, words
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.row_list import RowList
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 
 
 class WindowScreen(ChoosingScreen, SecondaryScreen):

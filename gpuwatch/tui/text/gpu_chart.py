@@ -11,7 +11,7 @@ from annotate.output import report
 from gpuwatch.tui.text import chart_panels, plot, reason_strip
 from gpuwatch.tui.text.window_coverage import is_window_on
 from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, clip_pieces, cut, status
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 
 ROOMY_COUNT = 20  # lines from which processes and windows have strips too
 REASONS = "event_reasons_mask"

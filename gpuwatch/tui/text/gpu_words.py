@@ -7,7 +7,7 @@ from annotate.output import report
 from gpuwatch.tui.text.window_coverage import open_windows_on
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, chips
 from gpuwatch.view.live import LiveGpu
-from gpuwatch.wire import messages
+from gpuwatch.wire.shown import Shown
 
 STALE_PERIODS = 3
 LEAST_STALE_S = 2.0  # a sampler that is late by less is late, not silent
@@ -66,7 +66,7 @@ def _gb(amount: int) -> str:
     return f"{amount / 1e9:.1f}" if amount < 9.95e9 else f"{amount / 1e9:.0f}"
 
 
-def processes(gpu: LiveGpu, windows: Sequence[messages.Shown]) -> Piece:
+def processes(gpu: LiveGpu, windows: Sequence[Shown]) -> Piece:
     """Count the processes on it; while a window is open there, own (o) and foreign (F) ones."""
     if gpu.census is None:
         return Piece(NOTHING, Tone.DIM)

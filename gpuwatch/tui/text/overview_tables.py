@@ -8,7 +8,7 @@ from annotate.output import report
 from gpuwatch.tui.text import gpu_words
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, counted, cut, reasons, span, status
 from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 
 WIDE_COLUMNS = 116  # from here on there is room for bars
 BAR_COUNT = 8

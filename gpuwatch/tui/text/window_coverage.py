@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from annotate.evidence import Lane, Ownership, Process, Reason
 from gpuwatch.tui.text import words
 from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 
 # What spoils a number; the power cap, which is how a heavy kernel runs, last.
 _AGAINST: tuple[Reason, ...] = (

@@ -24,7 +24,9 @@ from annotate.evidence import (
     Gap,
     Lane,
     OtherWindow,
+    OtherWork,
     Ownership,
+    Pause,
     Process,
     Timings,
     Visibility,
@@ -274,3 +276,40 @@ def rewritten(change: Callable[[dict[str, Any]], object]) -> bytes:
         new.writestr("manifest.json", json.dumps(manifest))
         new.writestr("arrays", old.read("arrays"))
     return out.getvalue()
+
+
+def test_other_work_and_pauses_survive_packing() -> None:
+    other = OtherWork(BEGIN_NS + np.array([9, 5], np.int64), np.array([1e-6, 0.25]), ("flush", "check"))
+    pauses = (Pause(BEGIN_NS, BEGIN_NS + 7, "collector"), Pause(BEGIN_NS + 3, BEGIN_NS + 4, "compilation"))
+    (kept,) = unpack(pack([replace(evidence(), other_work=other, pauses=pauses)]))
+    assert kept.pauses == pauses
+    assert kept.other_work is not None
+    assert kept.other_work.kinds == other.kinds
+    assert kept.other_work.spans_ns == other.spans_ns
+
+
+def test_older_capsule_observes_no_other_work_or_pauses() -> None:
+    """An older version's capsule knows neither declared other work, nor pauses, nor its program."""
+
+    def strip(entry: dict[str, Any]) -> None:
+        del entry["other_work"], entry["pauses"], entry["window"]["program"]
+
+    (kept,) = unpack(rewritten(strip))
+    assert kept.other_work is None
+    assert kept.pauses == ()
+    assert kept.window.program is None
+
+
+@pytest.mark.parametrize("field", ["other_work", "pauses"])
+@pytest.mark.parametrize(
+    "spans",
+    [
+        {"at": 0, "took": 1, "named": 0, "names": ["flush"]},
+        {"at": 99, "took": 0, "named": 0, "names": ["flush"]},
+        {"at": 0, "took": 0, "named": 0, "names": []},
+        {"at": 0, "took": 0, "names": ["flush"]},
+    ],
+)
+def test_capsule_with_impossible_spans_is_refused(field: str, spans: dict[str, Any]) -> None:
+    with pytest.raises(CapsuleError):
+        unpack(rewritten(lambda entry: entry.update({field: spans})))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from annotate.compare.decision import Comparison, Decision, corrected, decide, duration_text
+from annotate.compare.decision import Comparison, Decision, duration_text
+from annotate.compare.quad_decision import correct_for_many, decide
 from annotate.compare.two_runs import of_runs
 from annotate.evidence import Evidence, Host, Timings, Values
 from annotate.policy import Policy
@@ -19,7 +20,7 @@ from annotate.stats.intervals import Interval
 from tests.annotate.builders import BEGIN_NS, DEVICE, evidence
 from tests.annotate.occurrences.comparison import times
 from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt, halves
-from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, trials
+from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, quads_of, trials
 
 
 def pairs(change: float, *, sd: float = 0.004, count: int = 500, seed: int = 0) -> Values:
@@ -33,7 +34,7 @@ def even(change: float, *, sd: float, count: int) -> Values:
 
 
 def decided(change: float, *, sd: float = 0.004, count: int = 500, floor_ratio: float = 0.003) -> Comparison:
-    return decide("a", "b", pairs(change, sd=sd, count=count), floor_ratio=floor_ratio)
+    return decide("a", "b", quads_of(pairs(change, sd=sd, count=count)), floor_ratio=floor_ratio)
 
 
 class TestDecision:
@@ -53,13 +54,13 @@ class TestDecision:
 
     def test_decide_noise_is_inconclusive_and_counts_pairs(self) -> None:
         """Noise makes it inconclusive and says how many pairs more."""
-        found = decide("a", "b", even(0.02, sd=0.1, count=60))
+        found = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60)))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is not None
         assert 60 < found.needed_pairs_count < 600
         assert f"{found.needed_pairs_count} more pairs" in str(found)
-        half = decide("a", "b", even(0.02, sd=0.1, count=60 + found.needed_pairs_count // 3))
-        enough = decide("a", "b", even(0.02, sd=0.1, count=60 + round(1.2 * found.needed_pairs_count)))
+        half = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60 + found.needed_pairs_count // 3)))
+        enough = decide("a", "b", quads_of(even(0.02, sd=0.1, count=60 + round(1.2 * found.needed_pairs_count))))
         assert (half.decision, enough.decision) == (Decision.INCONCLUSIVE, Decision.SLOWER)
 
     def test_fewer_than_thirty_pairs_are_none(self) -> None:
@@ -78,7 +79,9 @@ class TestDecision:
         assert "?" not in str(decided(0.02))
 
     def test_times_by_the_hosts_clock_are_not_said_to_be_at_a_gpus(self) -> None:
-        by_events = replace(decide("a", "b", np.full(200, 0.01)), timer="events", own_ratio=Interval(1.0, 0.9, 1.1, 0.95, 4))
+        by_events = replace(
+            decide("a", "b", quads_of(np.full(200, 0.01))), timer="events", own_ratio=Interval(1.0, 0.9, 1.1, 0.95, 4)
+        )
         assert "  time at the same clock: +1.01 %" in str(by_events)
         assert "  each at its own clock: +0.00 %" in str(by_events)
         by_host = replace(by_events, timer="host")
@@ -94,7 +97,7 @@ class TestDecision:
 
     def test_swapping_the_arms_turns_the_answer_around(self) -> None:
         row = pairs(0.01)
-        there, back = decide("a", "b", row), decide("b", "a", -row)
+        there, back = decide("a", "b", quads_of(row)), decide("b", "a", quads_of(-row))
         assert (there.decision, back.decision) == (Decision.SLOWER, Decision.FASTER)
         assert there.ratio is not None
         assert back.ratio is not None
@@ -102,7 +105,7 @@ class TestDecision:
 
     @given(st.lists(st.floats(-0.2, 0.2), min_size=0, max_size=60), st.floats(1e-5, 0.05))
     def test_any_pairs_give_an_answer_that_prints_and_is_plain_data(self, logs: list[float], floor_ratio: float) -> None:
-        found = decide("a", "b", np.array(logs, np.float64), floor_ratio=floor_ratio)
+        found = decide("a", "b", quads_of(np.array(logs, np.float64)), floor_ratio=floor_ratio)
         assert found.decision.value.upper() in str(found)
         assert found.to_dict()["decision"] == found.decision.value
         if found.decision in (Decision.FASTER, Decision.SLOWER):
@@ -117,17 +120,18 @@ class TestManyArms:
         doubtful = next(
             row
             for seed in range(200)
-            if decide("a", "x", row := pairs(0.008, sd=0.03, count=60, seed=seed)).decision is Decision.SLOWER
+            if decide("a", "x", quads_of(row := pairs(0.008, sd=0.03, count=60, seed=seed))).decision is Decision.SLOWER
         )
         rows["doubtful"] = doubtful
-        found = {each.b: each for each in corrected([decide("a", name, row) for name, row in rows.items()], rows)}
+        given = {name: quads_of(row) for name, row in rows.items()}
+        found = {each.b: each for each in correct_for_many([decide("a", name, quads) for name, quads in given.items()], given)}
         assert found["clear"].decision is Decision.SLOWER
         assert found["doubtful"].decision is Decision.INCONCLUSIVE
         assert "Holm" in str(found["doubtful"])
 
     def test_one_comparison_is_left_as_it_is(self) -> None:
         one = decided(0.01)
-        assert corrected([one], {"b": pairs(0.01)}) == (one,)
+        assert correct_for_many([one], {"b": quads_of(pairs(0.01))}) == (one,)
 
 
 @pytest.mark.parametrize("kernel", [GEMM, COPY], ids=["capped GEMM", "copy"])
@@ -137,14 +141,14 @@ class TestOnASimulatedCappedGpu:
     def test_half_a_per_cent_is_found_and_nothing_is_not(self, kernel: Kernel) -> None:
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
             other = replace(kernel, took_s=kernel.took_s * (1 + change))
-            found = [decide("a", "b", row).decision for row in trials(kernel, other, 60, seed=7)]
+            found = [decide("a", "b", quads_of(row)).decision for row in trials(kernel, other, 60, seed=7)]
             assert found.count(expected) >= 58
 
     def test_decide_equal_variants_with_a_measured_floor(self, kernel: Kernel) -> None:
         """Identical variants are told apart as seldom with a measured floor."""
         rows = trials(kernel, kernel, 100, seed=11)
         floor_ratio = float(np.percentile(np.abs(np.median(rows[:50], axis=1)), 95))
-        found = [decide("a", "b", row, floor_ratio=floor_ratio) for row in rows[50:]]
+        found = [decide("a", "b", quads_of(row), floor_ratio=floor_ratio) for row in rows[50:]]
         assert sum(not each.within_noise for each in found) <= 5
 
 
@@ -154,7 +158,7 @@ class TestOnRecordedKernels:
 
     def test_half_a_per_cent_is_found_and_nothing_is_not(self, scenario: str) -> None:
         for change, expected in ((-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)):
-            found = [decide("a", "b", row).decision for row in dealt(scenario, change, 20)]
+            found = [decide("a", "b", quads_of(row)).decision for row in dealt(scenario, change, 20)]
             assert found.count(expected) >= 19
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +185,53 @@ class TestFunctions:
             assert says in wrong.err
         absent = gpuwatch("compare", "b.py:g", "--at", "HEAD")
         assert "none there" in absent.err
+
+    def test_helpers_of_the_revision_run(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        """A faster helper beside the module is a difference, and the worktree is gone afterwards."""
+        git(folder, "init", "-q")
+        (folder / "helper.py").write_text(f"def work():\n    return {SLOW}\n")
+        (folder / "uses.py").write_text("import helper\ndef f():\n    return helper.work()\n")
+        git(folder, "add", "helper.py", "uses.py")
+        git(folder, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "first")
+        (folder / "helper.py").write_text(f"def work():\n    return {FAST}\n")
+        try:
+            ended = gpuwatch(*daemon.flags(), "compare", "uses.py:f", "--at", "HEAD", *QUICK, "--no-check", "--json")
+        finally:
+            sys.modules.pop("helper", None)
+        assert ended.data["comparisons"][0]["decision"] == "faster"
+        listed = subprocess.run(["git", "-C", str(folder), "worktree", "list"], capture_output=True, check=True, text=True)
+        assert listed.stdout.count("\n") == 1
+
+    def test_several_functions_are_shares_of_the_first(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        variants = ("a.py:f", "b.py:g", "b.py:same")
+        ended = gpuwatch(*daemon.flags(), "compare", *variants, *QUICK, "--no-check", "--json")
+        check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
+        assert [each["b"] for each in ended.data["comparisons"]] == list(variants[1:])
+        assert ended.data["comparisons"][0]["reference_ratio"]["ratio"] < 0.1
+
+    def test_results_may_differ_by_rtol(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        (folder / "near.py").write_text("def f():\n    return 1.0\ndef g():\n    return 1.01\n")
+        decisions = [
+            gpuwatch(*daemon.flags(), "compare", "near.py:f", "near.py:g", *QUICK, *options, "--json").data["comparisons"][0]
+            for options in ((), ("--rtol", "0.1"))
+        ]
+        assert [each["decision"] == "incomparable" for each in decisions] == [True, False]
+
+    def test_check_inputs_of_the_file_are_compared(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        (folder / "sizes.py").write_text(
+            "def inputs(seed):\n    return (range(seed + 1),)\ndef check_inputs():\n    return [(range(9),), (range(50),)]\n"
+            "def f(x):\n    return len(x)\ndef g(x):\n    return min(len(x), 40)\n"
+        )
+        ended = gpuwatch(*daemon.flags(), "compare", "sizes.py:f", "sizes.py:g", *QUICK, "--json")
+        assert ended.data["comparisons"][0]["decision"] == "incomparable"
+        assert ended.data["checked_sets_count"] == 5
+
+    def test_tolerance_is_read_as_a_percentage(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
+        ended = gpuwatch(*daemon.flags(), "compare", "a.py:f", "b.py:same", *QUICK, "--no-check", "--tolerance", "2%", "--json")
+        assert ended.data["comparisons"][0]["margin_ratio"] == 0.02
+        refused = gpuwatch("compare", "a.py:f", "b.py:same", "--tolerance", "2")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+        assert "--tolerance: expected a share" in refused.err
 
     @pytest.mark.parametrize(
         ("arguments", "says"),

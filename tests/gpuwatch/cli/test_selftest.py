@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from gpuwatch import json_file
 from gpuwatch.comparing import floor_record, selftest
 from gpuwatch.comparing.floor_record import Floor
 from gpuwatch.comparing.selftest import Pair
@@ -24,6 +28,43 @@ def test_equal_arms_differ_by_little_on_a_gpu_that_throttles() -> None:
         found = list(selftest.differences(timer, variants(), trials_count=8, seconds=1.0, warm_s=0.3))
         assert len(found) == 8
         assert 0 <= max(found) < most_ratio
+
+
+def test_floor_is_the_bound_it_claims_to_be() -> None:
+    """A further difference exceeds the largest of 19 with a probability of 1 in 20, whatever their distribution."""
+    assert selftest.TRIALS_COUNT == 19
+    rng = np.random.default_rng(7)
+    rows = np.abs(rng.standard_t(3, (4000, selftest.TRIALS_COUNT + 1)))
+    found = [selftest.floor_of(list(row[:-1])) for row in rows]
+    assert {coverage_ratio for _, coverage_ratio in found} == {0.95}
+    exceeded = np.mean([row[-1] > floor_ratio for row, (floor_ratio, _) in zip(rows, found, strict=True)])
+    assert exceeded == pytest.approx(0.05, abs=0.012)
+
+
+@pytest.mark.parametrize(
+    ("count", "rank", "coverage"), [(1, 1, 0.5), (8, 8, 8 / 9), (19, 19, 0.95), (39, 38, 0.95), (100, 96, 96 / 101)]
+)
+def test_floor_of_any_count_names_its_coverage(count: int, rank: int, coverage: float) -> None:
+    found = [number / 1000 for number in range(count, 0, -1)]
+    assert selftest.floor_of(found) == pytest.approx((rank / 1000, coverage))
+
+
+def test_floor_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one difference"):
+        selftest.floor_of([])
+
+
+def test_floor_of_an_earlier_version_is_read(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A record without a coverage is the largest of its trials: 8 of them cover 89 %."""
+    state = tmp_path / "state"
+    state.mkdir()
+    old = {"kind": "gemm", "shared": False, "floor_ratio": 0.0012, "trials_count": 8, "measured_wall_s": 1e9}
+    json_file.write(state / floor_record.FILE, {"floors": {"GPU-1": {"gemm": old}}})
+    assert floor_record.read_ratio(state, "GPU-1") == 0.0012
+    assert "89%" in gpuwatch("selftest", "--show", "--state", str(state)).out
+    data = gpuwatch("selftest", "--show", "--state", str(state), "--json").data
+    check(data, "urn:gpuwatch:cli:1#/$defs/selftest")
+    assert data["gpus"][0]["floors"][0]["coverage_ratio"] == pytest.approx(8 / 9)
 
 
 def test_without_a_gpu_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from annotate.compare.quads import Quads
 from annotate.evidence import Values
 from gpuwatch.comparing.blocks import Block, Timed
 
@@ -87,6 +88,12 @@ class SimulatedBlocks:
             self.order.append(block.variant)
             took_s = self._gpu.run(self._kernels[block.variant], block.calls_count)
             yield Timed(block, float(took_s[0]), self._starved)
+
+
+def quads_of(log_ratios: Values) -> Quads:
+    """Quads whose pairs have these log ratios, two a quad; a last one alone is left out."""
+    rows = np.asarray(log_ratios, np.float64)[: len(log_ratios) // 2 * 2].reshape(-1, 2)
+    return Quads(np.ones_like(rows), np.exp(rows))
 
 
 def trials(a: Kernel, b: Kernel, count: int, *, seed: int, seconds: float = 3.0, block_s: float = 0.003) -> Values:

@@ -67,5 +67,33 @@ def test_a_gpu_that_waits_for_launches_is_noticed() -> None:
     assert all(each.starved for each in timed[1:])
 
 
+def test_work_before_each_call_is_not_timed() -> None:
+    """The flush of a cold cache lies between the timed spans, and belongs to the block's whole time."""
+    gpu, order = Gpu(call_s=200e-6, issue_s=5e-6), []
+
+    def call() -> None:
+        order.append("call")
+        gpu.call()
+
+    def flush() -> None:
+        order.append("flush")
+        gpu.host_s += 5e-6
+        gpu.free_s = max(gpu.free_s, gpu.host_s) + 40e-6
+
+    timed = list(EventBlocks(gpu).times(Block("a", call, 10, flush) for _ in range(5)))
+    assert order == ["flush", "call"] * 50
+    assert [each.took_s for each in timed] == pytest.approx([200e-6] * 5)
+    assert [each.whole_s for each in timed[1:]] == pytest.approx([10 * 240e-6] * 4)
+    assert not any(each.starved for each in timed)
+
+
+def test_host_times_calls_without_the_work_before_them() -> None:
+    order: list[str] = []
+    block = Block("a", lambda: order.append("call"), 3, lambda: order.append("flush"))
+    timed = next(iter(HostBlocks().times([block])))
+    assert order == ["flush", "call"] * 3
+    assert timed.whole_s >= 3 * timed.took_s
+
+
 def test_the_host_times_where_no_context_is() -> None:
     assert isinstance(choose_timer(), HostBlocks)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 
@@ -14,10 +15,10 @@ import pytest
 
 from annotate.compare.decision import Decision
 from gpuwatch.comparing import Block, compare, floor_record
-from gpuwatch.comparing.blocks import HostBlocks
+from gpuwatch.comparing.blocks import HostBlocks, Timed
 from gpuwatch.comparing.compare_result import Compared
 from gpuwatch.comparing.floor_record import Floor
-from gpuwatch.comparing.schedule import Runner, calibrate, quads
+from gpuwatch.comparing.schedule import Runner, calibrate, quad_blocks
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.cli.test_schemas import check
@@ -25,6 +26,19 @@ from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, SimulatedBloc
 
 
 def nothing() -> None: ...
+
+
+class Mixed(SimulatedBlocks):
+    """Such a GPU on which a share of b's blocks takes twice as long."""
+
+    def __init__(self, kernels: Mapping[str, Kernel], *, slow_ratio: float, seed: int) -> None:
+        super().__init__(kernels, seed=seed)
+        self._slow_ratio, self._luck = slow_ratio, random.Random(seed)
+
+    def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
+        for timed in super().times(blocks):
+            is_slow = timed.block.variant == "b" and self._luck.random() < self._slow_ratio
+            yield replace(timed, took_s=2 * timed.took_s) if is_slow else timed
 
 
 def compared(b: Kernel, *, a: Kernel = GEMM, **settings: object) -> Compared:
@@ -94,6 +108,38 @@ class TestAnswers:
         assert found.to_dict()["verdict"] is None
         check(found.to_dict(), "urn:gpuwatch:comparison:1")
         assert found._repr_html_().startswith("<pre>SLOWER")
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_nearly_half_slow_blocks_are_inconclusive(self, seed: int) -> None:
+        """45 % of b's blocks take twice as long: the mean is 42 % longer, and the median hardly moves."""
+        timer = Mixed({"a": GEMM, "b": GEMM}, slow_ratio=0.42, seed=seed)
+        found = compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.003, timer=timer)
+        assert found.decision is Decision.INCONCLUSIVE
+        assert re.search(r"b is slower in (3[5-9]|4\d) % of its blocks", str(found))
+
+    def test_tolerance_is_the_margin_of_same(self) -> None:
+        other = replace(GEMM, took_s=1.004 * GEMM.took_s)
+        for tolerance, expected in ((0.01, Decision.SAME), (0.004, Decision.INCONCLUSIVE)):
+            timer = SimulatedBlocks({"a": GEMM, "b": other}, seed=5)
+            found = compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.008, tolerance=tolerance, timer=timer)
+            assert found.decision is expected
+            assert found["b"].margin_ratio == tolerance
+
+    def test_many_variants_are_percentages_of_the_reference(self) -> None:
+        """The ladder names the fastest first, each with its share of the reference's speed."""
+        kernels = {
+            "blas": GEMM,
+            "naive": replace(GEMM, took_s=4 * GEMM.took_s),
+            "tuned": replace(GEMM, took_s=1.25 * GEMM.took_s),
+        }
+        found = compare(dict.fromkeys(kernels, nothing), watch=False, floor_ratio=0.003, timer=SimulatedBlocks(kernels))
+        lines = str(found).splitlines()
+        first = next(number for number, line in enumerate(lines) if "percentage of blas" in line)
+        assert "Holm" in lines[first]
+        shares = {name: float(share) for name, share, *_ in map(str.split, lines[first + 1 : first + 4])}
+        assert list(shares) == ["blas", "tuned", "naive"]
+        assert shares == pytest.approx({"blas": 100.0, "tuned": 80.0, "naive": 25.0}, rel=0.01)
+        check(found.to_dict(), "urn:gpuwatch:comparison:1")
 
 
 class TestResults:
@@ -172,7 +218,7 @@ class TestBuffers:
 class TestDesign:
     def test_arms_alternate_in_quads_whose_first_letter_is_drawn(self) -> None:
         a, b = Runner("a", (nothing,)), Runner("b", (nothing,))
-        order = "".join(block.variant for block in islice(quads(a, [b], random.Random(3)), 400))
+        order = "".join(block.variant for block in islice(quad_blocks(a, [b], random.Random(3)), 400))
         found = Counter(order[i : i + 4] for i in range(0, 400, 4))
         assert set(found) == {"abba", "baab"}
         assert 30 <= found["abba"] <= 70

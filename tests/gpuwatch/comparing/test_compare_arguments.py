@@ -74,9 +74,10 @@ def test_a_single_tensor_is_not_taken_apart_into_rows(inputs: Any) -> None:
 
 WRONG: list[tuple[str, object]] = [
     *((name, value) for name in ("seconds", "block_s", "own_s") for value in ("3", None, 0.0, -1, float("inf"), True)),
-    *(("warm_s", value) for value in ("1", None, -1.0, float("inf"), float("nan"))),
+    *(("warm_s", value) for value in ("1", -1.0, float("inf"), float("nan"))),
     *((name, value) for name in ("rounds_count", "buffers_count") for value in ("3", None, 0, 2.0, True)),
-    *((name, value) for name in ("floor_ratio", "tolerance_ratio") for value in (-1, float("nan"), "x")),
+    *((name, value) for name in ("floor_ratio", "tolerance_ratio", "rtol") for value in (-1, float("nan"), "x")),
+    *(("tolerance", value) for value in (0.0, 1.0, None, "0.5%", float("nan"))), ("cache", "tepid"),
     ("rounds_count", 1), ("seed", "x"), ("seed", 1.5), ("timer", "events"), ("reference", ["a"]), ("label", 5), ("settings", {}),
 ]  # fmt: skip
 

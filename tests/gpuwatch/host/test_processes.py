@@ -326,3 +326,27 @@ class TestSharing:
 
     def test_this_very_process_can_be_asked(self) -> None:
         assert isinstance(sharing(os.getpid()), str)
+
+
+class TestProgram:
+    @staticmethod
+    def a_process(proc: Path, pid: int, executable: str, *arguments: str) -> None:
+        (proc / str(pid)).mkdir(parents=True)
+        (proc / str(pid) / "exe").symlink_to(executable)
+        (proc / str(pid) / "cmdline").write_bytes(b"".join(each.encode() + b"\0" for each in arguments))
+
+    def test_program_tells_executable_and_arguments_apart(self, tmp_path: Path) -> None:
+        self.a_process(tmp_path, 1, "/bin/a", "a", "--size", "4096")
+        self.a_process(tmp_path, 2, "/bin/a", "a", "--size", "4096")
+        self.a_process(tmp_path, 3, "/bin/a", "a", "--size", "8192")
+        self.a_process(tmp_path, 4, "/bin/b", "a", "--size", "4096")
+        found = [processes.program(pid, proc=tmp_path) for pid in (1, 2, 3, 4)]
+        assert found[0] == found[1]
+        assert len({found[0], *found[2:]}) == 3
+        assert found[0] is not None
+        assert "4096" not in found[0]
+
+    def test_program_that_cannot_be_read_is_unknown(self, tmp_path: Path) -> None:
+        self.a_process(tmp_path, 1, "/bin/a")
+        assert processes.program(1, proc=tmp_path) is None
+        assert processes.program(2, proc=tmp_path) is None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from annotate.declared import FACTS
-from annotate.evidence import Device, Timings, Values
+from annotate.evidence import Device, OtherWork, Timings, Values
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import BenchEnvironment
@@ -86,6 +86,11 @@ class FakeWindow:
     run_id: str | None
     told: dict[str, FactValue] = field(default_factory=dict)
     recorded: list[Timings] = field(default_factory=list)
+    other: list[OtherWork] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.verdicts[0]
 
     def tell(self, **facts: FactValue) -> None:
         assert facts.keys() <= FACTS.keys()
@@ -93,6 +98,9 @@ class FakeWindow:
 
     def record(self, times: Timings) -> None:
         self.recorded.append(times)
+
+    def record_other_work(self, other: OtherWork) -> None:
+        self.other.append(other)
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -86,6 +87,30 @@ class TestDuration:
         assert sum(world.timer.takes) <= 5
         assert measured.ci_s is None
         assert "width not known" in str(measured)
+
+
+class TestCollector:
+    def test_collector_is_held_off_and_comes_back(self) -> None:
+        """A collection took 88 ms between two timed launches of an H200."""
+        seen: list[bool] = []
+
+        def model(at_s: Values, calls: int) -> tuple[Values, Values]:
+            seen.append(gc.isenabled())
+            return np.full(len(at_s), 1e-3), np.full(len(at_s), 1980.0)
+
+        measured, _ = run(model)
+        assert not any(seen[-5:])
+        assert gc.isenabled()
+        assert measured.to_dict()["collector"] == "off"
+        assert "garbage collector off" in str(measured)
+
+    def test_collector_that_the_caller_held_off_stays_off(self) -> None:
+        gc.disable()
+        try:
+            run(constant(1e-3))
+            assert not gc.isenabled()
+        finally:
+            gc.enable()
 
 
 class TestWarmup:

@@ -477,7 +477,7 @@ class TestFullDisk:
         store.close()
 
     def test_a_real_full_disk_is_survived(self, tmp_path: Path) -> None:
-        mount = ["mount", "-t", "tmpfs", "-o", "size=1000k", "gpuwatch-test", str(tmp_path)]
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1050k", "gpuwatch-test", str(tmp_path)]
         mounted = subprocess.run(mount, capture_output=True, check=False)
         if mounted.returncode:
             pytest.skip(f"mounting a small tmpfs needs root: {mounted.stderr.decode().strip()}")

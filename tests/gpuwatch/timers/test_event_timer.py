@@ -76,10 +76,26 @@ def test_events_surround_calls_and_not_flush() -> None:
     cuda = FakeCuda()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
     taken = cuda.timer().take(plan, 3)
-    assert cuda.done == ["event", *["flush", "event", "call", "event"] * 3]
+    assert cuda.done == ["event", *["event", "flush", "event", "event", "call", "event"] * 3]
     assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)
     assert np.diff(taken.timings.at_ns).tolist() == pytest.approx([1.1e6] * 2, abs=2)
     assert taken.timings.sm_clock_mhz is None
+
+
+def test_flushes_and_holds_are_other_work() -> None:
+    """The timer declares what it makes the GPU do beside the entries, and how long each took."""
+    cuda = FakeCuda()
+    timer = cuda.timer()
+    plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
+    first, second = timer.take(plan, 3).other, timer.take(plan, 2).other
+    assert first is not None
+    assert first.kinds == ("flush",) * 3
+    assert first.took_s.tolist() == pytest.approx([1e-4] * 3, abs=cuda.launch_s * 1.01)
+    assert second is not None
+    assert second.kinds == ("hold", "flush", "flush")
+    assert second.took_s[0] == pytest.approx(cuda.holds_s[-1], abs=cuda.launch_s * 1.01)
+    assert (np.diff(second.at_ns) > 0).all()
+    assert cuda.timer().take(TimingPlan(calls=plan.calls), 3).other is None
 
 
 def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
@@ -214,7 +230,7 @@ def test_stamps_surround_events_and_give_clock() -> None:
     stamps = FakeStamps(cuda)
     timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
     taken = timer.take(TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda)), 3)
-    assert cuda.done == ["event", *["flush", "stamp", "event", "call", "event", "stamp"] * 3]
+    assert cuda.done == ["event", *["event", "flush", "event", "stamp", "event", "call", "event", "stamp"] * 3]
     assert taken.timings.sm_clock_mhz is not None
     assert taken.timings.sm_clock_mhz.tolist() == pytest.approx([1500.0] * 3, rel=1e-4)
     assert taken.timings.took_s.tolist() == pytest.approx([1e-3] * 3)

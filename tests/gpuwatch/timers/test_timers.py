@@ -36,7 +36,11 @@ def test_the_host_timer_reads_the_mean_of_an_entrys_calls() -> None:
 def test_what_is_done_before_an_entry_is_not_timed() -> None:
     clock = Ticking()
     plan = TimingPlan(calls=(lambda: clock.work(100),), before=lambda: clock.work(5000))
-    assert HostTimer(now_ns=clock).take(plan, 2).timings.took_s.tolist() == pytest.approx([100e-9] * 2)
+    taken = HostTimer(now_ns=clock).take(plan, 2)
+    assert taken.timings.took_s.tolist() == pytest.approx([100e-9] * 2)
+    assert taken.other is not None
+    assert taken.other.kinds == ("flush", "flush")
+    assert taken.other.spans_ns == ((0, 5000), (5100, 10_100))
 
 
 def test_what_calls_only_asked_for_is_waited_for() -> None:

@@ -17,7 +17,7 @@ from gpuwatch.tui.data_interfaces import HistorySource, ScreenContent
 from gpuwatch.tui.screens.gpu_screen import GpuScreen
 from gpuwatch.tui.widgets.status_line import StatusLine
 from gpuwatch.view.live import Live
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 from tests.gpuwatch.tui.frozen import NOW_NS, S
 
 

@@ -14,7 +14,7 @@ from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.tui.app import TopApp
 from gpuwatch.tui.preferences import PreferencesFile
 from gpuwatch.view.live import Live, LiveGpu, Looker
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 
 NOW_NS = 1_000_000_000_000
 S = 1_000_000_000

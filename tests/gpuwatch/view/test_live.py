@@ -18,6 +18,7 @@ from gpuwatch.store import Run
 from gpuwatch.view import live, snapshot
 from gpuwatch.view.snapshot import WatchedMachine
 from gpuwatch.wire import messages
+from gpuwatch.wire.shown import ShownGpu
 from tests.gpuwatch.live import running
 from tests.waiting import let_pass, wait_until
 
@@ -125,7 +126,7 @@ def test_unknown_lane_is_ignored_and_nonsense_is_refused() -> None:
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
     with pytest.raises(DaemonError, match="not understood"):
-        live.of(msgspec.structs.replace(answer, gpus=[messages.ShownGpu(device={"name": 3})]))
+        live.of(msgspec.structs.replace(answer, gpus=[ShownGpu(device={"name": 3})]))
 
 
 def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.wire import messages
+from gpuwatch.wire.shown import ShownGpu
 
 FACTS = st.dictionaries(
     st.text(max_size=20), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20), max_size=5
@@ -21,6 +22,15 @@ REQUESTS = st.one_of(
     st.builds(messages.Hello, protocol=st.integers(0, 99), version=TEXT, source=st.none() | TEXT, state=st.none() | TEXT),
     st.builds(messages.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), told=FACTS),
     st.builds(messages.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, told=FACTS),
+    st.builds(
+        messages.Spans,
+        run=TEXT,
+        what=st.sampled_from(["other", "pauses"]),
+        begin_ns=st.binary(max_size=40),
+        end_ns=st.binary(max_size=40),
+        named=st.binary(max_size=5),
+        names=st.lists(TEXT, max_size=3),
+    ),
     st.builds(messages.AskVerdicts, run=TEXT, wait_s=st.floats(0, 1e6)),
     st.just(messages.AskStatus()),
     st.builds(messages.AskReadings, since_ns=TIME),
@@ -38,7 +48,7 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
     """A name that no JSON can hold costs its letter, not the whole answer."""
-    shown = messages.ShownGpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
+    shown = ShownGpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)
     assert reply.source == "nvml�"

@@ -11,7 +11,7 @@ from annotate.verdict import Status
 from gpuwatch.tui.text import gpu_words, overview_tables, words
 from gpuwatch.tui.text.words import Tone
 from gpuwatch.view.live import Live, LiveGpu
-from gpuwatch.wire.messages import Shown
+from gpuwatch.wire.shown import Shown
 from tests.gpuwatch.tui.frozen import EIGHT, NO_GPU, NOW_NS, WINDOWS, gpu, window
 
 

@@ -1,0 +1,49 @@
+"""One marked piece of a window's body: an iteration, or other work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuwatch.client.marks import TIMED, Marks
+
+
+class Iteration:
+    """A context manager around one iteration, which keeps its own beginning: iterations nest, and threads have theirs.
+
+    Whatever goes wrong with its marks, the benchmark goes on.
+    """
+
+    __slots__ = ("_begun", "_give_up", "_marks", "_word")
+
+    def __init__(self, marks: Marks | None, give_up: Callable[[Exception], None], word: int = TIMED) -> None:
+        self._marks = marks
+        self._word = word  # of other work, its number
+        self._give_up = give_up
+        self._begun: Any = None  # whatever these marks need of it
+
+    def __enter__(self) -> None:
+        if self._marks is not None:
+            self._begun = self._guarded(self._marks.begin, self._word)
+
+    def __exit__(self, *_: object) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None and self._marks is not None:
+            self._guarded(self._marks.end, begun, self._word)
+
+    def next(self) -> None:
+        """End this iteration and begin the next."""
+        if self._begun is None:
+            self.__enter__()
+        elif self._marks is not None:
+            self._begun = self._guarded(self._marks.next, self._begun)
+
+    # The window's boundary again, and too often crossed for a context manager.
+    def _guarded(self, mark: Callable[..., Any], *about: Any) -> Any:
+        """Return the mark; None, also for the rest of the window, where it fails."""
+        try:
+            return mark(*about)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._marks = None
+            self._give_up(error)
+            return None

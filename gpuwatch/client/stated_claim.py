@@ -1,0 +1,66 @@
+"""The parts of a claim that a user states beside its name: a clock that is locked, a period that is kept, times that vary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+
+from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import found_words
+from gpuwatch.wire.messages import FactValue
+
+MOST_MHZ = 10_000.0  # thrice the fastest GPU's: beyond it the unit is wrong
+MOST_EVERY_S = 86_400.0  # a day
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedClaim:
+    """What ``window()`` was given; None and False are not stated."""
+
+    locked_mhz: float | None = None
+    every_s: float | None = None
+    varies: bool = False
+
+    @staticmethod
+    def checked(*, locked_mhz: object = None, every: object = None, varies: object = False) -> StatedClaim:
+        """Return the checked parts.  Raises UsageError: for other types, and for amounts that make no sense."""
+        if not isinstance(varies, bool):
+            raise UsageError(f"varies: expected True or False, found {found_words(varies)}")
+        return StatedClaim(
+            locked_mhz=_amount("locked_mhz", locked_mhz, MOST_MHZ, "the SM clock in MHz, as 1500"),
+            every_s=_amount("every", every, MOST_EVERY_S, "seconds from one call's begin to the next, as 0.02"),
+            varies=varies,
+        )
+
+    def facts(self) -> dict[str, FactValue]:
+        """Return what is stated, by the names of ``annotate.declared``."""
+        stated: dict[str, FactValue] = {"locked_mhz": self.locked_mhz, "every_s": self.every_s, "varies": self.varies or None}
+        return {name: value for name, value in stated.items() if value is not None}
+
+
+def check_facts(facts: Mapping[str, object]) -> None:
+    """Check those of a process's declared facts that are parts of the claim.  Raises UsageError."""
+    stated = {name: facts.get(fact) for name, fact in (("locked_mhz", "locked_mhz"), ("every", "every_s"))}
+    varies = facts.get("varies")
+    StatedClaim.checked(**stated, varies=False if varies is None else varies)
+
+
+def describe(facts: Mapping[str, object]) -> str:
+    """Return the stated parts in words, from declared facts; empty where there are none."""
+    words = []
+    if isinstance(locked_mhz := facts.get("locked_mhz"), int | float):
+        words.append(f"clock locked at {locked_mhz:g} MHz")
+    if isinstance(every_s := facts.get("every_s"), int | float):
+        words.append(f"one call every {every_s:g} s")
+    if facts.get("varies") is True:
+        words.append("times vary by design")
+    return ", ".join(words)
+
+
+def _amount(name: str, value: object, most: float, expected: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < float(value) <= most:
+        raise UsageError(f"{name}: expected {expected}, more than 0 and at most {most:g}, found {found_words(value)}")
+    return float(value)

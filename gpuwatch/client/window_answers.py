@@ -1,0 +1,79 @@
+"""The answers of a window that was closed: its verdicts, and what they make of it as text and data."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from annotate.policy import Policy
+from annotate.verdict import Status, Verdict
+from gpuwatch.client.conversation import Conversation
+from gpuwatch.errors import RejectedError, UsageError
+
+SCHEMA = 1
+
+
+class WindowAnswers:
+    """The part of a window that is asked after its end."""
+
+    label: str | None
+    policy: Policy
+    run_id: str | None
+    begin_ns: int | None
+    end_ns: int | None
+    _conversation: Conversation
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One verdict per GPU, worst first."""
+        if self.begin_ns is None:
+            raise UsageError("the window was not entered: its verdict is there after a with block")
+        if self.end_ns is None:
+            raise UsageError("the window is still open: its verdict is there after the with block")
+        if found := self._conversation.verdicts():
+            return found
+        unproven = Verdict(
+            status=Status.UNPROVEN,
+            findings=(),
+            claim=self.policy.claim.value,
+            label=self.label,
+            why=self._conversation.absence or "no verdict came",
+            begin_ns=self.begin_ns,
+            end_ns=self.end_ns,
+            policy=self.policy.to_dict(),
+        )
+        return (unproven,)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The deciding verdict, of the worst GPU."""
+        return self.verdicts[0]
+
+    def raise_for_verdict(self) -> None:
+        """Raise RejectedError if the verdict is rejected; do nothing otherwise."""
+        verdict = self.verdict
+        if verdict.status is Status.REJECTED:
+            raise RejectedError(verdict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema is ``docs/schemas/window.json``."""
+        verdicts = self.verdicts
+        return {
+            "schema": SCHEMA,
+            "run": self.run_id,
+            "label": self.label,
+            "status": verdicts[0].status.value,
+            "why": verdicts[0].why,
+            "verdicts": [verdict.to_dict() for verdict in verdicts],
+        }
+
+    def __repr__(self) -> str:
+        state = "open" if self.end_ns is None else "closed"
+        from annotate.output.report import plain  # a label steers no terminal
+
+        return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
+
+    def _repr_html_(self) -> str:
+        from annotate.output import report
+
+        return report.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))

@@ -1,0 +1,106 @@
+"""Git worktrees of revisions in a temporary folder, removed when they are no longer needed."""
+
+import atexit
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from gpuwatch.comparing.git_command import run_git
+from gpuwatch.comparing.source_trees import SourceTree
+from gpuwatch.errors import UsageError
+
+_PREFIX = "gpuwatch-at-"
+_TREE, _LOCK = "tree", "lock"
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+_open = contextlib.ExitStack()
+atexit.register(_open.close)
+
+
+def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
+    """Check a revision out, and return its tree with the place of ``file`` in it.
+
+    The worktree stays until ``cleaned_up`` ends, else until this process does.
+    Raises UsageError: when there is no such repository, revision or file.
+    """
+    folder = file.resolve().parent
+    top = run_git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
+        raise UsageError(f"--at: expected {file} in a git repository, found none")
+    commit = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None:
+        raise UsageError(f"--at: expected a revision of the repository of {file}, found {revision!r}")
+    if run_git(folder, "cat-file", "-e", f"{commit}:./{file.resolve().name}") is None:
+        raise UsageError(f"--at: expected {file} in revision {revision}, found none there")
+    place = _add_worktree(Path(top), commit)
+    found = place / file.resolve().relative_to(Path(top).resolve())
+    return SourceTree(Path(top), place, found.parent), found
+
+
+@contextlib.contextmanager
+def cleaned_up() -> Iterator[None]:
+    """Remove all checkouts at the end, also when SIGTERM or SIGHUP ends the process.
+
+    Raises KeyboardInterrupt: on such a signal, in the main thread.
+    """
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    is_main = threading.current_thread() is threading.main_thread()  # no other may set a handler
+    taken = [each for each in _SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]  # not nohup's
+    for number in taken:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        try:
+            _open.close()
+        finally:
+            for number in taken:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _add_worktree(top: Path, commit: str) -> Path:
+    _remove_abandoned(top)
+    holder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    lock = os.open(holder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    _open.callback(_remove, top, holder, lock, os.getpid())
+    if run_git(top, "worktree", "add", "--detach", str(holder / _TREE), commit) is None:
+        _open.close()
+        raise UsageError(f"--at: expected git to add a worktree of {commit[:12]} in {holder.parent}, found that it failed")
+    return holder / _TREE
+
+
+def _remove(top: Path, holder: Path, lock: int, owner_pid: int) -> None:
+    if os.getpid() != owner_pid:
+        return  # a fork: the worktree is its parent's
+    run_git(top, "worktree", "remove", "--force", "--force", str(holder / _TREE))
+    os.close(lock)
+    shutil.rmtree(holder, ignore_errors=True)
+
+
+def _remove_abandoned(top: Path) -> None:
+    """Remove worktrees of processes that were killed: nobody holds their lock."""
+    listed = run_git(top, "worktree", "list", "--porcelain") or ""
+    for place in (Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line.startswith("worktree ")):
+        if place.name != _TREE or not place.parent.name.startswith(_PREFIX):
+            continue
+        try:
+            lock = os.open(place.parent / _LOCK, os.O_RDWR)
+        except OSError:  # the folder is gone
+            run_git(top, "worktree", "remove", "--force", "--force", str(place))
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+        else:
+            _remove(top, place.parent, lock, os.getpid())

@@ -1,0 +1,24 @@
+"""Git, run in the repository around a folder."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from gpuwatch.errors import UsageError
+
+# Git's hooks, and some editors, name a repository for every git below them.
+_GIT_VARIABLES = (
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+)  # fmt: skip
+
+
+def run_git(folder: Path, *arguments: str) -> str | None:
+    """Run git in the repository around a folder, whatever repository the environment names; None where it fails."""
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
+    command = ["git", "-C", str(folder), "-c", "core.hooksPath=/dev/null", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, errors="surrogateescape")
+    except FileNotFoundError:
+        raise UsageError("--at: expected git, found no such command") from None
+    return done.stdout.strip() if done.returncode == 0 else None

@@ -1,0 +1,55 @@
+"""What happened beside the timed entries of one window: declared other work, and pauses of its host."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from annotate.evidence import Pause
+from gpuwatch.errors import UsageError
+from gpuwatch.interfaces import Run
+from gpuwatch.wire import spans
+from gpuwatch.wire.messages import PAUSES_COUNT, SPAN_NAMES_COUNT, Spans
+from gpuwatch.wire.spans import NamedSpans
+
+
+@dataclass(slots=True)
+class BesideTimes:
+    """Pieces of time that the window's process declares, and pauses that the daemon saw itself."""
+
+    seen: list[Pause] = field(default_factory=list)  # by the daemon; the oldest is left out beyond the bound
+    _declared: list[Spans] = field(default_factory=list)
+    _counts: Counter[str] = field(default_factory=Counter)
+    _names: set[str] = field(default_factory=set)
+
+    @property
+    def spans_count(self) -> int:
+        """How many pieces are kept in memory for the process."""
+        return self._counts.total()
+
+    def count(self, piece: Spans) -> int:
+        """Return how many a message adds.  Raises UsageError: for one that does not fit, or too many."""
+        names = self._names | set(piece.names)
+        if len(names) > SPAN_NAMES_COUNT:
+            raise UsageError(f"spans: expected at most {SPAN_NAMES_COUNT} different words of a window, found {len(names)}")
+        return spans.check(piece, self._counts[piece.what])
+
+    def add(self, piece: Spans, count: int) -> None:
+        self._declared.append(piece)
+        self._counts[piece.what] += count
+        self._names |= set(piece.names)
+
+    def see(self, pause: Pause) -> None:
+        """Keep a pause that the daemon saw, the last of a bounded number."""
+        self.seen.append(pause)
+        del self.seen[:-PAUSES_COUNT]
+
+    def take(self, run: Run) -> dict[str, NamedSpans]:
+        """Return what is known, by what it is, and forget it; pauses as far as they lie in the window."""
+        end_ns = run.begin_ns if run.end_ns is None else run.end_ns
+        other = spans.decode([piece for piece in self._declared if piece.what == "other"])
+        told = spans.decode([piece for piece in self._declared if piece.what == "pauses"])
+        pauses = [*(told.as_pauses() if told is not None else ()), *self.seen]
+        inside = spans.of_pauses(each for each in pauses if each.begin_ns < end_ns and each.end_ns > run.begin_ns)
+        self._declared.clear()
+        self._counts.clear()
+        self.seen.clear()
+        return {what: found for what, found in (("other", other), ("pauses", inside)) if found is not None}

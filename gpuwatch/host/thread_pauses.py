@@ -1,0 +1,49 @@
+"""Pauses of the thread that launches work, as the kernel counts them: waits for a processor, and page faults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from annotate.evidence import Pause
+from gpuwatch import clock
+from gpuwatch.host.processes import PROC, contents
+
+RUN_QUEUE, PAGE_FAULTS = "run-queue", "page-faults"
+# An interval between two looks is a pause if its cause filled most of it: where in it the pause lay is not known.
+LEAST_RATIO = 0.5
+# What the kernel does not count is reckoned: a page made anew takes 0.5 to 1 us, one read from a fast disk 100 us and more.
+MINOR_FAULT_NS = 500
+MAJOR_FAULT_NS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadLook:
+    """Counters of one thread, meaningful only as differences."""
+
+    at_ns: int
+    waited_ns: int
+    minor_faults_count: int
+    major_faults_count: int
+
+
+def look_at(pid: int, thread: int | None = None, *, proc: Path = PROC) -> ThreadLook | None:
+    """Read a thread of a process, by default its first; None if it is gone or hidden.  It takes about 20 us."""
+    folder = f"{proc}/{pid}/task/{thread or pid}"
+    waited = (contents(f"{folder}/schedstat") or "").split()
+    # The name in parentheses may itself hold spaces and parentheses.
+    words = (contents(f"{folder}/stat") or "").rpartition(")")[2].split()
+    if len(waited) < 2 or len(words) < 10:
+        return None
+    return ThreadLook(clock.now_ns(), int(waited[1]), int(words[7]), int(words[9]))
+
+
+def pause_between(before: ThreadLook, after: ThreadLook) -> Pause | None:
+    """Return the pause that filled most of the time between two looks; None where there was none."""
+    least_ns = LEAST_RATIO * (after.at_ns - before.at_ns)
+    faults_ns = MINOR_FAULT_NS * (after.minor_faults_count - before.minor_faults_count)
+    faults_ns += MAJOR_FAULT_NS * (after.major_faults_count - before.major_faults_count)
+    for cause, took_ns in ((RUN_QUEUE, after.waited_ns - before.waited_ns), (PAGE_FAULTS, faults_ns)):
+        if took_ns >= least_ns > 0:
+            return Pause(before.at_ns, after.at_ns, cause)
+    return None

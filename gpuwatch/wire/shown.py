@@ -1,0 +1,32 @@
+"""The GPUs and windows in an answer to ``readings``."""
+
+from typing import Any
+
+import msgspec
+
+
+class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
+
+    device: dict[str, Any]
+    lost: str | None = None
+    period_ns: dict[str, int] = {}  # by lane
+    rows: list[dict[str, Any]] = []  # the last of each lane that has rows
+    census: dict[str, Any] | None = None
+    processes_left_out_count: int = 0
+
+
+class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
+    """One window: ``status`` is open, closing, judging or the verdict's, ``hazards`` the rules that found one, worst first."""
+
+    run: str
+    claim: str
+    status: str
+    begin_ns: int
+    label: str | None = None
+    end_ns: int | None = None
+    uuids: list[str] = []  # empty while open: those its processes use
+    pids: list[int] = []
+    why: str = ""
+    hazards: list[str] = []
+    simulated: bool = False

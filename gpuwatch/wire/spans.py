@@ -1,0 +1,68 @@
+"""Pieces of time beside the timed entries: messages to evidence, and the bounds of a message."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from annotate.evidence import OtherWork, Pause, Times
+from gpuwatch.errors import UsageError
+from gpuwatch.wire import messages as wire
+
+_FARTHEST_NS = 1 << 62  # 146 years, of which any two have a difference in 64 bits
+_MOST_COUNTS = {"other": wire.TIMES_COUNT, "pauses": wire.PAUSES_COUNT}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedSpans:
+    """Pieces of time, and the word of each."""
+
+    begin_ns: Times
+    end_ns: Times
+    words: tuple[str, ...]
+
+    def as_other_work(self) -> OtherWork:
+        return OtherWork(self.begin_ns, (self.end_ns - self.begin_ns) / 1e9, self.words)
+
+    def as_pauses(self) -> tuple[Pause, ...]:
+        return tuple(map(Pause, self.begin_ns.tolist(), self.end_ns.tolist(), self.words))
+
+
+def check(piece: wire.Spans, before_count: int) -> int:
+    """Return how many pieces a message holds, of which the window has ``before_count`` of this kind already.
+
+    Raises UsageError: when the arrays do not fit each other, or the bounds of a window.
+    """
+    count = len(piece.named)
+    if len(piece.begin_ns) != 8 * count or len(piece.end_ns) != 8 * count:
+        lengths = f"{len(piece.begin_ns)} and {len(piece.end_ns)}"
+        raise UsageError(f"spans: expected {8 * count} bytes of begins and as many of ends, found {lengths}")
+    if before_count + count > _MOST_COUNTS[piece.what]:
+        found = before_count + count
+        raise UsageError(f"spans: expected at most {_MOST_COUNTS[piece.what]} {piece.what} of a window, found {found}")
+    begin_ns, end_ns = np.frombuffer(piece.begin_ns, "<i8"), np.frombuffer(piece.end_ns, "<i8")
+    if not ((begin_ns > -_FARTHEST_NS) & (begin_ns <= end_ns) & (end_ns < _FARTHEST_NS)).all():
+        raise UsageError("spans: expected begins before their ends, found another")
+    if count and max(piece.named) >= len(piece.names):
+        raise UsageError(f"spans: expected one of {len(piece.names)} names, found number {max(piece.named)}")
+    return count
+
+
+def decode(pieces: Sequence[wire.Spans]) -> NamedSpans | None:
+    """Return the pieces of time in checked messages, in their order; None for no message."""
+    if not pieces:
+        return None
+    return NamedSpans(
+        np.concatenate([np.frombuffer(piece.begin_ns, "<i8") for piece in pieces]).astype(np.int64),
+        np.concatenate([np.frombuffer(piece.end_ns, "<i8") for piece in pieces]).astype(np.int64),
+        tuple(piece.names[number] for piece in pieces for number in piece.named),
+    )
+
+
+def of_pauses(pauses: Iterable[Pause]) -> NamedSpans | None:
+    """Return pauses as named pieces of time, oldest first; None for none."""
+    ordered = sorted(pauses, key=lambda pause: pause.begin_ns)
+    if not ordered:
+        return None
+    begin_ns, end_ns = np.array([(pause.begin_ns, pause.end_ns) for pause in ordered], np.int64).T
+    return NamedSpans(begin_ns.copy(), end_ns.copy(), tuple(pause.cause for pause in ordered))
