@@ -1,7 +1,7 @@
 """The words of a budget: the numbers of the first line, what was shown, and how large each cause can be."""
 
 from annotate.budget import Budget, Number, NumberBudget, ProofState
-from annotate.policy import TOLERANCE_RATIO
+from annotate.ranges import TOLERANCE_RATIO
 from annotate.times.durations import readable
 from annotate.verdict import Finding, Status, Verdict
 
