@@ -27,7 +27,7 @@ from gpuwatch.wire import messages
 from tests.gpuwatch.live import ended, running, settings, wait_for
 from tests.systemd.manager import manager, service
 from tests.systemd.test_service import ready
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, t
         assert ended(first)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings
         assert w.run_id is not None
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def answers(found: Settings, pid: int) -> bool:
@@ -146,7 +146,7 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
         assert ids
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
     with Reader(on_demand.state) as reader:
         assert {run.id for run in reader.runs()} >= set(ids)
 

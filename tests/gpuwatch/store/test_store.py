@@ -120,7 +120,7 @@ class TestTaking:
             thread.start()
         for thread in threads:
             thread.join()
-        assert store.flush(10.0)
+        assert store.flush(PATIENCE_S)
         assert rows_count(segments(tmp_path)[0]) == 4000
         store.close()
 
@@ -144,7 +144,7 @@ class TestTaking:
         store.take(listing(BEGIN_NS + 2 * S, Process(pid=7, name="entrainements_\udcc3")))
         for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + 2 * S + S // 10):
             store.take(sweep)
-        assert store.flush(5.0)
+        assert store.flush(PATIENCE_S)
         assert store.statistics()["dropped_count"] == 2
         assert store.statistics()["refused"] is None
         with Reader(tmp_path) as reader:
@@ -163,7 +163,7 @@ class TestTaking:
         store = opened(tmp_path)
         for i in range(20):
             store.take(fast(BEGIN_NS + i * S, event_reasons_mask=1 << 64))
-            assert store.flush(5.0)
+            assert store.flush(PATIENCE_S)
         assert store.statistics()["dropped_count"] >= 20
         assert len([record for record in caplog.records if "not stored" in record.getMessage()]) == 1
         store.close()
@@ -173,7 +173,7 @@ class TestTaking:
         store = opened(tmp_path)
         for i in range(4 * BAD_COUNT):
             store.take(fast(BEGIN_NS + i * S // 10, event_reasons_mask=(1 << 64) + i % 2))
-        assert store.flush(30.0)
+        assert store.flush(PATIENCE_S)
         assert store.statistics()["dropped_count"] == 4 * BAD_COUNT
         with Reader(tmp_path) as reader:
             gaps = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 1000 * S).gaps
@@ -229,7 +229,7 @@ class TestRetention:
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
             store.put_run(a_run(id=f"run{i:05d}", told={"note": "x" * 6000}))
-        assert store.flush(10.0)
+        assert store.flush(PATIENCE_S)
         feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
         statistics = store.statistics()
         assert statistics["ledger_bytes"] > 1_400_000
@@ -265,7 +265,7 @@ class TestRetention:
         store = opened(tmp_path, budget_bytes=400_000)
         for i in range(10):
             store.put_run(a_run(id=f"run{i:05d}"), {UUID: bytes([i]) * 50_000})
-        assert store.flush(10.0)
+        assert store.flush(PATIENCE_S)
         store.close()
         ledger = tmp_path / "gpuwatch.db"
         assert (rows_count(ledger, "runs"), rows_count(ledger, "evidence")) == (10, 4)
@@ -418,7 +418,7 @@ class TestDamage:
         for i in range(3):
             for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (50 + 3 * i) * S):
                 store.take(sweep)
-            stored = store.flush(5.0)
+            stored = store.flush(PATIENCE_S)
         assert stored
         with Reader(tmp_path) as reader:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 56 * S, BEGIN_NS + 58 * S).observes("power_w")
