@@ -49,6 +49,11 @@ def noisy(count: int, begin_ns: int = BEGIN_NS) -> list[object]:
     return [fast(begin_ns + i * 50_000_000, sm_clock_mhz=1000 + i % 900, energy=None) for i in range(count)]
 
 
+def fill(store: Store, clock: VirtualClock, seconds: float) -> None:
+    """Store many minutes of readings, where only how much there is counts."""
+    feed(store, stream(seconds, loaded=True, pulses=False), clock=clock, flush_ns=10 * S)
+
+
 class TestOneWriter:
     def test_a_second_writer_is_refused_and_told_who_the_first_is(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
@@ -210,7 +215,7 @@ class TestRetention:
         """Segments rotate, and the oldest are dropped, but never the live one."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
-        feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
+        fill(store, clock, 1200.0)  # 1.3 MB
         statistics = store.statistics()
         assert 2 < len(segments(tmp_path)) < 8
         assert statistics["dropped_segments_count"] > 0
@@ -230,7 +235,7 @@ class TestRetention:
         for i in range(300):
             store.put_run(a_run(id=f"run{i:05d}", told={"note": "x" * 6000}))
         assert store.flush(PATIENCE_S)
-        feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
+        fill(store, clock, 1200.0)  # 1.3 MB
         statistics = store.statistics()
         assert statistics["ledger_bytes"] > 1_400_000
         assert 400_000 < statistics["readings_bytes"] < 1_100_000
@@ -240,7 +245,7 @@ class TestRetention:
         clock = VirtualClock(BEGIN_NS)
         wall = {"s": clocks.wall_s()}
         store = opened(tmp_path, clock=clock, segment_bytes=1, wall_offset_ns=lambda: int(wall["s"] * 1e9) - BEGIN_NS)
-        feed(store, stream(600.0, loaded=True), clock=clock)
+        fill(store, clock, 900.0)
         count = len(segments(tmp_path))
         assert count > 2
         store.set_budget(2 << 30, 3600.0)
@@ -253,7 +258,7 @@ class TestRetention:
     def test_closed_segments_are_plain_files(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
-        feed(store, stream(600.0, loaded=True), clock=clock)
+        fill(store, clock, 900.0)
         *closed, live = segments(tmp_path)
         assert closed
         assert not any(files.needs_settling(path) for path in closed)
@@ -451,7 +456,7 @@ class TestFullDisk:
     def test_the_oldest_segments_make_room(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
-        feed(store, stream(600.0, loaded=True), clock=clock)
+        fill(store, clock, 900.0)
         count = len(segments(tmp_path))
         assert count > 2
         limit(store, 1)
@@ -485,7 +490,7 @@ class TestFullDisk:
             clock = VirtualClock(BEGIN_NS)
             store = opened(tmp_path, clock=clock, segment_bytes=1)
             for minute in range(20):  # 1.3 MB
-                for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + minute * 60 * S):
+                for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + minute * 60 * S, pulses=False):
                     store.take(sweep)
                 clock.wait_until(BEGIN_NS + (minute + 1) * 60 * S, NEVER)
                 store.flush(20.0)
@@ -616,7 +621,7 @@ def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
     held = sqlite3.connect(segments(tmp_path)[0])
     held.execute("BEGIN")
     held.execute("SELECT count(*) FROM fast").fetchone()
-    feed(store, stream(600.0, loaded=True), clock=clock)
+    fill(store, clock, 900.0)
     assert len(segments(tmp_path)) > 1
     held.close()
     clock.wait_until(clock.now_ns() + 61 * S, NEVER)
