@@ -18,7 +18,12 @@ ROOT = Path(__file__).parents[1]
 PRODUCT = ("annotate", "gpuwatch", "dashboards")
 # AST statement nodes.  25 077 stood at a8d437f; the fixes of defects added 1 165, the rooms took 377 of these away again.
 # Whoever raises the sum names what a user got for it.
-STATEMENTS_COUNT = sum({"at a8d437f": 25_077, "fixed defects": 1_165, "rooms": -377, "verdicts with bounds": 3_270}.values())
+STATEMENTS_COUNT = sum(
+    {
+        "at a8d437f": 25_077, "fixed defects": 1_165, "rooms": -377, "verdicts with bounds": 3_270,
+        "verdicts on a busy machine": 45,
+    }.values()
+)  # fmt: skip
 FILE_LINES, MEDIAN_LINES = 300, 110
 CLASS_LINES, CLASS_METHODS = 250, 20
 FUNCTION_LINES = 50  # without its docstring

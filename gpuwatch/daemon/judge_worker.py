@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from gpuwatch.daemon.worker_patience import Patience
+from gpuwatch.daemon.worker_patience import WorkerPatience
 
 if TYPE_CHECKING:
     from annotate.verdict import Verdict
@@ -46,9 +46,9 @@ class Judgement(msgspec.Struct, frozen=True):
 class Judge:
     """The daemon's end: one request at a time, a dead worker is replaced and asked once more."""
 
-    def __init__(self, state: Path, *, log: Path | None = None, patience: Patience | None = None) -> None:
+    def __init__(self, state: Path, *, log: Path | None = None, patience: WorkerPatience | None = None) -> None:
         self._state = state
-        self._patience = patience or Patience()
+        self._patience = patience or WorkerPatience()
         self._log = log  # where the worker's last words go, if not to our own standard error
         self._worker: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()

@@ -26,7 +26,7 @@ def used_cpu_s(pid: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class Patience:
+class WorkerPatience:
     """The limits of waiting for an answer."""
 
     answer_s: float = 20.0  # of processor time, or of none at all: a window takes tens of milliseconds

@@ -12,7 +12,7 @@ import pytest
 
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.daemon.judge_worker import Judge, log_failed_rules
-from gpuwatch.daemon.worker_patience import Patience
+from gpuwatch.daemon.worker_patience import WorkerPatience
 from gpuwatch.store import Store
 from tests.waiting import let_pass_async
 
@@ -45,7 +45,9 @@ def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved:
         return next(ticks) * 1e-6 if is_starved else 0.0
 
     async def asked() -> str:
-        judge = Judge(tmp_path, patience=Patience(answer_s=0.05, starved_ratio=1e6, cpu_s=cpu_s))  # its imports take longer
+        judge = Judge(
+            tmp_path, patience=WorkerPatience(answer_s=0.05, starved_ratio=1e6, cpu_s=cpu_s)
+        )  # its imports take longer
         try:
             return (await judge.judge("starved")).why
         finally:
