@@ -32,6 +32,9 @@ def setting_changed(
     claim: Claim,
     *,
     power_tolerance_w: Annotated[Watts, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
+    edge_s: Annotated[
+        Duration, "settings are read once a second; a reading this late after the end is still its next one"
+    ] = 1.0,
 ) -> Answer:
     """Finds a power limit, clock lock or mode that changed around or during the window.
 
@@ -41,9 +44,10 @@ def setting_changed(
 
     What it cannot see:
         When exactly: settings are read about once a second, so a change between a reading before the window and one
-        inside may have come first; it is a note if most of that time lies outside.  A change that was undone between two
-        readings.  Settings the driver does not report (it leaves out those a GPU does not have); without the power limit,
-        which every number rests on, it clears nothing.
+        inside may have come first; it is a note if most of that time lies outside.  One between a reading inside and the
+        next one after the end is flagged, however late a busy machine read it, up to a second after the end.  A change
+        that was undone between two readings.  Settings the driver does not report (it leaves out those a GPU does not
+        have); without the power limit, which every number rests on, it clears nothing.
 
     Remedy:
         Find what sets it (a job scheduler's prologue, DCGM, another user's script) and let settings stand for some seconds
@@ -53,7 +57,7 @@ def setting_changed(
         NVML's enforced power limit, clock lock, and persistence, ECC, MIG and compute modes.
     """
     window = evidence.window
-    changes: list[tuple[float, str, float, float, int, int]] = []
+    changes: list[tuple[Severity, float, str, float, float, int, int]] = []
     read: list[str] = []
     for name in _SETTINGS:
         column = evidence.trace.column(name).observed
@@ -67,14 +71,15 @@ def setting_changed(
         for i in range(first, last):
             if abs(values[i + 1] - values[i]) > tolerance:
                 since_ns, until_ns = int(at_ns[i]), int(at_ns[i + 1])
-                inside_ns = min(until_ns, window.end_ns) - max(since_ns, window.begin_ns)
-                inside_ratio = max(0, inside_ns) / max(1, until_ns - since_ns)
-                changes.append((inside_ratio, name, values[i], values[i + 1], since_ns, until_ns))
+                severity, inside_ratio = _inside(evidence, since_ns, until_ns, edge_s)
+                changes.append((severity, inside_ratio, name, values[i], values[i + 1], since_ns, until_ns))
     if not changes:
         if "power_limit_w" not in read:
             return Unobserved(evidence.absence or "the power limit was not read twice around the window")
         return Clear({"settings_count": len(read)})
-    inside_ratio, name, before, after, since_ns, until_ns = max(changes, key=lambda change: change[0])
+    severity, _, name, before, after, since_ns, until_ns = max(
+        changes, key=lambda change: (list(Severity).index(change[0]), change[1])
+    )
     title, form = _SETTINGS[name]
     facts: dict[str, Fact] = {
         "setting": title,
@@ -83,7 +88,6 @@ def setting_changed(
         "when": _when(evidence, since_ns, until_ns),
         "changes_count": len(changes),
     }
-    severity = Severity.REJECT if inside_ratio == 1.0 else Severity.FLAG if inside_ratio > 0.5 else Severity.NOTE
     return Found(severity, facts, span_ns=(since_ns, until_ns))
 
 
@@ -244,6 +248,18 @@ def _value(name: str, form: str, value: float) -> str:
 
 def _seconds(evidence: Evidence, at_ns: int) -> str:
     return f"{(at_ns - evidence.window.begin_ns) / 1e9:.1f} s"
+
+
+def _inside(evidence: Evidence, since_ns: int, until_ns: int, edge_s: float) -> tuple[Severity, float]:
+    """Return how grave a change between two readings is, and the share of the time between them that lies inside."""
+    begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
+    inside_ns = max(0, min(until_ns, end_ns) - max(since_ns, begin_ns))
+    inside_ratio = inside_ns / max(1, until_ns - since_ns)
+    if inside_ratio == 1.0:
+        return Severity.REJECT, inside_ratio
+    # The load decides how late after the end a setting is read: it must not decide whether a change counts.
+    may_be_inside = begin_ns <= since_ns < end_ns and until_ns - end_ns <= edge_s * 1e9
+    return Severity.FLAG if may_be_inside or inside_ratio > 0.5 else Severity.NOTE, inside_ratio
 
 
 def _when(evidence: Evidence, since_ns: int, until_ns: int) -> str:

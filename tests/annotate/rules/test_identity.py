@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from annotate.claims import Claim
-from annotate.evidence import Event, Evidence, Host, Timings
+from annotate.evidence import Column, Event, Evidence, Host, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.identity import RULES, clock_source_step, hardware_error, persistence_off, setting_changed
 from tests.annotate.builders import BEGIN_NS, DEVICE, UUID, evidence
@@ -63,6 +63,18 @@ class TestSettingChanged:
         about = evidence(length_s=6.0, signals={"power_limit_w": lambda t: 700.0 if t < 5.5 else 600.0})
         shorter = replace(about, window=replace(about.window, end_ns=BEGIN_NS + 5_800_000_000))
         assert found(ask(setting_changed, shorter)).severity is Severity.FLAG
+
+    @pytest.mark.parametrize(
+        ("late_s", "severity"), [(0.1, Severity.FLAG), (0.9, Severity.FLAG), (1.0, Severity.FLAG), (1.1, Severity.NOTE)]
+    )
+    def test_setting_read_late_after_the_end_is_flagged(self, late_s: float, severity: Severity) -> None:
+        """A change that can have happened inside counts, however late a busy machine read it."""
+        about = evidence(length_s=3.0)
+        at_ns = BEGIN_NS + np.array([0, 1_000_000_000, 2_000_000_000, 2_900_000_000, 3_000_000_000 + round(late_s * 1e9)])
+        read = Column(at_ns, np.array([700.0, 700.0, 700.0, 700.0, 500.0]))
+        columns = {**about.trace.columns, "power_limit_w": read}
+        answer = found(ask(setting_changed, replace(about, trace=replace(about.trace, columns=columns))))
+        assert (answer.severity, answer.facts["when"]) == (severity, "about when the window ended")
 
     def test_a_change_that_is_undone_is_still_a_change(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 500.0 if 2 <= t < 3 else 700.0})
