@@ -103,8 +103,8 @@ campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated
 	$(BIN)/python -m tests.hardware.render
 
 .PHONY: timing-record
-timing-record: $(STAMP)  ## timing-sensitive tests ten times, all tests three times, beside two busy loops; then the record of it
-	$(BIN)/python -m tests.load_record --workers $(WORKERS)
+timing-record: $(STAMP)  ## timing-sensitive tests ten times, three times with all others, beside busy loops; Ctrl-C, and go on any day
+	$(BIN)/python -m tests.load_record --workers $(WORKERS) $(RUNS)
 
 .PHONY: soak fuzz
 soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day

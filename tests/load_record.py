@@ -5,27 +5,43 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime as dt
+import os
+import platform
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
-from tests.bench.saved import machine, versions
+from gpuwatch.atomic_write import replace
+from tests.bench.saved import machine
 
 PATH = Path(__file__).with_name("load_record.json")
-PAGE = Path(__file__).parents[1] / "DEVELOPMENT.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "DEVELOPMENT.md"
 BEGIN, END = "<!-- load record: python -m tests.load_record --render -->\n", "<!-- end of load record -->\n"
 SELECTIONS = {"timing": "timing and not gpu and not slow", "all": "not gpu and not slow"}
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a selection: what became of its tests."""
+class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
+    """Under what a run was made: runs of other circumstances are kept beside, and replace none."""
 
+    machine: str
+    loops_count: int
+    workers_count: int
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a selection: when, of which commit, and what became of its tests."""
+
+    date: str
+    commit: str
+    python: str
+    under: Circumstances
     selection: str
     took_s: float
     passed_count: int
@@ -33,18 +49,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     failed: tuple[str, ...]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one day on one machine."""
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What pytest said of a run."""
 
-    date: str
-    machine: str
-    versions: dict[str, str]
-    loops_count: int
-    workers_count: int
-    runs: tuple[Run, ...] = ()
+    passed_count: int
+    skipped_count: int
+    failed: tuple[str, ...]
 
 
-def read_run(selection: str, report: Path, took_s: float, exit_code: int) -> Run:
+def read_outcome(report: Path, exit_code: int) -> Outcome:
     """Count a run's tests by pytest's own report; a run that ended with an error and names no test is a failure as well."""
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case for case in cases if case.find("skipped") is not None]
@@ -52,103 +65,149 @@ def read_run(selection: str, report: Path, took_s: float, exit_code: int) -> Run
     failed = sorted({f"{case.get('classname')}::{case.get('name')}" for case in broken})
     if exit_code and not failed:
         failed = [f"pytest ended with exit code {exit_code}"]
-    return Run(
-        selection=selection, took_s=round(took_s, 1), passed_count=len(cases) - len(skipped) - len(broken),
-        skipped_count=len(skipped), failed=tuple(failed),
-    )  # fmt: skip
+    passed_count = len(cases) - len(skipped) - len(broken)
+    return Outcome(passed_count=passed_count, skipped_count=len(skipped), failed=tuple(failed))
 
 
-def run(selection: str, workers_count: int) -> Run:
-    """Run a selection of the suite once."""
+def run(selection: str, under: Circumstances) -> Run:
+    """Run a selection of the suite once, beside the busy loops."""
+    date, found_commit = dt.datetime.now(dt.UTC).date().isoformat(), commit()
     with tempfile.TemporaryDirectory(prefix="gpuwatch-load-") as folder:
         report, begun_s = Path(folder) / "report.xml", time.monotonic()
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", str(workers_count), "--dist", "worksteal"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            str(under.workers_count),
+            "--dist",
+            "worksteal",
+        ]
         command += ["-m", SELECTIONS[selection], f"--junitxml={report}"]
-        exit_code = subprocess.run(command, check=False).returncode
-        return read_run(selection, report, time.monotonic() - begun_s, exit_code)
+        with busy_loops(under.loops_count):
+            exit_code = subprocess.run(command, check=False).returncode
+        outcome = read_outcome(report, exit_code)
+        return Run(
+            date=date, commit=found_commit, python=platform.python_version(), under=under, selection=selection,
+            took_s=round(time.monotonic() - begun_s, 1), passed_count=outcome.passed_count, skipped_count=outcome.skipped_count, failed=outcome.failed,
+        )  # fmt: skip
+
+
+def commit() -> str:
+    """The commit whose tests run, with a plus if files differ from it beyond what this program writes."""
+    ours = [f":!{path.relative_to(ROOT).as_posix()}" for path in (PATH, PAGE)]
+    told = [
+        subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", ".", *ours])
+    ]
+    return (told[0] or "unknown") + ("+" if told[1] else "")
 
 
 @contextlib.contextmanager
 def busy_loops(count: int) -> Iterator[None]:
     """Keep so many processors busy meanwhile."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    # A loop asks for its parent: it must not outlive a run that was killed.
+    loop = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
+    loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
     try:
         yield
     finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
+        for each in loops:
+            each.kill()
+            each.wait()
 
 
-def load() -> Record | None:
-    return msgspec.json.decode(PATH.read_bytes(), type=Record) if PATH.exists() else None
+def load(path: Path = PATH) -> tuple[Run, ...]:
+    """Return the runs recorded so far, oldest first."""
+    return msgspec.json.decode(path.read_bytes(), type=tuple[Run, ...]) if path.exists() else ()
 
 
-def rendered(record: Record | None) -> str:
+def due(runs: Sequence[Run], under: Circumstances, timing_count: int, all_count: int) -> list[str]:
+    """The selections that are still to run: a run of the whole suite counts as one of the timing-sensitive tests too."""
+    had = [each.selection for each in runs if each.under == under]
+    whole_due = max(0, all_count - had.count("all"))
+    timing_due = max(0, timing_count - len(had) - whole_due)
+    return ["timing"] * timing_due + ["all"] * whole_due
+
+
+def go_on(
+    path: Path, under: Circumstances, timing_count: int, all_count: int, run: Callable[[str, Circumstances], Run]
+) -> list[Run]:
+    """Make the runs that are due and keep each as soon as it ends, so that who stops loses only the one under way."""
+    made: list[Run] = []
+    for selection in due(load(path), under, timing_count, all_count):
+        found = run(selection, under)
+        made.append(found)
+        replace(path, msgspec.json.format(msgspec.json.encode((*load(path), found)), indent=1) + b"\n")
+        print(
+            f"{selection}: {found.passed_count} passed, {len(found.failed)} failed, {found.took_s:.0f} s",
+            *found.failed,
+            sep="\n  ",
+        )
+    return made
+
+
+def rendered(runs: Sequence[Run]) -> str:
     """The lines of DEVELOPMENT.md."""
-    if record is None:
+    if not runs:
         return "The suite beside busy loops is not recorded yet: `make timing-record`.\n"
-    lines = [f"{record.date}, beside {record.loops_count} busy loops, {record.workers_count} workers; {record.machine}:"]
-    for selection, words in (("timing", "the timing-sensitive tests"), ("all", "the whole suite")):
-        runs = [each for each in record.runs if each.selection == selection]
-        if not runs:
+    under = runs[-1].under  # runs of other circumstances stay in the file
+    same = [each for each in runs if each.under == under]
+    dates, commits = sorted({each.date for each in same}), {each.commit for each in same}
+    days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    lines = [
+        f"{days}, {len(commits)} commits, beside {under.loops_count} busy loops, {under.workers_count} workers; {under.machine}:"
+    ]
+    for words, some in (
+        ("the timing-sensitive tests, runs of the whole suite among them", same),
+        ("the whole suite", [each for each in same if each.selection == "all"]),
+    ):
+        if not some:
             continue
-        green_count = sum(not each.failed for each in runs)
-        longest_s = max(each.took_s for each in runs)
-        failures_count = sum(len(each.failed) for each in runs)
+        green_count = sum(not each.failed for each in some)
+        failures_count = sum(len(each.failed) for each in some)
+        run_count = sum(each.passed_count for each in some) + failures_count
         lines.append(
-            f"- {words}: {green_count} of {len(runs)} runs green, {failures_count} failures among"
-            f" {sum(each.passed_count for each in runs) + failures_count} tests run, {longest_s / 60:.1f} min at most."
+            f"- {words}: {green_count} of {len(some)} runs green, {failures_count} failures among {run_count} tests run,"
+            f" {max(each.took_s for each in some) / 60:.1f} min at most."
         )
     return "\n".join(lines) + "\n"
 
 
-def with_record(page: str, record: Record | None) -> str:
+def with_record(page: str, runs: Sequence[Run]) -> str:
     """The page with the record's lines between their two marks.  Raises ValueError: when the page has no marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"{PAGE.name}: expected the lines {BEGIN.strip()!r} and {END.strip()!r}")
-    return before + begin + rendered(record) + end + after
+    return before + begin + rendered(runs) + end + after
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--timing-runs", type=int, default=10)
-    parser.add_argument("--all-runs", type=int, default=3)
+    parser.add_argument("--timing-runs", type=int, default=10, help="how many there shall be in all, those recorded included")
+    parser.add_argument("--all-runs", type=int, default=3, help="as many of them with the whole suite")
     parser.add_argument("--loops", type=int, default=2)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--render", action="store_true", help="write the record's lines into DEVELOPMENT.md and run nothing")
     parser.add_argument("--check", action="store_true", help="fail if DEVELOPMENT.md does not have the record's lines")
     asked = parser.parse_args(arguments)
-    page = PAGE.read_text(encoding="utf-8")
     if asked.check:
+        page = PAGE.read_text(encoding="utf-8")
         if page == with_record(page, load()):
             return 0
         sys.stderr.write(f"{PAGE.name} is older than {PATH.name}: run python -m tests.load_record --render\n")
         return 1
-    record = load()
-    if not asked.render:
-        record = _recorded(asked.timing_runs, asked.all_runs, asked.loops, asked.workers)
-    PAGE.write_text(with_record(page, record), encoding="utf-8")
-    return int(record is not None and any(each.failed for each in record.runs))
-
-
-def _recorded(timing_count: int, all_count: int, loops_count: int, workers_count: int) -> Record:
-    """Run everything and keep the record after each run, so that one that is stopped says how far it came."""
-    day = dt.datetime.now(dt.UTC).date().isoformat()
-    record = Record(date=day, machine=machine(), versions=versions(), loops_count=loops_count, workers_count=workers_count)
-    with busy_loops(loops_count):
-        for selection in ["timing"] * timing_count + ["all"] * all_count:
-            found = run(selection, workers_count)
-            record = msgspec.structs.replace(record, runs=(*record.runs, found))
-            PATH.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
-            print(
-                f"{selection}: {found.passed_count} passed, {len(found.failed)} failed, {found.took_s:.0f} s",
-                *found.failed,
-                sep="\n  ",
-            )
-    return record
+    made: list[Run] = []
+    try:
+        if not asked.render:
+            under = Circumstances(machine=machine(), loops_count=asked.loops, workers_count=asked.workers)
+            made = go_on(PATH, under, asked.timing_runs, asked.all_runs, run)
+    finally:  # a record that was stopped half-way is on the page as far as it came
+        PAGE.write_text(with_record(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
+    return int(any(each.failed for each in made))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import load_record
-from tests.load_record import BEGIN, END, Record, Run
+from tests.load_record import BEGIN, END, Circumstances, Run, due, go_on, load, rendered
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_one"/>
@@ -15,42 +17,97 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_three"><skipped/></testcase>
 <testcase classname="tests.test_b" name="test_four"><error message="at setup"/></testcase>
 </testsuite></testsuites>"""
+UNDER = Circumstances(machine="a machine", loops_count=2, workers_count=4)
+ELSEWHERE = Circumstances(machine="another machine", loops_count=2, workers_count=4)
 
 
-def test_read_run_counts_what_pytest_reports(tmp_path: Path) -> None:
+def made(selection: str, under: Circumstances = UNDER, *, date: str = "2026-11-22", failed: tuple[str, ...] = ()) -> Run:
+    return Run(
+        date=date, commit=f"of-{date}", python="3.11.2", under=under, selection=selection, took_s=60.0, passed_count=9,
+        skipped_count=1, failed=failed,
+    )  # fmt: skip
+
+
+class Stopped(BaseException):
+    """A person's Ctrl-C."""
+
+
+def test_read_outcome_counts_what_pytest_reports(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
-    found = load_record.read_run("timing", report, 12.34, 1)
-    assert (found.passed_count, found.skipped_count, found.took_s) == (1, 1, 12.3)
+    found = load_record.read_outcome(report, 1)
+    assert (found.passed_count, found.skipped_count) == (1, 1)
     assert found.failed == ("tests.test_a::test_two", "tests.test_b::test_four")
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_read_run_without_a_named_failure_is_not_green(tmp_path: Path, *, is_there: bool) -> None:
+def test_read_outcome_without_a_named_failure_is_not_green(tmp_path: Path, *, is_there: bool) -> None:
     report = tmp_path / "report.xml"
     if is_there:
         report.write_text("<testsuites><testsuite/></testsuites>")
-    assert load_record.read_run("all", report, 1.0, 3).failed == ("pytest ended with exit code 3",)
+    assert load_record.read_outcome(report, 3).failed == ("pytest ended with exit code 3",)
 
 
-def test_rendered_tells_runs_and_failures() -> None:
-    runs = (
-        Run(selection="timing", took_s=60.0, passed_count=9, skipped_count=1, failed=()),
-        Run(selection="timing", took_s=90.0, passed_count=8, skipped_count=1, failed=("a::b",)),
-    )
-    record = Record(date="2026-11-22", machine="a machine", versions={}, loops_count=2, workers_count=4, runs=runs)
-    text = load_record.rendered(record)
-    assert "2026-11-22, beside 2 busy loops, 4 workers; a machine:" in text
-    assert "timing-sensitive tests: 1 of 2 runs green, 1 failures among 18 tests run, 1.5 min at most." in text
-    assert "whole suite" not in text
+@pytest.mark.parametrize(
+    ("had", "wanted", "expected"),
+    [
+        ((), (3, 1), ["timing", "timing", "all"]),
+        (("timing", "timing"), (3, 1), ["all"]),
+        (("all",), (3, 1), ["timing", "timing"]),
+        (("all", "all"), (2, 1), []),
+        (("timing", "timing", "timing"), (3, 1), ["all"]),
+        (("timing",), (0, 0), []),
+    ],
+)
+def test_whole_run_counts_as_a_timing_run(had: tuple[str, ...], wanted: tuple[int, int], expected: list[str]) -> None:
+    assert due([made(each) for each in had], UNDER, *wanted) == expected
+    assert due([made(each, ELSEWHERE) for each in had], UNDER, *wanted) == due([], UNDER, *wanted)
+
+
+def test_record_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
+    """Who stops on one day loses the run under way only, and goes on with the rest on another."""
+    path = tmp_path / "record.json"
+
+    def stopped_in_the_second(selection: str, under: Circumstances) -> Run:
+        if load(path):
+            raise Stopped
+        return made(selection, under, date="2026-11-22")
+
+    with pytest.raises(Stopped):
+        go_on(path, UNDER, 3, 1, stopped_in_the_second)
+    assert [each.date for each in load(path)] == ["2026-11-22"]
+    go_on(path, UNDER, 3, 1, lambda selection, under: made(selection, under, date="2026-11-23"))
+    assert [(each.selection, each.date) for each in load(path)] == [
+        ("timing", "2026-11-22"), ("timing", "2026-11-23"), ("all", "2026-11-23"),
+    ]  # fmt: skip
+    assert go_on(path, UNDER, 3, 1, stopped_in_the_second) == []
+
+
+def test_run_names_the_commit_it_was_made_of() -> None:
+    assert re.fullmatch(r"([0-9a-f]{12}|unknown)\+?", load_record.commit())
+
+
+def test_busy_loops_end_with_those_who_wanted_them() -> None:
+    with load_record.busy_loops(2):
+        loops = psutil.Process().children()
+        assert len(loops) == 2
+    assert not any(each.is_running() for each in loops)
+
+
+def test_rendered_tells_days_runs_and_failures() -> None:
+    runs = (made("timing"), made("timing", ELSEWHERE), made("all", date="2026-11-23", failed=("a::b",)))
+    text = rendered(runs)
+    assert "2026-11-22 to 2026-11-23, 2 commits, beside 2 busy loops, 4 workers; a machine:" in text
+    assert "among them: 1 of 2 runs green, 1 failures among 19 tests run, 1.0 min at most." in text
+    assert "the whole suite: 0 of 1 runs green, 1 failures among 10 tests run" in text
 
 
 def test_with_record_replaces_only_its_lines() -> None:
     page = f"before\n{BEGIN}old\n{END}after\n"
-    found = load_record.with_record(page, None)
-    assert found == f"before\n{BEGIN}{load_record.rendered(None)}{END}after\n"
+    found = load_record.with_record(page, ())
+    assert found == f"before\n{BEGIN}{rendered(())}{END}after\n"
     with pytest.raises(ValueError, match="expected the lines"):
-        load_record.with_record("no marks", None)
+        load_record.with_record("no marks", ())
 
 
 def test_development_page_has_the_record() -> None:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from gpuwatch.daemon.worker_patience import WorkerPatience
+
 if TYPE_CHECKING:
     from annotate.verdict import Verdict
     from gpuwatch.signing import Signer
 
 _log = logging.getLogger("gpuwatch.daemon.judge_worker")
 _LENGTH = struct.Struct(">I")
-_ANSWER_S = 20.0
 WARM_S = 8.0  # a window waits 15 s for a daemon that starts; a worker that imports for longer is served without
-_WINDOW_RATIO = 1 / 300  # more patience for long windows: a day's takes half a minute here
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -46,8 +46,9 @@ class Judgement(msgspec.Struct, frozen=True):
 class Judge:
     """The daemon's end: one request at a time, a dead worker is replaced and asked once more."""
 
-    def __init__(self, state: Path, *, log: Path | None = None) -> None:
+    def __init__(self, state: Path, *, log: Path | None = None, patience: WorkerPatience | None = None) -> None:
         self._state = state
+        self._patience = patience or WorkerPatience()
         self._log = log  # where the worker's last words go, if not to our own standard error
         self._worker: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
@@ -56,7 +57,7 @@ class Judge:
         """Start the worker and wait until it has imported what it needs; one that takes longer goes on with it."""
         async with self._turn:
             try:
-                await self._exchange("", patience_s)
+                await asyncio.wait_for(await self._asked(""), patience_s)
             except TimeoutError:
                 _log.warning("the judge's worker needs longer than %g s to start; the first verdicts may be late", patience_s)
             except (OSError, EOFError, msgspec.DecodeError) as error:
@@ -65,11 +66,10 @@ class Judge:
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         """Never raises for a failing worker: a judgement without verdicts says why."""
-        patience_s = _ANSWER_S + length_s * _WINDOW_RATIO
         async with self._turn:
             for _ in range(2):
                 try:
-                    return await self._exchange(run, patience_s)
+                    return await self._exchange(run, length_s)
                 except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
                     _log.warning("the judge's worker failed on %s: %r", run, error)
                     self.stop()
@@ -81,7 +81,15 @@ class Judge:
                 self._worker.kill()
         self._worker = None
 
-    async def _exchange(self, run: str, patience_s: float) -> Judgement:
+    async def _exchange(self, run: str, length_s: float) -> Judgement:
+        answer = await self._asked(run)
+        try:
+            return await self._patience.wait_for(answer, self._worker.pid if self._worker else 0, length_s)
+        finally:
+            answer.cancel()
+
+    async def _asked(self, run: str) -> asyncio.Task[Judgement]:
+        """Send a request to a worker that lives, and return what waits for its answer."""
         if self._worker is None or self._worker.returncode is not None:
             with contextlib.ExitStack() as stack:
                 said = stack.enter_context(self._log.open("ab")) if self._log else None
@@ -112,7 +120,7 @@ class Judge:
                 if judgement.run == run:
                     return judgement
 
-        return await asyncio.wait_for(answer(), patience_s)
+        return asyncio.create_task(answer())
 
 
 def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:

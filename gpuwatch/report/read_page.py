@@ -67,7 +67,7 @@ def load(path: Path) -> PageContent:
     if data != record.to_data(held)[0] or not re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce):
         return PageContent(held, as_written=False)
     try:
-        return PageContent(held, _comparable(html_page.write_page(held, data, evidence, nonce)) == _comparable(html))
+        return PageContent(held, _is_same(html_page.write_page(held, data, evidence, nonce), html))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError, AnnotateError):
         return PageContent(held, as_written=False)  # what this version cannot render it did not write
 
@@ -97,19 +97,29 @@ class _Parts(HTMLParser):
         self._inside = None
 
 
-def _comparable(html: str) -> str:
-    """Return the page with its library unpacked: other machines compress the same text to other bytes.
+def _is_same(written: str, found: str) -> bool:
+    """Return whether two pages are one but for how their library is packed: other machines compress it to other bytes.
 
     An end of line after the last element, which pipes and editors add, is no change.
     """
+    (begin, library, end), (found_begin, found_library, found_end) = map(_in_parts, (written, found))
+    if (begin, end) != (found_begin, found_end):
+        return False
+    return library == found_library or _unpacked(library) == _unpacked(found_library)
+
+
+def _in_parts(html: str) -> tuple[str, str, str]:
+    """A page up to its packed library, the library, and the rest."""
     html = html.rstrip("\n")
     begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
     end = html.find("</script>", begin)
+    return html[:begin], html[begin:end], html[end:]
+
+
+def _unpacked(library: str) -> str:
     try:
         unpacking = zlib.decompressobj(wbits=_GZIP)
-        library = unpacking.decompress(base64.b64decode(html[begin:end], validate=True), _MOST_BYTES).decode(errors="replace")
-        if not unpacking.eof or unpacking.unused_data:
-            library = html[begin:end]
+        unpacked = unpacking.decompress(base64.b64decode(library, validate=True), _MOST_BYTES).decode(errors="replace")
     except (ValueError, binascii.Error, zlib.error):
-        library = html[begin:end]
-    return html[:begin] + library + html[end:]
+        return library
+    return unpacked if unpacking.eof and not unpacking.unused_data else library

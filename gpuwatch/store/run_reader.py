@@ -196,11 +196,13 @@ class RunReader(LedgerConnection):
 
     def _readable(self, sql: str, values: list[Any], unreadable: dict[str, str]) -> list[Run]:
         """The runs that can be read; ``unreadable`` is given the others, with the reasons."""
-        rows = list(self._dicts(sql, values))
         packed: dict[str, list[bytes]] = {}
-        sql = "SELECT run, verdict FROM verdicts WHERE run IN (SELECT value FROM json_each(?)) ORDER BY run, position"
-        for run_id, verdict in self._rows(sql, [as_json([row["id"] for row in rows])]):
-            packed.setdefault(run_id, []).append(verdict)
+        of_verdicts = "SELECT run, verdict FROM verdicts WHERE run IN (SELECT value FROM json_each(?)) ORDER BY run, position"
+        # One transaction: a run read before its judging would be shown with the verdicts written after it.
+        with self._as_store_error(), self._db.atomic():
+            rows = list(self._dicts(sql, values))
+            for run_id, verdict in self._rows(of_verdicts, [as_json([row["id"] for row in rows])]):
+                packed.setdefault(run_id, []).append(verdict)
         runs = []
         for row in rows:
             try:

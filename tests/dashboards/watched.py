@@ -56,6 +56,8 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
             return stack.enter_context(running(folder / name, hosts[name], environment=listen))
 
         lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
+        # What is judged before the first scrape is in no increase(), and a busy machine scrapes late.
+        await_all(prometheus, *(f'gpuwatch_up{{instance="{name}"}}' for name in hosts))
         list(threads.map(lambda position: measured(lives["busy"].settings, position), range(3)))
         await_all(prometheus, "min_over_time(gpuwatch_gpu_up[1m]) == 0", "gpuwatch_gpu_xid_errors_total")
         measured(lives["faulty"].settings, 1)  # the slow lane, where memory errors are read, hurries for a window

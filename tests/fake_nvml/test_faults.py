@@ -53,7 +53,9 @@ def window(watch: Watch, *gpus: Gpu) -> Iterator[Verdicts]:
         begin_ns = time.monotonic_ns()
         yield verdicts
         client.close_window(opened.run, begin_ns, time.monotonic_ns())
-        verdicts.update({verdict["device"]["uuid"]: verdict for verdict in client.verdicts(opened.run, wait_s=30).verdicts})
+        verdicts.update(
+            {verdict["device"]["uuid"]: verdict for verdict in client.verdicts(opened.run, wait_s=PATIENCE_S).verdicts}
+        )
 
 
 def answered(verdict: Mapping[str, Any]) -> dict[str, str]:
@@ -301,7 +303,7 @@ def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library:
             other = client.open(label="beside", gpus=gpus)
             is_waited_for.append(watch.gpu(1)["lost"] is None)
             client.close_window(other.run, time.monotonic_ns() - 1000, time.monotonic_ns())
-        held_up = client.verdicts(opened.run, wait_s=30)
+        held_up = client.verdicts(opened.run, wait_s=PATIENCE_S)
         watch.until(lambda _: watch.gpu(1)["lost"] is not None)
         hung.release()
         watch.until(lambda _: watch.gpu(1)["lost"] is None)

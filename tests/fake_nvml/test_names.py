@@ -13,6 +13,7 @@ from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import create
 from tests.gpuwatch.exporter.fleet import of
 from tests.gpuwatch.exporter.test_served import LISTEN, until, url
+from tests.waiting import PATIENCE_S
 
 CUT = "entrainements_�"
 
@@ -56,6 +57,6 @@ def judged(watch: Watch) -> str:
     with watch.client() as client:
         opened = client.open(label="beside", gpus=[watch.scene.gpus[0].uuid])
         client.close_window(opened.run, opened.opened_ns, opened.opened_ns)
-        verdicts = client.verdicts(opened.run, wait_s=30).verdicts
+        verdicts = client.verdicts(opened.run, wait_s=PATIENCE_S).verdicts
     assert verdicts
     return opened.run

@@ -26,6 +26,7 @@ from gpuwatch.store import Reader, Store
 from tests.faults import results
 from tests.gpuwatch.store.stored import a_run, feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
+from tests.waiting import PATIENCE_S
 
 S = 1_000_000_000
 OLD, NEW = "0000000000a1", "0000000000b2"
@@ -71,12 +72,12 @@ def make(folder: Path) -> None:
     store.put_run(a_run(id=OLD, status="judging", begin_ns=BEGIN_NS + 885 * S, end_ns=BEGIN_NS + 890 * S))
     at_ns = BEGIN_NS + np.arange(100, dtype=np.int64) * 1_000_000
     store.put_timings(OLD, Timings(at_ns, np.full(100, 1e-3)))
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     judged = judge_run(folder / "live", OLD)
     status = judged.verdicts[0]["status"]
     run = a_run(id=OLD, status=status, begin_ns=BEGIN_NS + 885 * S, end_ns=BEGIN_NS + 890 * S, verdicts=tuple(judged.verdicts))
     store.put_run(run, judged.evidence)
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     shutil.copytree(folder / "live", folder / "base", ignore=shutil.ignore_patterns("*-shm", "lock"))
     store.close()
     assert len(list((folder / "base").glob("readings-*.db"))) > 2
@@ -102,12 +103,12 @@ def one(base: Path, folder: Path, dice: random.Random) -> str:
     feed_again = not store.flush(10.0)
     if feed_again:
         store.put_run(a_run(id=NEW, status="judging", begin_ns=LATER_NS + 6 * S, end_ns=LATER_NS + 10 * S))
-        assert store.flush(10.0), "the store does not recover"
+        assert store.flush(PATIENCE_S), "the store does not recover"
     judged = judge_run(folder, NEW)
     (verdict,) = judged.verdicts
     assert Verdict.from_dict(verdict).findings
     store.put_run(a_run(id=NEW, status=verdict["status"], verdicts=(verdict,)), judged.evidence)
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     aside_count = store.statistics()["set_aside_count"]
     store.close()
     read_all(folder)

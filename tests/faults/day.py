@@ -38,7 +38,7 @@ from gpuwatch.store import Run, Store, StoreLimits
 from gpuwatch.store.files import SEGMENTS
 from tests.faults import results, stores
 from tests.gpuwatch.store.stored import a_run
-from tests.waiting import let_pass_async, wait_until_async
+from tests.waiting import PATIENCE_S, let_pass_async, wait_until_async
 
 S = 1_000_000_000
 BEGIN_NS = 1_000 * S
@@ -155,7 +155,7 @@ class Windows:
 
     def _put(self, run: Run, evidence: dict[str, bytes]) -> None:
         self._store.put_run(run, evidence)
-        assert self._store.flush(60.0)
+        assert self._store.flush(PATIENCE_S)
 
 
 def day(
@@ -184,7 +184,7 @@ def day(
                 continue
             virtual.wait_until(sweep.due_ns, stop)
             now_ns = virtual.now_ns()
-            assert store.flush(60.0)
+            assert store.flush(PATIENCE_S)
             commit_ns = now_ns + S // 2  # as often as a daemon's thread commits, by this clock
             segments_max_bytes = max(segments_max_bytes, _bytes(folder, SEGMENTS))
             logs_max_bytes = max(logs_max_bytes, _bytes(folder, f"{SEGMENTS}-wal"))

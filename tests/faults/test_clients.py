@@ -104,7 +104,7 @@ def test_client_killed_while_it_waits_leaves_its_window(daemon: Live) -> None:
         client.wait()
         client.stdout.close()
         with connect(daemon.settings) as third:
-            found = third.verdicts(waiting, wait_s=20.0)
+            found = third.verdicts(waiting, wait_s=PATIENCE_S)
         assert found.status not in ("open", "closing", "judging")
         assert "without closing" in judged(daemon, "waiting").why
         other.close_window(awaited.run, awaited.opened_ns, clock.now_ns())

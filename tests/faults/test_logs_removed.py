@@ -14,7 +14,7 @@ from tests.faults import stores
 from tests.faults.test_removed import daemon_of
 from tests.gpuwatch.store.stored import a_run, feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 S = 1_000_000_000
 
@@ -69,7 +69,7 @@ def test_a_lost_log_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     (tmp_path / "gpuwatch.db-wal").unlink()
     for number in range(3):
         store.put_run(a_run(id=f"bbbb000{number}"))
-        assert store.flush(5.0)
+        assert store.flush(PATIENCE_S)
     said = [record.getMessage() for record in caplog.records]
     assert [line for line in said if "removed" in line] == [
         f"{tmp_path}/gpuwatch.db: its log (-wal, -shm) was removed or replaced: what it held is saved, a new one begun"
@@ -84,10 +84,10 @@ def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "gpuwatch.db-wal", old)
     for number in range(40):
         store.put_run(a_run(id=f"cccc{number:04d}"), {UUID: bytes(30_000)})
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     old.replace(tmp_path / "gpuwatch.db-wal")
     store.put_run(a_run(id="dddd0000"))
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     store.close()
     stores.check_files(tmp_path)
     with Reader(tmp_path) as reader:
@@ -101,14 +101,14 @@ def test_a_lost_log_held_by_a_reader_is_saved_when_it_leaves(tmp_path: Path) -> 
     holder.execute("BEGIN")
     assert holder.execute("SELECT count(*) FROM runs").fetchone()[0] == 1
     store.put_run(a_run(id="aaaa0002"))
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     (tmp_path / "gpuwatch.db-wal").unlink()
     store.put_run(a_run(id="aaaa0003"))
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     assert store.statistics()["refused"] is None
     holder.close()
     store.put_run(a_run(id="aaaa0004"))
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     with Reader(tmp_path) as reader:
         assert len(reader.runs()) == 4
     store.close()

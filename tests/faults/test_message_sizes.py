@@ -20,6 +20,7 @@ from gpuwatch.wire import messages
 from tests.faults import stores
 from tests.faults.message_sizes import Sized, UnboundedError, check_bounded, least, sized
 from tests.gpuwatch.live import Live, running
+from tests.waiting import PATIENCE_S
 
 REQUESTS: dict[str, inspect.StructType] = {
     found.tag: found  # type: ignore[misc]  # every message has a tag
@@ -32,7 +33,7 @@ REFUSAL_BYTES = 8192  # of a line that refuses: a sentence, and a value cut shor
 
 def dial(settings: Settings) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(60)
+    connection.settimeout(PATIENCE_S)
     connection.connect(str(settings.socket))
     return connection
 
@@ -172,7 +173,7 @@ def test_hundred_windows_of_largest_names_leave_the_daemon_small(daemon: Live, b
             assert size < REFUSAL_BYTES
     assert beside.status()["pid"]
     with connect(daemon.settings) as client:
-        judged = client.verdicts(answer["run"], wait_s=60.0)
+        judged = client.verdicts(answer["run"], wait_s=PATIENCE_S)
     with Reader(daemon.settings.state) as reader:
         run = reader.run(answer["run"])
     assert len(run.why) < REFUSAL_BYTES

@@ -13,6 +13,7 @@ from gpuwatch.store import Reader
 from gpuwatch.store.segment import KNOWN_COUNT
 from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, DEVICE, UUID, fast
+from tests.waiting import PATIENCE_S
 
 S = 1_000_000_000
 OWN = Process(pid=500, name="python", started_s=1.7e9, memory_bytes=1 << 30)
@@ -39,7 +40,7 @@ def test_process_storm_is_stored_within_bounded_memory(tmp_path: Path) -> None:
     store.put_device(DEVICE)
     for sweep in storm(120):
         store.take(sweep)
-    assert store.flush(30.0)
+    assert store.flush(PATIENCE_S)
     segment = store.folder.segments.live
     assert len(segment._processes) <= KNOWN_COUNT + 41
     with Reader(tmp_path) as reader:

@@ -21,6 +21,7 @@ from gpuwatch.store import Store
 from tests.faults.test_memory import limit, mapped_bytes
 from tests.gpuwatch.live import Live, running
 from tests.security.people import open_folder
+from tests.waiting import PATIENCE_S
 
 LISTEN = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
 
@@ -32,7 +33,7 @@ def page(live: Live) -> tuple[str, int]:
 
 
 def asked(host: str, port: int, path: str) -> int:
-    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=20)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=PATIENCE_S)) as connection:
         connection.request("GET", path)
         return connection.getresponse().status
 
@@ -49,13 +50,13 @@ def test_without_further_threads_a_daemon_serves_and_ends(tmp_path: Path) -> Non
             assert asked(host, port, "/-/healthy") == 200
         with contextlib.ExitStack() as stack:
             for _ in range(20):
-                stack.enter_context(socket.create_connection((host, port), timeout=20)).sendall(b"GET /metr")
+                stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S)).sendall(b"GET /metr")
             assert asked(host, port, "/-/healthy") == 200
             with gpuwatch.window("meanwhile", settings=live.settings) as w:
                 pass
             assert w.verdict.findings or w.verdict.why
         live.process.terminate()
-        assert live.process.wait(60) == 0, live.log.read_text()
+        assert live.process.wait(PATIENCE_S) == 0, live.log.read_text()
     Store(live.settings.state, source="simulated", boot_id="b").close()
 
 
@@ -89,7 +90,11 @@ def test_threads_that_cannot_be_started_are_said_at_the_start() -> None:
         state.mkdir(mode=0o777)
         state.chmod(0o777)
         done = subprocess.run(
-            [sys.executable, "-c", _WITHOUT_THREADS, str(state)], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", _WITHOUT_THREADS, str(state)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
         assert done.stderr == ""
         assert done.stdout.splitlines() == [

@@ -13,6 +13,9 @@ from pathlib import Path
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError
+from gpuwatch.interfaces import Run
+from gpuwatch.store import Reader
+from gpuwatch.store.run import UNFINISHED
 from tests.waiting import PATIENCE_S, wait_until
 
 
@@ -61,6 +64,19 @@ def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> No
         return True
 
     wait_until(answers, what=log.read_text, every_s=0.05)
+
+
+def judged_run(state: Path, run_id: str) -> Run:
+    """The run as it is stored once it is judged: who waits for a verdict has it a commit earlier than the store."""
+
+    def found() -> Run | None:
+        with Reader(state) as reader:
+            run = reader.run(run_id)
+        return None if run.status in UNFINISHED else run
+
+    run = wait_until(found, what=f"the verdict of {run_id} is stored")
+    assert run is not None
+    return run
 
 
 def ended(pid: int) -> bool:

@@ -20,9 +20,9 @@ import gpuwatch
 from gpuwatch.client.connection import connect_at
 from gpuwatch.config.settings import Settings
 from gpuwatch.daemon import handover
-from gpuwatch.store import Reader
-from tests.gpuwatch.live import settings, wait_for
+from tests.gpuwatch.live import judged_run, settings, wait_for
 from tests.security.people import NOBODY, open_folder
+from tests.waiting import PATIENCE_S
 
 MANIFEST = Path(gpuwatch.__file__).parents[1] / "dashboards" / "kubernetes" / "daemonset.yaml"
 WINDOW = """
@@ -70,8 +70,8 @@ def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
         asking = connect_at(found.socket, found)  # unshare passes no signal on
         if asking is not None:
             with asking:
-                handover.ask_to_leave(asking, wait_s=10.0, now=True)
-        process.wait(20)
+                handover.ask_to_leave(asking, wait_s=PATIENCE_S, now=True)
+        process.wait(PATIENCE_S)
 
 
 def pod_window(found: Settings, *before: str, user: int = NOBODY) -> tuple[int, int, str, str, str]:
@@ -98,8 +98,7 @@ def test_window_of_another_pod_and_user_is_judged() -> None:
         uid, pid, run, status, why = pod_window(found, "unshare", "--pid", "--fork")
         assert (uid, pid) == (NOBODY, 1)
         assert run != "-", why
-        with Reader(found.state) as reader:
-            kept = reader.run(run)
+        kept = judged_run(found.state, run)
         assert (kept.uid, kept.label, kept.status) == (NOBODY, "of a pod", status)
         assert kept.pid not in (0, 1)  # as the daemon sees it
         assert kept.uuids, why  # its process was found on the GPU
@@ -130,7 +129,7 @@ def test_window_refused_by_a_users_daemon_says_what_to_do() -> None:
             *_, run, status, why = pod_window(found)
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)
     assert (run, status) == ("-", "unproven")
     assert "serves uid 0 only" in why
     assert "gpuwatch daemon --system" in why

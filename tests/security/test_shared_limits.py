@@ -20,6 +20,7 @@ from gpuwatch.daemon.line_reader import USER_HALF_SAID_BYTES
 from gpuwatch.wire import messages
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, only_root, open_folder
+from tests.waiting import PATIENCE_S
 
 pytestmark = only_root
 
@@ -32,7 +33,7 @@ os.setgroups([]); os.setgid(int(sys.argv[3])); os.setuid(int(sys.argv[3]))
 held, refused = [], []
 for number in range(int(sys.argv[2])):
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(20)
+    connection.settimeout(100)
     connection.connect(sys.argv[1])
     connection.sendall(sys.argv[4].encode() + b"\\n")
     connection.recv(4096)
@@ -63,7 +64,7 @@ def shared() -> Iterator[Settings]:
             yield found
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)
 
 
 @contextlib.contextmanager

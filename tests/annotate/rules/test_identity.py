@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from annotate.claims import Claim
-from annotate.evidence import Event, Evidence, Gap, Host, Process, Timings
+from annotate.evidence import Column, Event, Evidence, Gap, Host, Process, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.identity import RULES, clock_source_step, hardware_error, persistence_off, setting_changed
 from tests.annotate.builders import BEGIN_NS, DEVICE, OWN, QUIET, UUID, evidence
@@ -64,6 +64,16 @@ class TestSettingChanged:
         about = evidence(length_s=6.0, signals={"power_limit_w": lambda t: 700.0 if t < 5.5 else 600.0})
         shorter = replace(about, window=replace(about.window, end_ns=BEGIN_NS + 5_200_000_000))
         assert found(ask(setting_changed, shorter)).severity is Severity.FLAG
+
+    @pytest.mark.parametrize("late_s", [0.1, 0.9, 3.0])
+    def test_setting_read_late_after_the_end_is_flagged(self, late_s: float) -> None:
+        """A change that can have happened inside counts, however late a busy machine read it."""
+        about = evidence(length_s=3.0)
+        at_ns = BEGIN_NS + np.array([0, 1_000_000_000, 2_000_000_000, 2_900_000_000, 3_000_000_000 + round(late_s * 1e9)])
+        read = Column(at_ns, np.array([700.0, 700.0, 700.0, 700.0, 500.0]))
+        columns = {**about.trace.columns, "power_limit_w": read}
+        answer = found(ask(setting_changed, replace(about, trace=replace(about.trace, columns=columns))))
+        assert (answer.severity, answer.facts["when"]) == (Severity.FLAG, "about when the window ended")
 
     def test_a_change_that_is_undone_is_still_a_change(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 500.0 if 2 <= t < 3 else 700.0})

@@ -14,6 +14,7 @@ from gpuwatch.store import Reader
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.store.stored import a_run, feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID, stream
+from tests.waiting import PATIENCE_S
 
 DEEP = "[" * 100_000
 COLUMNS = ["policy", "uuids", "pids", "told", "host", "verdict"]
@@ -27,7 +28,7 @@ def state(tmp_path: Path) -> Path:
     for name, begun_s in (("aaaa0001", time.time() - 60), ("bbbb0002", time.time())):
         verdict = Verdict(status=Status.VALID, findings=(), claim="sustained", label=name).to_dict()
         store.put_run(a_run(id=name, label=name, begun_wall_s=begun_s, verdicts=(verdict,), uuids=()))
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     store.close()
     return folder
 

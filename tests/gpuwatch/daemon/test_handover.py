@@ -27,7 +27,7 @@ from gpuwatch.wire import messages
 from tests.gpuwatch.live import ended, running, settings, wait_for
 from tests.systemd.manager import manager, service
 from tests.systemd.test_service import ready
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, t
         assert ended(first)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings
         assert w.run_id is not None
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def answers(found: Settings, pid: int) -> bool:
@@ -146,28 +146,25 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
         assert ids
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
     with Reader(on_demand.state) as reader:
         assert {run.id for run in reader.runs()} >= set(ids)
 
 
-def test_window_goes_to_the_next_daemon_where_one_leaves(tmp_path: Path) -> None:
+def test_window_goes_to_the_next_daemon_where_one_leaves(copying: Settings, tmp_path: Path) -> None:
     """A daemon greets a window's client and leaves before the client asks for the window."""
-    with running(tmp_path) as live:
-        place = tmp_path / "leaving"
-        found = load(
-            {"source": live.settings.source, "state": str(live.settings.state), "socket": str(place)}, environment={"HOME": "/"}
-        )
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-            listener.bind(str(place))
-            listener.listen()
-            leaving = threading.Thread(target=greet_and_leave, args=(listener, place, live.settings))
-            leaving.start()
-            with gpuwatch.window("meanwhile", settings=found) as w:
-                pass
-            leaving.join()
-        assert w.run_id is not None, w.verdict.why
-        assert w.verdicts
+    place = tmp_path / "leaving"
+    found = load({"source": copying.source, "state": str(copying.state), "socket": str(place)}, environment={"HOME": "/"})
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(place))
+        listener.listen()
+        leaving = threading.Thread(target=greet_and_leave, args=(listener, place, copying))
+        leaving.start()
+        with gpuwatch.window("meanwhile", settings=found) as w:
+            pass
+        leaving.join()
+    assert w.run_id is not None, w.verdict.why
+    assert w.verdicts
 
 
 def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -> None:
@@ -203,13 +200,12 @@ def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
         assert [run.id for run in reader.runs()] == [opened.run]
 
 
-def test_refused_takeover_names_pid_socket_and_command(tmp_path: Path) -> None:
-    with running(tmp_path) as live:
-        second = command(live.settings)
-        assert second.code == 2
-        assert second.err.count("\n") == 1
-        for words in (f"pid {live.process.pid}", str(live.settings.socket), handover.stop_command(live.settings.socket)):
-            assert words in second.err
+def test_refused_takeover_names_pid_socket_and_command(copying: Settings) -> None:
+    second = command(copying)
+    assert second.code == 2
+    assert second.err.count("\n") == 1
+    for words in (f"pid {pid_at(copying)}", str(copying.socket), handover.stop_command(copying.socket)):
+        assert words in second.err
 
 
 def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.daemon.judge_worker import Judge, log_failed_rules
+from gpuwatch.daemon.worker_patience import WorkerPatience
 from gpuwatch.store import Store
 from tests.waiting import let_pass_async
 
@@ -31,6 +33,28 @@ def test_slow_worker_answers_each_window_with_its_own(tmp_path: Path) -> None:
     first, second = asyncio.run(asked())
     assert first.startswith("run first0: expected one")
     assert second.startswith("run second0: expected one")
+
+
+@pytest.mark.parametrize(("is_starved", "says"), [(True, "run starved: expected one"), (False, "failed twice")])
+def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved: bool, says: str) -> None:
+    """A worker that only lacks a processor is waited for, far beyond the patience with one that does nothing."""
+    Store(tmp_path, source="simulated", boot_id="b").close()
+    ticks = itertools.count()
+
+    def cpu_s(pid: int) -> float:
+        return next(ticks) * 1e-6 if is_starved else 0.0
+
+    async def asked() -> str:
+        judge = Judge(
+            tmp_path, patience=WorkerPatience(answer_s=0.05, starved_ratio=1e6, cpu_s=cpu_s)
+        )  # its imports take longer
+        try:
+            return (await judge.judge("starved")).why
+        finally:
+            judge.stop()
+            await let_pass_async(0.2, "its pipes are closed before the loop is")
+
+    assert says in asyncio.run(asked())
 
 
 def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from annotate.evidence import OtherWindow
 from gpuwatch.store import Reader
-from tests.gpuwatch.live import Live, running
+from tests.gpuwatch.live import Live, judged_run, running
 from tests.waiting import PATIENCE_S, sample_for
 
 PROGRAM = """
@@ -52,8 +52,8 @@ class Measuring:
 
 def judged_with(state: Path, run_id: str) -> list[OtherWindow]:
     """The other windows in the evidence that the judge had."""
+    run = judged_run(state, run_id)
     with Reader(state) as reader:
-        run = reader.run(run_id)
         (uuid,) = run.uuids
         assert reader.packed(run, uuid) is not None
         return list(reader.evidence(run, uuid).overlapping)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 
 from gpuwatch.daemon.user_turns import UserTurns
+from tests.waiting import PATIENCE_S
 
 MINE, THEIRS, OTHERS = 1000, 1001, 1002
 
@@ -74,6 +75,6 @@ def test_user_turns_survive_given_up_waits() -> None:
             for task in (*holding, *waiting):
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-        assert await asyncio.wait_for(order(turns, [(MINE, "a"), (MINE, "b")], []), 5.0) == ["a", "b"]
+        assert await asyncio.wait_for(order(turns, [(MINE, "a"), (MINE, "b")], []), PATIENCE_S) == ["a", "b"]
 
     asyncio.run(body())

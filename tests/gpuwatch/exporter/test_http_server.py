@@ -200,7 +200,7 @@ def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
     with serving(fleet) as web, raw(web) as connection:
         web.site.registry.register(Made(collect))
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        assert hangs.wait(10)
+        assert hangs.wait(PATIENCE_S)
         web.close()
         goes_on.set()
 

@@ -26,7 +26,7 @@ from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.fleet.warehouse import judged
 from tests.gpuwatch.store.stored import a_run, opened, verdict
 from tests.gpuwatch.store.streams import BOOT, DEVICE, UUID
-from tests.waiting import sample_for, wait_until
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 WALL_S = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 SCENES = ("steady-copy", "from-idle", "neighbour")
@@ -42,7 +42,7 @@ def filled(folder: Path, count: int = 6, *, first: int = 0) -> Path:
         )  # fmt: skip
         store.put_run(run, {})
     store.put_run(a_run(id="ffffffffff", begun_wall_s=WALL_S, status="open"), {})
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     store.close()
     return folder
 
@@ -65,7 +65,7 @@ def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
     runs = {run.id: run for i, scene in enumerate(SCENES) for run in [judged(scene, id=f"{i:010d}", begun_wall_s=WALL_S + i)]}
     for run in runs.values():
         store.put_run(run, {})
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     store.close()
     assert exported(tmp_path / "state", tmp_path / "out").windows_count == 3
     (part,) = (tmp_path / "out").rglob("*.parquet")
@@ -111,7 +111,7 @@ def test_a_window_that_was_open_goes_out_once_it_is_over(tmp_path: Path) -> None
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     later = opened(store)  # as a daemon does that starts again: what was left open has ended, unproven
-    assert later.flush(10.0)
+    assert later.flush(PATIENCE_S)
     later.close()
     assert exported(store, out).windows_count == 1
     assert [row[0] for row in held(out)] == ["0000000000", "ffffffffff"]

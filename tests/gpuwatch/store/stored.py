@@ -16,6 +16,7 @@ from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import PULSE
 from gpuwatch.store import Run, Store, StoreLimits
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID
+from tests.waiting import PATIENCE_S
 
 NEVER = threading.Event()
 WALL_OFFSET_NS = 1_700_000_000_000_000_000
@@ -43,8 +44,8 @@ def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = 
             due_ns = sweep.due_ns + flush_ns
             if clock is not None:
                 clock.wait_until(sweep.due_ns, NEVER)
-            assert store.flush(10.0)
-    assert store.flush(10.0)
+            assert store.flush(PATIENCE_S)
+    assert store.flush(PATIENCE_S)
 
 
 def a_run(**changes: Any) -> Run:

@@ -40,10 +40,18 @@ def listing(at_ns: int, *processes: Process, visibility: Visibility = Visibility
 
 
 def stream(
-    seconds: float, *, loaded: bool, begin_ns: int = BEGIN_NS, period_ns: int = 50 * _MS, slow_s: float = 10.0, seed: int = 0
+    seconds: float,
+    *,
+    loaded: bool,
+    begin_ns: int = BEGIN_NS,
+    period_ns: int = 50 * _MS,
+    slow_s: float = 10.0,
+    seed: int = 0,
+    pulses: bool = True,
 ) -> Iterator[Sweep]:
     """As measured on an H200 (driver 580): under load power moves at 10 Hz and the clock at 5 Hz; idle, both stand still
-    but for half a watt of noise.  Under load there is a pulse every 10 ms.  Dense power comes 50 times a second, processes
+    but for half a watt of noise.  Under load there is a pulse every 10 ms, or none where only the amount stored counts: they
+    are four of five sweeps.  Dense power comes 50 times a second, processes
     five times."""
     chance = random.Random(seed)
     power_w, average_w, clock_mhz, cap_ns, energy_j = (566.0, 560.0, 1980, 0, 0.0) if loaded else (75.0, 75.0, 345, 0, 0.0)
@@ -67,7 +75,7 @@ def stream(
             power_cap_ns=45_000_000_000 + cap_ns, sync_boost_ns=0, sw_thermal_ns=0,
         )  # fmt: skip
         yield sweep(reading, Lane.FAST)
-        if loaded:
+        if loaded and pulses:
             for i in range(10, period_ns // _MS, 10):
                 yield pulse(at_ns + i * _MS, sm_clock_mhz=clock_mhz, event_reasons_mask=4)
         if ms % 200 == 0:

@@ -13,6 +13,7 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store import Reader
 from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, UUID
+from tests.waiting import PATIENCE_S
 
 SECOND_NS = 1_000_000_000
 RUN = a_run()  # of process 4242 from second 5 to second 9
@@ -26,7 +27,7 @@ def overlapping(folder: Path, run: Run, *others: Run) -> tuple[OtherWindow, ...]
     store = opened(folder)
     for each in (run, *others):
         store.put_run(each)
-    assert store.flush(10.0)
+    assert store.flush(PATIENCE_S)
     store.close()
     with Reader(folder) as reader:
         return reader.evidence(run, UUID).overlapping

@@ -7,15 +7,16 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlite_utils import Database
 
 from gpuwatch.errors import StoreError
-from gpuwatch.store import Reader
+from gpuwatch.store import Reader, Store
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 
@@ -41,6 +42,31 @@ def state(tmp_path: Path) -> Path:
 def ids(state: Path, **query: object) -> list[str]:
     with Reader(state) as reader:
         return [run.id[:4] for run in reader.runs(**query)]  # type: ignore[arg-type]  # any of its keywords
+
+
+class _Overtaken(Reader):
+    """A reader that a writer overtakes between its first statement and the next."""
+
+    def __init__(self, state: Path, store: Store) -> None:
+        super().__init__(state)
+        self._store = store
+
+    def _dicts(self, sql: str, values: Iterable[Any] = ()) -> list[dict[str, Any]]:
+        rows = super()._dicts(sql, values)
+        self._store.put_run(a_run(status="flagged", verdicts=(verdict("flagged"),)))
+        assert self._store.flush()
+        return rows
+
+
+def test_run_and_its_verdicts_are_of_one_moment(tmp_path: Path) -> None:
+    """A run that is judged while it is read comes without its verdicts or with its status."""
+    store = opened(tmp_path)
+    store.put_run(a_run(status="judging"))
+    assert store.flush()
+    with _Overtaken(tmp_path, store) as reader:
+        found = [reader.run(a_run().id) for _ in range(2)]
+    store.close()
+    assert [(run.status, len(run.verdicts)) for run in found] == [("judging", 0), ("flagged", 1)]
 
 
 def test_runs_are_the_newest_first(state: Path) -> None:
@@ -158,7 +184,7 @@ class TestWhereThereIsNoStore:
 READ = """
 import os, sys, urllib.parse
 from pathlib import Path
-from gpuwatch.store import Reader
+from gpuwatch.store import Reader, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
 os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports: nobody may not read every checkout
 assert not os.access(sys.argv[1], os.W_OK)

@@ -49,6 +49,11 @@ def noisy(count: int, begin_ns: int = BEGIN_NS) -> list[object]:
     return [fast(begin_ns + i * 50_000_000, sm_clock_mhz=1000 + i % 900, energy=None) for i in range(count)]
 
 
+def fill(store: Store, clock: VirtualClock, seconds: float) -> None:
+    """Store many minutes of readings, where only how much there is counts."""
+    feed(store, stream(seconds, loaded=True, pulses=False), clock=clock, flush_ns=10 * S)
+
+
 class TestOneWriter:
     def test_a_second_writer_is_refused_and_told_who_the_first_is(self, tmp_path: Path) -> None:
         store = opened(tmp_path)
@@ -120,7 +125,7 @@ class TestTaking:
             thread.start()
         for thread in threads:
             thread.join()
-        assert store.flush(10.0)
+        assert store.flush(PATIENCE_S)
         assert rows_count(segments(tmp_path)[0]) == 4000
         store.close()
 
@@ -144,7 +149,7 @@ class TestTaking:
         store.take(listing(BEGIN_NS + 2 * S, Process(pid=7, name="entrainements_\udcc3")))
         for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + 2 * S + S // 10):
             store.take(sweep)
-        assert store.flush(5.0)
+        assert store.flush(PATIENCE_S)
         assert store.statistics()["dropped_count"] == 2
         assert store.statistics()["refused"] is None
         with Reader(tmp_path) as reader:
@@ -163,7 +168,7 @@ class TestTaking:
         store = opened(tmp_path)
         for i in range(20):
             store.take(fast(BEGIN_NS + i * S, event_reasons_mask=1 << 64))
-            assert store.flush(5.0)
+            assert store.flush(PATIENCE_S)
         assert store.statistics()["dropped_count"] >= 20
         assert len([record for record in caplog.records if "not stored" in record.getMessage()]) == 1
         store.close()
@@ -173,7 +178,7 @@ class TestTaking:
         store = opened(tmp_path)
         for i in range(4 * BAD_COUNT):
             store.take(fast(BEGIN_NS + i * S // 10, event_reasons_mask=(1 << 64) + i % 2))
-        assert store.flush(30.0)
+        assert store.flush(PATIENCE_S)
         assert store.statistics()["dropped_count"] == 4 * BAD_COUNT
         with Reader(tmp_path) as reader:
             gaps = reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 1000 * S).gaps
@@ -210,7 +215,7 @@ class TestRetention:
         """Segments rotate, and the oldest are dropped, but never the live one."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=800_000, segment_bytes=1)
-        feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
+        fill(store, clock, 1200.0)  # 1.3 MB
         statistics = store.statistics()
         assert 2 < len(segments(tmp_path)) < 8
         assert statistics["dropped_segments_count"] > 0
@@ -229,8 +234,8 @@ class TestRetention:
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
             store.put_run(a_run(id=f"run{i:05d}", told={"note": "x" * 6000}))
-        assert store.flush(10.0)
-        feed(store, stream(1200.0, loaded=True), clock=clock)  # 1.3 MB
+        assert store.flush(PATIENCE_S)
+        fill(store, clock, 1200.0)  # 1.3 MB
         statistics = store.statistics()
         assert statistics["ledger_bytes"] > 1_400_000
         assert 400_000 < statistics["readings_bytes"] < 1_100_000
@@ -240,7 +245,7 @@ class TestRetention:
         clock = VirtualClock(BEGIN_NS)
         wall = {"s": clocks.wall_s()}
         store = opened(tmp_path, clock=clock, segment_bytes=1, wall_offset_ns=lambda: int(wall["s"] * 1e9) - BEGIN_NS)
-        feed(store, stream(600.0, loaded=True), clock=clock)
+        fill(store, clock, 900.0)
         count = len(segments(tmp_path))
         assert count > 2
         store.set_budget(2 << 30, 3600.0)
@@ -253,7 +258,7 @@ class TestRetention:
     def test_closed_segments_are_plain_files(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
-        feed(store, stream(600.0, loaded=True), clock=clock)
+        fill(store, clock, 900.0)
         *closed, live = segments(tmp_path)
         assert closed
         assert not any(files.needs_settling(path) for path in closed)
@@ -265,7 +270,7 @@ class TestRetention:
         store = opened(tmp_path, budget_bytes=400_000)
         for i in range(10):
             store.put_run(a_run(id=f"run{i:05d}"), {UUID: bytes([i]) * 50_000})
-        assert store.flush(10.0)
+        assert store.flush(PATIENCE_S)
         store.close()
         ledger = tmp_path / "gpuwatch.db"
         assert (rows_count(ledger, "runs"), rows_count(ledger, "evidence")) == (10, 4)
@@ -418,7 +423,7 @@ class TestDamage:
         for i in range(3):
             for sweep in stream(2.0, loaded=True, begin_ns=BEGIN_NS + (50 + 3 * i) * S):
                 store.take(sweep)
-            stored = store.flush(5.0)
+            stored = store.flush(PATIENCE_S)
         assert stored
         with Reader(tmp_path) as reader:
             assert reader.trace(UUID, BOOT, BEGIN_NS + 56 * S, BEGIN_NS + 58 * S).observes("power_w")
@@ -451,7 +456,7 @@ class TestFullDisk:
     def test_the_oldest_segments_make_room(self, tmp_path: Path) -> None:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, segment_bytes=1)
-        feed(store, stream(600.0, loaded=True), clock=clock)
+        fill(store, clock, 900.0)
         count = len(segments(tmp_path))
         assert count > 2
         limit(store, 1)
@@ -485,7 +490,7 @@ class TestFullDisk:
             clock = VirtualClock(BEGIN_NS)
             store = opened(tmp_path, clock=clock, segment_bytes=1)
             for minute in range(20):  # 1.3 MB
-                for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + minute * 60 * S):
+                for sweep in stream(60.0, loaded=True, begin_ns=BEGIN_NS + minute * 60 * S, pulses=False):
                     store.take(sweep)
                 clock.wait_until(BEGIN_NS + (minute + 1) * 60 * S, NEVER)
                 store.flush(20.0)
@@ -616,7 +621,7 @@ def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
     held = sqlite3.connect(segments(tmp_path)[0])
     held.execute("BEGIN")
     held.execute("SELECT count(*) FROM fast").fetchone()
-    feed(store, stream(600.0, loaded=True), clock=clock)
+    fill(store, clock, 900.0)
     assert len(segments(tmp_path)) > 1
     held.close()
     clock.wait_until(clock.now_ns() + 61 * S, NEVER)

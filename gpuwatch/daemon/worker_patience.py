@@ -1,0 +1,55 @@
+"""How long the judge's worker is waited for: by the processor time it uses, since a busy machine may give it little."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import psutil
+
+from gpuwatch import clock
+
+_LOOK_S = 0.5  # how often the worker's processor time is asked for, a read of /proc
+
+_T = TypeVar("_T")
+
+
+def used_cpu_s(pid: int) -> float | None:
+    """Return the processor time that a process has used; None where it cannot be told."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return None
+    return float(times.user + times.system)
+
+
+@dataclass(frozen=True)
+class WorkerPatience:
+    """The limits of waiting for an answer."""
+
+    answer_s: float = 20.0  # of processor time, or of none at all: a window takes tens of milliseconds
+    window_ratio: float = 1 / 300  # more for long windows: a day's takes half a minute here
+    starved_ratio: float = 15.0  # with less than a fifteenth of a processor it is given up: somebody waits for the verdict
+    cpu_s: Callable[[int], float | None] = used_cpu_s
+
+    async def wait_for(self, answer: asyncio.Task[_T], pid: int, length_s: float) -> _T:
+        """Wait for a worker's answer on a window of this length, while the worker gets on with it.
+
+        Raises TimeoutError: when it used too much processor time, none for too long, or got far too little.
+        """
+        most_s = self.answer_s + length_s * self.window_ratio
+        begun_ns = progress_ns = clock.now_ns()
+        first_s = last_s = self.cpu_s(pid) or 0.0
+        while not (await asyncio.wait({answer}, timeout=min(_LOOK_S, most_s)))[0]:
+            now_ns, now_s = clock.now_ns(), self.cpu_s(pid) or 0.0
+            if now_s > last_s:
+                progress_ns, last_s = now_ns, now_s
+            if last_s - first_s > most_s:
+                raise TimeoutError(f"no answer after {last_s - first_s:.1f} s of processor time")
+            if now_ns - progress_ns >= most_s * 1e9:
+                raise TimeoutError(f"it used no processor time for {most_s:.1f} s")
+            if now_ns - begun_ns >= most_s * self.starved_ratio * 1e9:
+                raise TimeoutError(f"it got {last_s - first_s:.1f} s of processor time in {(now_ns - begun_ns) / 1e9:.0f} s")
+        return answer.result()
