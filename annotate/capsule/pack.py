@@ -104,6 +104,7 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "gaps": [[gap.begin_ns, gap.end_ns, gap.lane.value] for gap in trace.gaps],
         "refresh_ns": dict(trace.refresh_ns),
         "overlapping": [asdict(each) for each in evidence.overlapping],
+        "record": asdict(evidence.record) if evidence.record else None,
     }
 
 

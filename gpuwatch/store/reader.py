@@ -7,7 +7,7 @@ from pathlib import Path
 
 from annotate.capsule.pack import unpack
 from annotate.errors import CapsuleError
-from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Trace, WindowRecord
+from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Trace, WindowRecord, WorkRecord
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store.read_traces import Pieces, SegmentReader, query_segment
@@ -44,7 +44,7 @@ class Reader(RunReader):
         end_ns = run.end_ns if run.end_ns is not None else run.begin_ns
         trace = self.trace(uuid, run.boot_id, run.begin_ns - LEAD_NS, end_ns + TAIL_NS)
         ended_s = run.begun_wall_s + (end_ns - run.begin_ns) / 1e9
-        return Evidence(
+        found = Evidence(
             window=WindowRecord(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids),
             device=self._device(uuid, run.boot_id, run.begin_ns),
             trace=with_ownership(trace, run.pids, ended_s),
@@ -54,6 +54,7 @@ class Reader(RunReader):
             absence=None if trace.columns else self._lost(uuid, run.boot_id, end_ns) or run.why or _NOTHING_STORED,
             overlapping=self.overlapping(run, uuid),
         )
+        return replace(found, record=self._work_record(run, found))
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
         """Every reading of one GPU from begin to end, both inclusive; empty if it was not being read."""
@@ -112,6 +113,13 @@ class Reader(RunReader):
             (uuid, boot_id, at_ns),
         )
         return f"the GPU was lost: {last[1] or 'it stopped answering'}" if last and last[0] == "lost" else None
+
+    def _work_record(self, run: Run, found: Evidence) -> WorkRecord | None:
+        """Return the record of a run's work, of its user's windows before it."""
+        from annotate.work_record import work_key, work_record  # of the judge, which a list of runs does not need
+
+        key = work_key(found, run.policy)
+        return work_record(self.recorded(run, key.digest)) if key is not None else None
 
     def _device(self, uuid: str, boot_id: str | None, at_ns: int | None) -> Device | None:
         rows = list(self._dicts("SELECT * FROM devices WHERE uuid = ? ORDER BY id", (uuid,)))
