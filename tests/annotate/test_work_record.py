@@ -13,11 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.budget import Bound, Group, Number
-from annotate.derived.clock_shift import CLOCK_RULES
+from annotate.case import Case
+from annotate.derived.clock_shift import CLOCK_RULES, clock_bounds
+from annotate.derived.idle_bounds import duty_bounds
 from annotate.evidence import Evidence, Fact, RecordedWindow, WorkRecord
 from annotate.inquiry import inquire
 from annotate.judge import judge
 from annotate.policy import Policy
+from annotate.proofs import nobody_else
 from annotate.rules import RULES
 from annotate.verdict import Status
 from annotate.work_record import recorded_window, work_key, work_record
@@ -215,20 +218,42 @@ def records(draw: st.DrawFn) -> WorkRecord:
     return made
 
 
-def causes(of: Evidence) -> dict[tuple[str, Number, Group], Bound]:
-    return {(each.rule, each.number, each.group): each for each in inquire(RULES, of, Policy()).causes}
+def bounds(of: Evidence) -> dict[tuple[str, Number, Group], Bound]:
+    """The bounds of everything that looks at a record, and of all rules: the largest of each rule, number and group."""
+    case = Case(of)
+    found = [*inquire(RULES, of, Policy()).causes, *nobody_else.bounds(case)]
+    found += duty_bounds(of, case.gaps, case.timings) if case.gaps is not None else ()
+    found += [each for rule in CLOCK_RULES if case.clock_shift for each in clock_bounds(case.clock_shift, rule)]
+    return {(each.rule, each.number, each.group): each for each in sorted(found, key=lambda bound: bound.size_ratio)}
 
 
 @settings(max_examples=share_of(60))
 @given(st.sampled_from(["clean", "capped", "sleeping", "neighbour", "plain neighbour"]), records())
 def test_record_lowers_no_bound_that_stood_without_it(name: str, record: WorkRecord) -> None:
     """It takes the place of no bound, of the steady reference, and of what the table puts where a record is missing."""
-    alone, beside = causes(_base(name)), causes(replace(_base(name), record=record))
+    alone, beside = bounds(_base(name)), bounds(replace(_base(name), record=record))
     for key, bound in alone.items():
         if bound.ratio is None or bound.group is Group.RECORD or bound.rule in CLOCK_RULES:
             continue
         assert key in beside, key
         assert beside[key].size_ratio >= bound.size_ratio, key
+
+
+def test_record_bounds_what_was_seen_without_a_bound() -> None:
+    """The raw median beside a neighbour is bounded by nothing in the window."""
+    key, median_s = ("contention-process", Number.MEDIAN, Group.RECORD), 203e-6
+    record = work_record([RecordedWindow(median_s=median_s * factor) for factor in (0.999, 1.0, 1.001, 1.0, 1.0)])
+    assert bounds(_base("neighbour"))[key].ratio is None
+    assert 0.0 < bounds(replace(_base("neighbour"), record=record))[key].size_ratio < 0.1
+
+
+def test_record_tells_the_steady_clock_of_a_short_window() -> None:
+    """Two seconds after a pause, the model alone leaves 1.3 %; five windows at the same clock leave nothing."""
+    record = work_record([RecordedWindow(steady_clock_mhz=1440.0)] * 5)
+    key = ("regime-change", Number.MEAN, Group.CLOCK)
+    assert bounds(_base("capped"))[key].size_ratio == pytest.approx(0.0127, abs=1e-3)
+    steady = bounds(replace(_base("capped"), record=record))
+    assert max(each.size_ratio for each in steady.values() if each.rule in CLOCK_RULES) < 0.005
 
 
 @settings(max_examples=share_of(30))
