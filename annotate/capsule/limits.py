@@ -63,6 +63,15 @@ def numbers(record: object) -> None:
             raise ValueError(f"{each.name}: expected a number of at most 64 bits, found {found:.3g}")
 
 
+def amounts(record: object) -> None:
+    """All of a record's fields as figures that a rule may divide by or rate.  Raises ValueError for one below zero."""
+    numbers(record)
+    for each in fields(record):  # type: ignore[arg-type]  # as above
+        found = getattr(record, each.name)
+        if found is not None and found < 0:
+            raise ValueError(f"{each.name}: expected an amount, found {found:.3g}")
+
+
 def refresh(name: str, period_ns: int) -> int:
     """Raises ValueError."""
     if not 100_000 <= period_ns <= LONGEST_NS:

@@ -5,7 +5,7 @@ Types are checked as it is read, amounts before they are made.
 
 import msgspec
 
-from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Process, Visibility, WindowRecord
+from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Process, Visibility, WindowRecord, WorkRecord
 
 SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
 MANIFEST, ARRAYS = "manifest.json", "arrays"
@@ -17,6 +17,7 @@ NUMBERS_COUNT = 40_000_000  # in all arrays
 ROWS_COUNT = 120_000_000  # of all columns, repeated ones put back: a day of eight GPUs
 CENSUSES_COUNT = 2_000_000
 PAUSES_COUNT = 100_000  # each becomes a record
+RECORDED_COUNT = 1000  # windows of a record: a store keeps 32
 
 
 class Censuses(msgspec.Struct, frozen=True):
@@ -57,6 +58,7 @@ class Entry(msgspec.Struct, frozen=True):
     overlapping: tuple[OtherWindow, ...] = ()  # older ones have none
     other_work: PackedSpans | None = None
     pauses: PackedSpans | None = None
+    record: WorkRecord | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):

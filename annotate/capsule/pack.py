@@ -109,6 +109,7 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "overlapping": [asdict(each) for each in evidence.overlapping],
         "other_work": _put_other_work(evidence.other_work, arrays),
         "pauses": _put_pauses(evidence.pauses, arrays),
+        "record": asdict(evidence.record) if evidence.record else None,
     }
 
 

@@ -20,6 +20,7 @@ from annotate.capsule.manifest import (
     MANIFEST_BYTES,
     NUMBERS_COUNT,
     PAUSES_COUNT,
+    RECORDED_COUNT,
     ROWS_COUNT,
     SCHEMA,
     UNPACKED_BYTES,
@@ -30,7 +31,19 @@ from annotate.capsule.manifest import (
     PackedSpans,
 )
 from annotate.errors import CapsuleError
-from annotate.evidence import COUNTERS, Column, Evidence, Gap, OtherWindow, OtherWork, Pause, ProcessList, Timings, Trace
+from annotate.evidence import (
+    COUNTERS,
+    Column,
+    Evidence,
+    Gap,
+    OtherWindow,
+    OtherWork,
+    Pause,
+    ProcessList,
+    Timings,
+    Trace,
+    WorkRecord,
+)
 
 # A torn or foreign zip fails in as many ways as it can be torn.
 _DAMAGE = (
@@ -136,6 +149,7 @@ class _Reading:
             overlapping=tuple(map(_other_window, entry.overlapping)),
             other_work=self._other_work(entry.other_work) if entry.other_work else None,
             pauses=self._pauses(entry.pauses) if entry.pauses else (),
+            record=_work_record(entry.record) if entry.record else None,
         )
 
     def _array(self, number: int) -> npt.NDArray[Any]:
@@ -252,6 +266,16 @@ def _other_window(found: OtherWindow) -> OtherWindow:
     limits.numbers(found)
     if not -limits.FARTHEST_NS < found.begin_ns <= found.end_ns < limits.FARTHEST_NS:
         raise ValueError(f"expected a window that begins before it ends, found {found.begin_ns} to {found.end_ns}")
+    return found
+
+
+def _work_record(found: WorkRecord) -> WorkRecord:
+    if len(found.windows) > RECORDED_COUNT:
+        raise CapsuleError(f"expected a record of at most {RECORDED_COUNT} windows, found {len(found.windows)}")
+    for each in found.windows:
+        limits.amounts(each)
+    if found.clock_mhz is not None and not 0.0 < found.clock_mhz <= limits.LARGEST:
+        raise ValueError(f"expected the clock of a record, found {found.clock_mhz}")
     return found
 
 

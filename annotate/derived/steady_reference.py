@@ -58,8 +58,7 @@ def steady_reference(
         if len(places):
             return SteadyReference(SteadyBy.WINDOW, places=places, excess=excess)
     recorded = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
-    # A record holds true clocks: beside an unscaled gauge, which reads 8 to 12 % above them under a cap, it says nothing.
-    if recorded and (blocks.stamped_ratio >= 0.5 or blocks.scale != 1.0):
+    if recorded and blocks.is_true:  # as the record's own clocks are
         return SteadyReference(SteadyBy.RECORD, mhz=float(np.median(recorded)), excess=excess)
     if _is_uncapped(evidence, capped_ratio, power_ratio):
         return SteadyReference(SteadyBy.ITSELF)

@@ -49,6 +49,7 @@ class RecordedWindow:
     steady_clock_mhz: float | None = None
     regular_idle_ratio: float | None = None
     power_w: float | None = None
+    clock_mhz: float | None = None  # of median_at_clock_s
 
 
 @dataclass(frozen=True, slots=True)

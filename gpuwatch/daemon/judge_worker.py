@@ -12,16 +12,20 @@ import os
 import signal
 import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from annotate.evidence import RecordedWindow
 from gpuwatch.daemon.worker_patience import WorkerPatience
 
 if TYPE_CHECKING:
+    from annotate.evidence import Evidence
     from annotate.verdict import Verdict
+    from gpuwatch.interfaces import Run
     from gpuwatch.signing import Signer
 
 _log = logging.getLogger("gpuwatch.daemon.judge_worker")
@@ -33,6 +37,7 @@ class Judgement(msgspec.Struct, frozen=True):
     """What the worker answers: verdicts worst first as plain data, each GPU's evidence packed, and a signature under each.
 
     A signature is the public key (32 bytes) and what it signed with (64); there are none where the key cannot be used.
+    ``recorded`` is what the run adds to the records of its work, by the digests of their keys.
     ``run`` is what was asked for: an answer that comes too late must not be taken for the next one's.
     """
 
@@ -40,6 +45,7 @@ class Judgement(msgspec.Struct, frozen=True):
     verdicts: list[dict[str, Any]] = []
     evidence: dict[str, bytes] = {}
     signatures: list[bytes] = []
+    recorded: dict[str, RecordedWindow] = {}
     why: str = ""
 
 
@@ -164,6 +170,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         run = reader.run(run_id)
         policy = Policy.from_dict(run.policy)
         evidence = {uuid: reader.evidence(run, uuid) for uuid in run.uuids}
+    recorded: dict[str, RecordedWindow] = {}
     if not evidence:
         window = WindowRecord(
             begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids, program=run.program
@@ -171,7 +178,9 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         nothing = Evidence(window=window, declared=run.told, absence=run.why or "no GPU is covered by this window")
         verdicts = [judge(nothing, policy)]
     else:
-        verdicts = sorted((judge(piece, policy) for piece in evidence.values()), key=lambda v: v.status.badness, reverse=True)
+        judged = [(piece, judge(piece, policy)) for piece in evidence.values()]
+        recorded = {work: window for piece, verdict in judged for work, window in _recorded(run, piece, verdict)}
+        verdicts = sorted((verdict for _, verdict in judged), key=lambda v: v.status.badness, reverse=True)
     log_failed_rules(run.id, verdicts)
     said = [verdict.to_dict() for verdict in verdicts]
     packed = {uuid: pack([piece]) for uuid, piece in evidence.items()}
@@ -180,7 +189,24 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         for verdict in said:
             kept = packed.get(verdict["device"]["uuid"])
             signed.append(signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process)).packed)
-    return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed)
+    return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed, recorded=recorded)
+
+
+def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str, RecordedWindow]]:
+    """Yield what a GPU's window adds to which record: nothing unless it is VALID against itself as well.
+
+    Otherwise a record that admits a window would admit the next one by it, and so drift away from the first five.
+    """
+    from annotate.judge import judge
+    from annotate.policy import Policy
+    from annotate.verdict import Status
+    from annotate.work_record import recorded_window, work_key
+
+    key, window = work_key(piece, run.policy), recorded_window(piece, verdict)
+    if key is None or window is None:
+        return
+    if piece.record is None or judge(replace(piece, record=None), Policy.from_dict(run.policy)).status is Status.VALID:
+        yield key.digest, window
 
 
 def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:

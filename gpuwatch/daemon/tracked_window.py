@@ -209,6 +209,7 @@ class TrackedWindow:
         why = judgement.why or (verdicts[0]["why"] if verdicts else "") or self.run.why
         self.run = replace(self.run, status=status, why=why, verdicts=verdicts)
         self._services.store.put_run(self.run, judgement.evidence, judgement.signatures)
+        self._services.store.put_recorded(self.run, judgement.recorded)
 
     def _store_known(self) -> None:
         """Store its interval with the GPUs and processes known so far."""

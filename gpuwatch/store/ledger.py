@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from sqlite_utils import Database
 
-from annotate.evidence import Device, Event, Timings
+from annotate.evidence import Device, Event, RecordedWindow, Timings
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
-from gpuwatch.store import files, schema
+from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
@@ -124,6 +124,12 @@ class Ledger(HeldFile):
                 self.database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?, ?)", (run.id, uuid, capsule))
         if evidence:
             self._bound(sum(map(len, evidence.values())))
+
+    def put_recorded(self, run: Run, recorded: Mapping[str, RecordedWindow]) -> None:
+        """Add the numbers of a VALID run to the record of each work, by its key's digest; the oldest go."""
+        with self.database.atomic():
+            for work, window in recorded.items():
+                work_records.put(self.database, run, work, window)
 
     def end_unfinished(self, last_ns: int | None) -> int:
         """Runs a dead daemon left open or unjudged become unproven; how many there were.  To be called at the start."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from annotate.capsule.pack import unpack
 from annotate.errors import CapsuleError
-from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Trace, WindowRecord
+from annotate.evidence import Device, Event, Evidence, Host, Ownership, Process, ProcessList, Trace, WindowRecord, WorkRecord
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store.read_traces import Pieces, SegmentReader, query_segment
@@ -45,7 +45,7 @@ class Reader(RunReader):
         trace = self.trace(uuid, run.boot_id, run.begin_ns - LEAD_NS, end_ns + TAIL_NS)
         other, pauses = self._spans(run.id, "other"), self._spans(run.id, "pauses")
         ended_s = run.begun_wall_s + (end_ns - run.begin_ns) / 1e9
-        return Evidence(
+        found = Evidence(
             window=WindowRecord(begin_ns=run.begin_ns, end_ns=end_ns, label=run.label, pids=run.pids, program=run.program),
             device=self._device(uuid, run.boot_id, run.begin_ns),
             trace=with_ownership(trace, run.pids, ended_s),
@@ -57,6 +57,7 @@ class Reader(RunReader):
             other_work=other.as_other_work() if other is not None else None,
             pauses=pauses.as_pauses() if pauses is not None else (),
         )
+        return replace(found, record=self._work_record(run, found))
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
         """Every reading of one GPU from begin to end, both inclusive; empty if it was not being read."""
@@ -115,6 +116,13 @@ class Reader(RunReader):
             (uuid, boot_id, at_ns),
         )
         return f"the GPU was lost: {last[1] or 'it stopped answering'}" if last and last[0] == "lost" else None
+
+    def _work_record(self, run: Run, found: Evidence) -> WorkRecord | None:
+        """Return the record of a run's work, of its user's windows before it."""
+        from annotate.work_record import work_key, work_record  # of the judge, which a list of runs does not need
+
+        key = work_key(found, run.policy)
+        return work_record(self.recorded(run, key.digest)) if key is not None else None
 
     def _device(self, uuid: str, boot_id: str | None, at_ns: int | None) -> Device | None:
         rows = list(self._dicts("SELECT * FROM devices WHERE uuid = ? ORDER BY id", (uuid,)))

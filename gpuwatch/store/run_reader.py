@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from annotate.evidence import OtherWindow, Timings
+from annotate.evidence import OtherWindow, RecordedWindow, Timings
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
-from gpuwatch.store import files, schema
+from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.overlapping import MOST_COUNT, StoredSpan, foreign_to
 from gpuwatch.store.run import BADNESS, OPEN, UNFINISHED, Ended, as_json, from_row
 from gpuwatch.wire.spans import NamedSpans
@@ -164,6 +164,14 @@ class RunReader(LedgerConnection):
         rows = self._rows(sql, [*ended, run.boot_id, OPEN, end_ns, run.id, MOST_COUNT])
         with self._as_store_error():
             return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
+
+    def recorded(self, run: Run, work: str) -> list[RecordedWindow]:
+        """Return what the user's earlier windows of this work left, the newest last; nothing in a store of an older version."""
+        if "recorded_windows" not in self._db.table_names():
+            return []
+        rows = self._rows(work_records.EARLIER, (run.uid, run.source, work, run.id))
+        with self._as_store_error():
+            return [msgspec.json.decode(numbers, type=RecordedWindow) for (numbers,) in rows]
 
     def _timings(self, run_id: str) -> Timings | None:
         row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)

@@ -89,6 +89,20 @@ def _ledger_004(db: Database) -> None:
     _add_columns(db, "runs", {"program": "TEXT"})
 
 
+@LEDGER(name="005")
+def _ledger_005(db: Database) -> None:
+    _create(
+        db,
+        # Each user's own: nobody's windows can make the record of another user's.
+        """CREATE TABLE work_records (
+            id INTEGER PRIMARY KEY, uid INTEGER NOT NULL, source TEXT NOT NULL, work TEXT NOT NULL, latest TEXT NOT NULL,
+            UNIQUE (uid, source, work)) STRICT""",
+        """CREATE TABLE recorded_windows (
+            record INTEGER NOT NULL REFERENCES work_records(id), run TEXT NOT NULL, numbers TEXT NOT NULL,
+            PRIMARY KEY (record, run)) STRICT, WITHOUT ROWID""",
+    )
+
+
 @READINGS(name="001")
 def _readings_001(db: Database) -> None:
     # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from annotate.evidence import Device, Lane, Timings
+from annotate.evidence import Device, Lane, RecordedWindow, Timings
 from gpuwatch import clock as clocks
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.errors import StoreError
@@ -108,6 +108,12 @@ class Store:
     def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
         """Store a run's pieces of time: ``other`` work that was declared, or ``pauses`` of its host."""
         self._put(lambda ledger: ledger.put_spans(run_id, what, spans))
+
+    def put_recorded(self, run: Run, recorded: Mapping[str, RecordedWindow]) -> None:
+        """Add a run's numbers to the records of its work, by the digests of their keys."""
+        added = dict(recorded)
+        if added:
+            self._put(lambda ledger: ledger.put_recorded(run, added))
 
     def set_budget(self, budget_bytes: int, max_age_s: float) -> None:
         """Change what may be stored; it takes effect within a minute."""

@@ -28,9 +28,11 @@ from annotate.evidence import (
     Ownership,
     Pause,
     Process,
+    RecordedWindow,
     Timings,
     Visibility,
     WindowRecord,
+    WorkRecord,
 )
 from annotate.judge import judge
 from gpuwatch.sources.simulated import simulate
@@ -265,6 +267,34 @@ def test_capsule_without_overlapping_windows_has_none() -> None:
 def test_capsule_with_impossible_other_window_is_refused(other: dict[str, int]) -> None:
     with pytest.raises(CapsuleError):
         unpack(rewritten(lambda entry: entry.update(overlapping=[other])))
+
+
+RECORD = WorkRecord((RecordedWindow(4926.1, 203e-6, steady_clock_mhz=1440.0), RecordedWindow(power_w=690.0)), 1500.0)
+
+
+def test_record_of_the_work_survives_packing() -> None:
+    """The verdict can be repeated where the store of that time is not."""
+    (kept,) = unpack(pack([replace(evidence(), record=RECORD)]))
+    assert kept.record == RECORD
+
+
+def test_capsule_of_an_older_version_has_no_record() -> None:
+    assert unpack(rewritten(lambda entry: entry.pop("record")))[0].record is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"windows": [{"mean_s": -1.0}]},
+        {"windows": [{"mean_s": 1e300}]},
+        {"clock_mhz": 0.0},
+        {"windows": [{}] * 1001},
+        {"windows": [{"mean_s": "1"}]},
+    ],
+)
+def test_capsule_with_an_impossible_record_is_refused(record: dict[str, Any]) -> None:
+    with pytest.raises(CapsuleError):
+        unpack(rewritten(lambda entry: entry.update(record=record)))
 
 
 def rewritten(change: Callable[[dict[str, Any]], object]) -> bytes:

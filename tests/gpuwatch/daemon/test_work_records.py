@@ -1,0 +1,73 @@
+"""The record of one program's work on one card, from window to window of a real daemon."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from annotate.output.budget_words import shown_line
+from annotate.verdict import Verdict
+from gpuwatch.cli import rejudge
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import Live, running
+from tests.waiting import PATIENCE_S
+
+# The simulated GPU copies without end: times that fill the window say the same.
+PROGRAM = """
+import sys, time
+import numpy as np
+import gpuwatch
+from annotate.evidence import Timings
+from gpuwatch.config import settings as config
+from tests.busy_machine import BUSY_MACHINE
+from tests.waiting import sample_for
+# A pause of this process before it records its times is idle time that nobody timed.
+policy = gpuwatch.Policy(accept=BUSY_MACHINE.accept | {{"idle-stretch", "unaccounted-time"}})
+found = config.load({flags!r})
+for label in sys.argv[1:]:
+    with gpuwatch.window(label, settings=found, policy=policy) as w:
+        sample_for(1.5)
+        at_ns = np.arange(w.begin_ns, time.monotonic_ns() - 1_000_000, 1_000_000)
+        took_s = 0.996e-3 * (1.0 + 1e-4 * np.random.default_rng(len(at_ns)).standard_normal(len(at_ns)))
+        w.record(Timings(at_ns, took_s, np.full(len(at_ns), 1980.0)))
+    print(w.run_id, w.verdict.status.value, flush=True)
+"""
+
+
+def measured(daemon: Live, *labels: str) -> list[str]:
+    """Measure one window of each label in one process, and return their runs; all are VALID."""
+    flags = dict(flag.lstrip("-").split("=", 1) for flag in daemon.settings.flags())
+    command = [sys.executable, "-c", PROGRAM.format(flags=flags), *labels]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE_S, check=True)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    with Reader(Path(daemon.settings.state)) as reader:
+        whys = [str(Verdict.from_dict(reader.run(run_id).verdicts[0])) for run_id, status in lines if status != "valid"]
+    assert whys == []
+    return [run_id for run_id, _ in lines]
+
+
+def verdicts(state: Path, run_ids: list[str]) -> list[Verdict]:
+    with Reader(state) as reader:
+        return [Verdict.from_dict(reader.run(run_id).verdicts[0]) for run_id in run_ids]
+
+
+def test_sixth_equal_window_stands_against_a_record(tmp_path: Path) -> None:
+    """Five windows alone, the sixth against their record; another label has none; judged again, the record is the packed one."""
+    with running(tmp_path) as daemon:
+        labels = ["gemm"] * 6
+        run_ids = measured(daemon, *labels, "other")
+        state = Path(daemon.settings.state)
+        found = verdicts(state, run_ids)
+        scopes = [(each.budget.scope.kind, each.budget.scope.windows_count) for each in found if each.budget]
+        assert scopes == [("itself", 0)] * 5 + [("record", 5), ("itself", 0)]
+        assert shown_line(found[5]).endswith("against this card's record of 5 windows")
+        assert shown_line(found[6]).endswith("against itself only")
+        sixth = found[5].to_dict()
+        repeats: list[Any] = [each["repeatability"] for each in sixth["budget"]["numbers"] if each["number"] == "mean"]
+        assert [(each["windows_count"], each["kind"]) for each in repeats] == [(5, "within and between")]
+        with Reader(state) as reader:
+            again = rejudge.again(reader, reader.run(run_ids[5]), None)
+            assert [json.dumps(each.to_dict()) for each in again] == [json.dumps(sixth)]
