@@ -13,7 +13,7 @@ from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.verdict import Status, Verdict
-from tests.proof.cases import design
+from tests.proof.cases import design, made, workload
 from tests.proof.disturbances import Disturbance
 from tests.proof.pairs import Deviation, deviation, observed, runs
 from tests.proof.shapes import Shape, pieces
@@ -63,6 +63,11 @@ def growing(depth: float, length_s: float) -> Disturbance:
     return Disturbance(
         family="work-growth", kind="grows", shape=Shape.DRIFT, begin_s=0.0, length_s=length_s, depth=depth, pieces=made
     )
+
+
+def paused(rest_s: float, work: str = "gemm") -> Scene:
+    """Return a window right after a rest of the GPU."""
+    return Scene(work=workload(work), happens=(made("pause-before", "rest", (-rest_s, 0.0)),), rest_s=rest_s)
 
 
 def due(verdict: Verdict, *statuses: Status) -> None:
