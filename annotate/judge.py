@@ -151,7 +151,7 @@ def _effect_ratio(found: Found) -> float | None:
 
 
 def _plain(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Facts as plain data: numpy's scalars pass for Python's in every check of types and fail only in an encoder.
+    """Facts as plain data: numpy's scalars and names of enumerations pass for Python's own until somebody encodes or compares.
 
     A number that JSON or 64 bits cannot hold becomes its text.
     """
@@ -164,7 +164,7 @@ def _encodable(value: Fact) -> Fact:
 
 
 def _shortened(value: Fact) -> Fact:
-    return _short(value) if isinstance(value, str) else value
+    return _short(str(value)) if isinstance(value, str) else value
 
 
 def _short(text: str) -> str:

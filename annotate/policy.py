@@ -8,9 +8,7 @@ from typing import Any
 
 from annotate.claims import Claim
 from annotate.errors import InvalidValueError, UnknownNameError
-from annotate.ranges import PRECISIONS, TOLERANCES, Range
-
-TOLERANCE_RATIO = 0.01
+from annotate.ranges import PRECISIONS, TOLERANCE_RATIO, TOLERANCES, Range
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,5 +30,6 @@ Blocks: TypeAlias = Annotated[float, Range(4.0, 600.0)]  # a trend of fewer is n
 Watts: TypeAlias = Annotated[float, Range(0.0, 1000.0)]
 Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
 
+TOLERANCE_RATIO = 0.01  # the specification's default
 TOLERANCES = Range(0.0001, 0.2)  # 0.01 % is below what any witness resolves; five times 20 % is the whole number
 PRECISIONS = Range(0.0001, 0.5)

@@ -119,6 +119,11 @@ class Verdict:
         return tuple(sorted(found, key=lambda finding: (finding.accepted, _SEVERITIES.index(finding.severity or "note"))))
 
     @property
+    def causes(self) -> tuple[Finding, ...]:
+        """Return the hazards that are no labels, in the same order."""
+        return tuple(finding for finding in self.hazards if not finding.is_label)
+
+    @property
     def unobserved(self) -> tuple[Finding, ...]:
         """The rules that could not tell."""
         return tuple(finding for finding in self.findings if finding.answered is Answered.UNOBSERVED)

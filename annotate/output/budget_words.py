@@ -1,8 +1,7 @@
 """The words of a budget: the numbers of the first line, what was shown, and how large each cause can be."""
 
 from annotate.budget import Budget, Number, NumberBudget, ProofState
-from annotate.policy import TOLERANCE_RATIO
-from annotate.times.durations import readable
+from annotate.ranges import TOLERANCE_RATIO
 from annotate.verdict import Finding, Status, Verdict
 
 _NAMES = {
@@ -67,7 +66,7 @@ def claim_line(verdict: Verdict) -> str:
     """Return the claim with the parts of it that were stated; empty where none was."""
     facts = verdict.claim_facts
     stated = [f"locked at {facts.locked_mhz:.0f} MHz"] if facts.locked_mhz is not None else []
-    stated += [f"a call every {readable(facts.every_s)}"] if facts.every_s is not None else []
+    stated += [f"a call every {_duration(facts.every_s)}"] if facts.every_s is not None else []
     stated += ["times vary by design"] if facts.varies else []
     return ", ".join([verdict.claim, *stated]) if stated else ""
 

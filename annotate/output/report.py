@@ -83,13 +83,19 @@ def _harmless(character: str) -> str:
     return character
 
 
+def around(verdict: Verdict, *, verbose: bool, more: str) -> tuple[list[str], list[str]]:
+    """Return the lines of ``text`` before the hazards, and after them, for faces that show hazards in their own way."""
+    rest = _full(verdict, has_figures=False) if verbose else _short(verdict, more)
+    return _before(verdict, _device(verdict)), rest
+
+
+def first_lines(verdict: Verdict) -> list[str]:
+    """Return the numbers, the labels, the stated claim and what was shown, one a line; none without a budget."""
+    return [line for line in (headline(verdict), *_beside(verdict)) if line]
+
+
 def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int | None) -> str:
-    simulated = ["SIMULATED"] if verdict.simulated else []
-    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict), headline(verdict)]
-    lines = ["  ".join(part for part in head if part)]
-    if verdict.why:
-        lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
-    lines += [f"  {line}" for line in _beside(verdict)]
+    lines = _before(verdict, device)
     told = _told(verdict, is_all=verbose)
     column = max((len(plain(finding.rule)) for finding in told), default=0)
     hazards = [
@@ -101,6 +107,16 @@ def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int
         hazards = [_wrapped(line, width, column + 5) for line in hazards]
         rest = [_wrapped(line, width, 4) for line in rest]
     return "\n".join([*lines, *hazards, *rest])
+
+
+def _before(verdict: Verdict, device: str) -> list[str]:
+    simulated = ["SIMULATED"] if verdict.simulated else []
+    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict), headline(verdict)]
+    lines = ["  ".join(part for part in head if part)]
+    if verdict.why:
+        lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
+    lines += [f"  {line}" for line in _beside(verdict)]
+    return lines
 
 
 def _beside(verdict: Verdict) -> list[str]:
@@ -134,9 +150,9 @@ def _short(verdict: Verdict, more: str) -> list[str]:
     return [f"  not checked: {_rules(count)} ({why if times == count else f'{times} of them: {why}'}); {more}"]
 
 
-def _full(verdict: Verdict) -> list[str]:
+def _full(verdict: Verdict, *, has_figures: bool = True) -> list[str]:
     lines = [f"  claim: {plain(verdict.claim)}; judge {plain(verdict.judge_version)}"]
-    for finding in verdict.hazards:
+    for finding in verdict.hazards if has_figures else ():
         lines += [f"  {plain(finding.rule)}: {plain(name)} = {_value(value)}" for name, value in finding.facts.items()]
     by_reason: dict[str, list[str]] = {}
     for finding in verdict.unobserved:

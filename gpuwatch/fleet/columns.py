@@ -60,6 +60,17 @@ _HAZARD = (
     ExportColumn("words", ColumnKind.WORDS, "its other facts", always=True),
 )
 
+_NUMBER = (
+    ExportColumn("number", ColumnKind.TEXT, "throughput, mean, median, median_at_clock or ratio", always=True),
+    ExportColumn("value", ColumnKind.NUMBER, "the number; NULL where no times were given"),
+    ExportColumn("unit", ColumnKind.TEXT, "its unit"),
+    ExportColumn("clock_mhz", ColumnKind.NUMBER, "of the median at one clock: which"),
+    ExportColumn("bound_ratio", ColumnKind.NUMBER, "how far disturbances can have moved it; NULL: nobody can say"),
+    ExportColumn("repeatability_ratio", ColumnKind.NUMBER, "how far two undisturbed windows differ; NULL: unknown"),
+    ExportColumn("claimed", ColumnKind.FLAG, "whether it decided the status", always=True),
+    ExportColumn("leading", ColumnKind.FLAG, "whether it leads the first line", always=True),
+)
+
 _WINDOW = (
     ExportColumn("boot_id", ColumnKind.TEXT, "the boot of the machine; with run and gpu_uuid the key of a row", always=True),
     ExportColumn("run", ColumnKind.TEXT, "the window's id, as `gpuwatch show` takes it", always=True),
@@ -95,6 +106,15 @@ _VERDICT = (
         ExportColumn("rule", ColumnKind.TEXT, "the rule", always=True),
         ExportColumn("why", ColumnKind.TEXT, "what was missing"),
         ExportColumn("required", ColumnKind.FLAG, "whether the claim requires it", always=True),
+    )),
+    ExportColumn("labels", ColumnKind.TEXTS, "what must be quoted beside the number; NULL of verdicts before budgets"),
+    ExportColumn("tolerance_ratio", ColumnKind.NUMBER, "the bound above which it flags; NULL of verdicts before budgets"),
+    ExportColumn("precision_ratio", ColumnKind.NUMBER, "the repeatability that was asked for; NULL: none"),
+    ExportColumn("numbers", ColumnKind.RECORDS, "its numbers; NULL of verdicts before budgets", inner=_NUMBER),
+    ExportColumn("proofs", ColumnKind.RECORDS, "what a valid window has shown; NULL of verdicts before budgets", inner=(
+        ExportColumn("proof", ColumnKind.TEXT, "which of the five", always=True),
+        ExportColumn("state", ColumnKind.TEXT, "shown, broken, unproven, not-asked", always=True),
+        ExportColumn("says", ColumnKind.TEXT, "in words"),
     )),
     ExportColumn("accepted", ColumnKind.TEXTS, "the rules the window's policy accepts", always=True),
     ExportColumn("limits", ColumnKind.RECORDS, "the limits its policy overrides", always=True, inner=(

@@ -86,6 +86,7 @@ def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
             "clear": None,
             "hazards": None,
             "unobserved": None,
+            **_of_budget({}),
         }
     findings: list[Mapping[str, Any]] = list(verdict.get("findings") or ())
     hazards = sorted((each for each in findings if each.get("answered") == "found"), key=_rank)
@@ -100,6 +101,32 @@ def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
             {"rule": each["rule"], "why": _text(each.get("says")) or None, "required": bool(each.get("required"))}
             for each in findings
             if each.get("answered") == "unobserved"
+        ],
+        **_of_budget(verdict),
+    }
+
+
+def _of_budget(verdict: Mapping[str, Any]) -> Row:
+    """The numbers, labels and proofs; all NULL of a verdict that came before there were budgets."""
+    budget = verdict.get("budget")
+    if budget is None:
+        return dict.fromkeys(("labels", "tolerance_ratio", "precision_ratio", "numbers", "proofs"))
+    return {
+        "labels": [_text(label) for label in verdict.get("labels") or ()],
+        "tolerance_ratio": budget.get("tolerance_ratio"),
+        "precision_ratio": budget.get("precision_ratio"),
+        "numbers": [
+            {name: number.get(name) for name in ("number", "value", "unit", "clock_mhz", "bound_ratio")}
+            | {
+                "repeatability_ratio": (number.get("repeatability") or {}).get("ratio"),
+                "claimed": number.get("number") in budget.get("claimed", ()),
+                "leading": number.get("number") == budget.get("leading"),
+            }
+            for number in budget.get("numbers", ())
+        ],
+        "proofs": [
+            {"proof": proof["proof"], "state": proof["state"], "says": _text(proof.get("says")) or None}
+            for proof in verdict.get("proofs") or ()
         ],
     }
 

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 from plotly.offline import get_plotlyjs
 
 from annotate.compare.decision import change_text, duration_text
-from annotate.output.report import plain
+from annotate.output.report import first_lines, plain
 from annotate.output.rule_pages import Words, words
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status, Verdict
@@ -77,11 +77,14 @@ def packed_plotly() -> str:
 
 def sentence(verdict: Verdict) -> str:
     """Say in one sentence what the verdict means for the number."""
-    counting = [finding for finding in verdict.hazards if not finding.accepted and finding.severity != "note"]
+    counting = [finding for finding in verdict.causes if not finding.accepted and finding.severity != "note"]
     if verdict.status is Status.UNPROVEN:
         return f"Nobody can say whether this number may be trusted: {verdict.why.rstrip('.')}."
+    if verdict.status is Status.VALID:
+        return "Everything that the claim requires was shown."
     if not counting:
-        return "Every check that the claim requires could look, and none found a hazard."
+        broken = [proof.says for proof in verdict.budget.proofs if proof.broken_by] if verdict.budget else []
+        return f"Quote this number with its limits: {'; '.join(broken) or 'it repeats less well than was asked for'}."
     more = len(counting) - 1
     rest = f" ({more} more below)" if more else ""
     means = "Do not use this number" if verdict.status is Status.REJECTED else "Quote this number with its hazard"
@@ -95,8 +98,9 @@ def _shown(window: ReportedWindow, label: str, piece: int | None) -> dict[str, A
         "piece": piece,
         "verdict": verdict,
         "sentence": sentence(verdict),
+        "said": first_lines(verdict),
         "conditions": conditions.conditions(window),
-        "findings": [{"found": finding, "words": _words().get(finding.rule)} for finding in verdict.hazards],
+        "findings": [{"found": finding, "words": _words().get(finding.rule)} for finding in verdict.causes],
         "environment": conditions.environment(window),
         "declared": conditions.declared(window),
         "reasons": conditions.reasons_seen(evidence) if evidence is not None else [],

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import isclose
+from typing import Any
 
 from annotate import __version__
 from annotate.errors import AnnotateError
@@ -69,7 +70,24 @@ def agreement(window: ReportedWindow) -> Agreement:
         differs.append("findings: the report says them more than once or in another order than the judge")
     for rule in dict.fromkeys((*ours, *theirs)):
         differs += _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
+    if reported.budget is not None and not _is_same_data(_said_of(reported), _said_of(again)):
+        differs.append("numbers, bounds, labels or proofs: the report says others than the evidence")
     return Agreement(window=window, again=again, differs=tuple(differs))
+
+
+def _said_of(verdict: Verdict) -> dict[str, Any]:
+    """The parts of a verdict that are neither its head nor findings."""
+    data = verdict.to_dict()
+    return {name: data[name] for name in ("claim_facts", "labels", "budget", "proofs")}
+
+
+def _is_same_data(ours: Any, theirs: Any) -> bool:
+    """Return whether plain data is the same, numbers up to their last bits."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(_is_same_data(ours[name], theirs[name]) for name in ours)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(map(_is_same_data, ours, theirs))
+    return _is_same(ours, theirs)
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:

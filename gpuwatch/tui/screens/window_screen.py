@@ -67,7 +67,7 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         return {
             f"{number} {finding.rule}": (verdict, finding)
             for number, verdict in enumerate(self._verdicts)
-            for finding in verdict.hazards
+            for finding in verdict.causes
         }
 
     def draw(self) -> None:
@@ -82,7 +82,7 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
                 )
                 head.insert(1, [Piece(words.cut(began, self.columns), Tone.DIM)])
             rows += [(None, line) for line in head]
-            for finding in verdict.hazards:
+            for finding in verdict.causes:
                 block = finding_words.lines(finding, self._content.format_time, self.columns)
                 rows += [(f"{number} {finding.rule}", line) for line in block]
             rows += [(None, line) for line in (*tail, [])]

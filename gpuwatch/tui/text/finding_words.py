@@ -15,11 +15,7 @@ _INDENT = " " * 4
 
 def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piece]], list[list[Piece]]]:
     """Return the lines of ``report.text`` before and after the findings; with ``every`` rule that found nothing."""
-    said = report.text(verdict, verbose=every, more="a lists them").split("\n")
-    head = said[: 2 if verdict.why else 1]
-    tail = said[len(head) + len(verdict.hazards) :]
-    if every:  # the findings' figures stand with them already
-        tail = tail[:1] + tail[1 + sum(len(finding.facts) for finding in verdict.hazards) :]
+    head, tail = report.around(verdict, verbose=every, more="a lists them")
     chip = words.STATUSES[verdict.status.value]
     status, _, rest = head[0].partition("  ")
     first = [Piece(f"{chip.letter} {status}", chip.tone), Piece(words.cut(f"  {rest}", width - len(status) - 2))]

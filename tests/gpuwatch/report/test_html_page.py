@@ -79,7 +79,7 @@ def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...])
 
 def test_figures_do_not_repeat_the_sentence_above_them(from_idle: Page) -> None:
     named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
-    assert {"before_ratio", "needed_s", "driver_clock_mhz"} <= set(named)
+    assert {"before_ratio", "needed_s"} <= set(named)  # labels stand in their line, without figures
     assert not {"what", "because", "clock"} & set(named)
 
 
