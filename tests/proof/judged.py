@@ -23,8 +23,8 @@ from annotate.combine import CLAIMED
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.policy import Policy
-from tests.proof.disturbances import FAMILIES
-from tests.proof.pairs import Pair, pair
+from tests.proof.disturbances import FAMILIES, Disturbance, drawn
+from tests.proof.pairs import pair
 from tests.proof.scores import Answer, Row, rows
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -71,19 +71,24 @@ def answer(evidence: Evidence) -> Answer:
     )
 
 
-def is_steady(of: Pair) -> bool:
-    """Return whether all that happens is one level from before the window's first moment to its last.
+def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
+    """Return whether all that happens is alike from before the window's first moment to its last.
 
-    Times that are wrong are not meant: the books bound them.
+    A rhythm of the iterations is, whatever its course.  Times that are wrong are not meant: the books bound them.
     """
-    happening = [each for each in of.disturbances if not FAMILIES[each.family].blind]
+    happening = [each for each in disturbances if not FAMILIES[each.family].blind]
     return bool(happening) and all(
-        each.family != "times-wrong"
-        and len(each.pieces) == 1
-        and each.pieces[0].begin_s <= 0.0
-        and each.pieces[0].end_s >= of.length_s - 1e-6
-        for each in happening
+        each.kind.startswith("every-") or (each.family != "times-wrong" and _is_one_level(each, length_s)) for each in happening
     )
+
+
+def _is_one_level(each: Disturbance, length_s: float) -> bool:
+    whole = len(each.pieces) == 1 and each.pieces[0].begin_s <= 0.0
+    return whole and each.pieces[0].end_s >= length_s - 1e-6
+
+
+def _judged_row(row: Row) -> JudgedRow:
+    return JudgedRow(row, is_steady(drawn(row.family, row.seed, row.length_s), row.length_s))
 
 
 def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
@@ -91,7 +96,7 @@ def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
     begin_s = time.perf_counter()
     made = pair(seed)
     made_s = time.perf_counter()
-    found = [JudgedRow(row, not row.clean and is_steady(made)) for row in rows([made], answer)]
+    found = [_judged_row(row) for row in rows([made], answer)]
     return found, made_s - begin_s, time.perf_counter() - made_s
 
 
@@ -105,13 +110,13 @@ def to_data(of: JudgedRow) -> list[Any]:
 
     answered = row.answer
     figures = (ratios(row.truth), ratios(answered.bounds), ratios(answered.repeatability))
-    head = (row.seed, row.family, int(row.clean), row.workload, row.variant, row.length_s, int(of.is_steady))
+    head = (row.seed, row.family, int(row.clean), row.workload, row.variant, row.length_s)
     return [*head, *figures, answered.status, sorted(answered.named)]
 
 
 def from_data(data: Sequence[Any]) -> JudgedRow:
     """Read what ``to_data`` gave."""
-    seed, family, clean, workload, variant, length_s, steady, truth, bounds, repeatability, status, named = data
+    seed, family, clean, workload, variant, length_s, truth, bounds, repeatability, status, named = data
 
     def ratios(values: Sequence[float | None]) -> dict[str, float]:
         known = zip(NAMES.values(), values, strict=True)
@@ -128,7 +133,7 @@ def from_data(data: Sequence[Any]) -> JudgedRow:
         truth=ratios(truth),
         answer=answered,
     )
-    return JudgedRow(row, bool(steady))
+    return _judged_row(row)
 
 
 def load(path: Path = RESULTS) -> list[JudgedRow]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.disturbances import NOTHING, family_name
-from tests.proof.judged import NAMES, JudgedRow, answer, is_steady, judged_pair, load, main, write
+from tests.proof.disturbances import family_name
+from tests.proof.judged import NAMES, answer, is_steady, judged_pair, load, main, write
 from tests.proof.pairs import Pair, length_s, pair
 from tests.proof.published import OWN, own_names, tables
 from tests.proof.shapes import Piece
@@ -36,30 +36,33 @@ def test_rows_survive_their_file(tmp_path: Path) -> None:
     found, _, _ = judged_pair(short("host-stall").seed)
     row = found[0].row
     open_ended = replace(row, answer=replace(row.answer, bounds={"throughput": math.inf}, repeatability={}))
-    rows = [JudgedRow(open_ended, is_steady=True), *found[1:]]
+    rows = [replace(found[0], row=open_ended), *found[1:]]
     write(rows, tmp_path / "results.json")
     again = load(tmp_path / "results.json")
-    assert again[0].is_steady
+    assert not again[0].is_steady
     assert again[0].row.answer == open_ended.answer
     assert [each.row.seed for each in again] == [each.row.seed for each in rows]
     assert again[0].row.truth == pytest.approx(dict(row.truth), abs=1e-6)
 
 
 def test_steady_disturbance_fills_the_window() -> None:
-    """One level from before the first moment to the last; what only the watcher feels does not count."""
-    of = short("sm-clock")
-    whole = replace(of.disturbances[0], pieces=(Piece(-3.0, of.length_s),))
-    part = replace(of.disturbances[0], pieces=(Piece(0.1, of.length_s),))
-    assert is_steady(replace(of, disturbances=(whole,)))
-    assert not is_steady(replace(of, disturbances=(part,)))
-    assert not is_steady(replace(of, disturbances=(whole, part)))
-    assert not is_steady(short("evidence-gap"))
-    assert not is_steady(short(NOTHING))
+    """One level from before the first moment to the last, or a rhythm; what only the watcher feels does not count."""
+    of = short("sm-clock").disturbances[0]
+    whole = replace(of, pieces=(Piece(-3.0, 2.0),))
+    part = replace(of, pieces=(Piece(0.1, 2.0),))
+    rhythm = replace(part, family="work-modes", kind="every-third")
+    assert is_steady([whole], 2.0)
+    assert is_steady([rhythm, whole], 2.0)
+    assert not is_steady([part], 2.0)
+    assert not is_steady([whole, part], 2.0)
+    assert not is_steady(short("evidence-gap").disturbances, 2.0)
+    assert not is_steady([], 2.0)
 
 
 def test_wrong_times_are_in_scope_throughout() -> None:
     """The books hold them against what was witnessed from outside."""
-    assert not is_steady(short("times-wrong"))
+    wrong = short("times-wrong").disturbances[0]
+    assert not is_steady([replace(wrong, pieces=(Piece(-3.0, 2.0),))], 2.0)
 
 
 def test_own_names_of_a_combination_are_those_of_both() -> None:
