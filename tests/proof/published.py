@@ -24,6 +24,12 @@ from tests.proof.testified import Variant
 
 UNPROVEN = "unproven"
 BOOKED_S = 1.0  # shorter windows have no books, so they are never valid
+_TELLS: Mapping[Variant, str] = {
+    Variant.PLAIN: "nothing",
+    Variant.TIMES: "begins and times",
+    Variant.DURATIONS: "times alone",
+    Variant.STAMPED: "begins, times and clocks",
+}
 _CLOCK = frozenset({"clock-levels", "clock-drift", "clock-ramp", "regime-change"})
 _STALLS = frozenset({"idle-stretch", "outliers", "mid-run-compile"})
 _NEIGHBOURS = frozenset({"contention-process", "contention-residual"})
@@ -148,6 +154,14 @@ def statuses(reported: Sequence[JudgedRow]) -> list[str]:
         kept = [row for row in clean if row.length_s >= least_s]
         out.append(_share_line(f"clean{words}, not valid", status_errors(kept).clean_not_valid))
         out.append(_share_line(f"clean{words}, flagged or rejected", _share(kept, _is_alarmed)))
+    for variant in Variant:
+        told = [row for row in clean if row.variant == variant and row.length_s >= BOOKED_S]
+        out.append(
+            _share_line(
+                f"clean of {BOOKED_S:.0f} s and more that tells {_TELLS[variant]}, not valid",
+                status_errors(told).clean_not_valid,
+            )
+        )
     disturbed = [replace(each, row=_claimed_only(each.row)) for each in reported if not each.row.clean]
     within = status_errors(each.row for each in disturbed if not each.is_steady).off_called_valid
     whole = status_errors(each.row for each in disturbed).off_called_valid
