@@ -26,7 +26,6 @@ Processors: TypeAlias = Annotated[float, Range(0.0, 1024.0)]  # one is a process
 Duration: TypeAlias = Annotated[float, Range(0.0, 3600.0)]  # seconds
 Count: TypeAlias = Annotated[float, Range(0.0, 1e6)]
 Refreshes: TypeAlias = Annotated[float, Range(1.0, 1000.0)]  # of the driver's page: fewer than one is none
-Blocks: TypeAlias = Annotated[float, Range(4.0, 600.0)]  # a trend of fewer is none
 Watts: TypeAlias = Annotated[float, Range(0.0, 1000.0)]
 Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
 

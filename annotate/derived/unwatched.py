@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from annotate.evidence import HEARTBEAT_NS, SIGNALS, STALE_NS, Evidence, Lane, Times, Trace
+from annotate.evidence import HEARTBEAT_NS, STALE_NS, Evidence, Lane, Times, Trace
 
 
 def lost_because(evidence: Evidence) -> str:
@@ -16,25 +16,6 @@ def lost_because(evidence: Evidence) -> str:
         elif event.kind == "back" and event.at_ns < evidence.window.begin_ns:
             gone = None
     return f"the GPU was lost: {gone.text or 'it stopped answering'}" if gone else ""
-
-
-def fast_rows(trace: Trace) -> tuple[Times, Times]:
-    """Return when the fast lane said something, and when it was asked and said nothing at all."""
-    asked: list[Times] = [np.empty(0, np.int64)]
-    said: list[Times] = [np.empty(0, np.int64)]
-    for name, column in trace.columns.items():
-        if SIGNALS.get(name) == Lane.FAST:
-            silent = np.isnan(column.values)
-            _add(asked, column.at_ns)
-            _add(said, column.at_ns[~silent] if silent.any() else column.at_ns)
-    seen = np.unique(np.concatenate(said))
-    return seen, np.setdiff1d(np.concatenate(asked), seen)
-
-
-def _add(rows: list[Times], at_ns: Times) -> None:
-    """One more column's times, unless they are the last one's: signals of one row share them, and sorting takes the time."""
-    if not np.array_equal(rows[-1], at_ns):
-        rows.append(at_ns)
 
 
 def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[int, int]]:

@@ -89,10 +89,8 @@ def _missed_named_clock(case: Case) -> Answer:
     capped = held if held is not None and held.ratio > 0.0 else None
     clock_mhz = float(blocks.mhz[blocks.known].mean())
     by = "the stamped iterations" if case.is_stamped else None
-    facts = _lock_facts(named.mhz, clock_mhz, capped, by=by) | {
-        "named_by": named.by,
-        "off_blocks_ratio": off_blocks_ratio(blocks, named.mhz),
-    }
+    facts = _lock_facts(named.mhz, clock_mhz, capped, by=by)
+    facts |= {"named_by": named.by, "off_blocks_ratio": off_blocks_ratio(blocks, named.mhz)}
     bounds = named_clock_bounds(blocks, named.mhz, case.beta)
     is_missed = capped is not None or any(bound.size_ratio > _STEADY_RATIO for bound in bounds)
     return Found(facts=facts, bounds=bounds) if is_missed else Clear(facts)

@@ -24,6 +24,7 @@ from annotate.verdict import Verdict
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign
 from tests.hardware import merged
+from tests.proof import published
 
 ROOT = Path(__file__).parents[2]
 TRACES = ROOT / "tests" / "traces"
@@ -183,6 +184,7 @@ def page() -> str:
         "",
         *merged.page(),
         *campaign.section(),
+        *published.section(),
     ]
     return "\n".join(out).rstrip() + "\n"
 

@@ -1,0 +1,84 @@
+"""Made windows put to the judge: one design, what happens in it, and the verdict beside the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.verdict import Status, Verdict
+from tests.proof.cases import design, made, workload
+from tests.proof.disturbances import Disturbance
+from tests.proof.pairs import Deviation, deviation, observed, runs
+from tests.proof.shapes import Shape, pieces
+from tests.proof.testified import Variant
+from tests.proof.workloads import Workload
+
+DEFAULT = Policy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A window to make: its work and length, what happens, the rest before it, and what it tells of its iterations."""
+
+    work: Workload
+    happens: tuple[Disturbance, ...] = ()
+    length_s: float = 4.0
+    rest_s: float = 0.0
+    variant: Variant = Variant.STAMPED
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The evidence of a made window, and how far its numbers truly deviate from the undisturbed ones."""
+
+    evidence: Evidence
+    truth: Deviation
+
+    def verdict(self, policy: Policy = DEFAULT) -> Verdict:
+        return judge(self.evidence, policy)
+
+
+@cache
+def seen(scene: Scene) -> Seen:
+    """Make the window of a scene."""
+    by = replace(design(scene.work, scene.length_s, rest_s=scene.rest_s), variant=scene.variant)
+    clean, disturbed = runs(by, scene.happens, scene.seed)
+    return Seen(
+        observed(by, disturbed, scene.happens, scene.seed),
+        deviation(disturbed.iterations, clean.iterations),
+    )
+
+
+def growing(depth: float, length_s: float) -> Disturbance:
+    """Return work that grows by this share in a straight line from the window's begin to its end."""
+    made = pieces(Shape.DRIFT, 0.0, 0.0, length_s, np.random.default_rng(0))
+    return Disturbance(
+        family="work-growth", kind="grows", shape=Shape.DRIFT, begin_s=0.0, length_s=length_s, depth=depth, pieces=made
+    )
+
+
+def paused(rest_s: float, work: str = "gemm") -> Scene:
+    """Return a window right after a rest of the GPU."""
+    return Scene(work=workload(work), happens=(made("pause-before", "rest", (-rest_s, 0.0)),), rest_s=rest_s)
+
+
+def due(verdict: Verdict, *statuses: Status) -> None:
+    """Assert one of these statuses; the verdict is the message."""
+    assert verdict.status in statuses, str(verdict)
+
+
+def severities(verdict: Verdict) -> dict[str, str | None]:
+    """Return what each hazard found did to the status."""
+    return {hazard.rule: hazard.severity for hazard in verdict.hazards}
+
+
+def finding(reason: str) -> pytest.MarkDecorator:
+    """Return the mark of a row that the judge does not give yet; it fails as soon as the judge gives it."""
+    return pytest.mark.xfail(strict=True, reason=reason)

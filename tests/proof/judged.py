@@ -1,0 +1,185 @@
+"""The judge on the generator's pairs, row by row.
+
+python -m tests.proof.judged --seeds 0:3000 [--even|--odd] [--processes 2] [--add]
+judges both windows of each pair and writes tests/proof/results.json, from which ``make pages`` computes every figure;
+``--add`` keeps the rows of other seeds that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from annotate.budget import Number
+from annotate.combine import CLAIMED
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.policy import Policy
+from tests.proof.disturbances import FAMILIES, Disturbance, drawn
+from tests.proof.pairs import pair
+from tests.proof.scores import Answer, Row, rows
+
+RESULTS = Path(__file__).parent / "results.json"
+PROCESSES_COUNT = 2  # the machine that scores has others on it
+# The generator's name of each number of a verdict.
+NAMES: Mapping[Number, str] = {
+    Number.THROUGHPUT: "throughput",
+    Number.MEAN: "mean",
+    Number.MEDIAN: "median",
+    Number.MEDIAN_AT_CLOCK: "median_at_one_clock",
+}
+CLAIMED_NAMES = tuple(NAMES[number] for number in CLAIMED[Policy().claim])
+_DIGITS = 6  # of a ratio: a ten-thousandth of the tolerance
+_UNBOUNDED = 1e9  # stands for an infinite bound: JSON has no infinity
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRow:
+    """One judged window, and whether its disturbance stood from first to last: only a record of this work bounds that."""
+
+    row: Row
+    is_steady: bool = False
+
+
+def answer(evidence: Evidence) -> Answer:
+    """Return what the judge says of one window under the default policy, as the scores ask for it.
+
+    A number is spoken of if it was measured or is claimed.  An unknown repeatability is none.  Named are the hazards that
+    flag or reject.
+    """
+    verdict = judge(evidence)
+    assert verdict.budget is not None
+    spoken = [each for each in verdict.budget.numbers if each.value is not None or each.number in verdict.budget.claimed]
+    kept = [each for each in spoken if each.number in NAMES]
+    return Answer(
+        bounds={NAMES[each.number]: math.inf if each.bound_ratio is None else each.bound_ratio for each in kept},
+        repeatability={
+            NAMES[each.number]: ratio
+            for each in kept
+            if (ratio := each.repeatability.ratio or each.repeatability.within_ratio) is not None
+        },
+        status=verdict.status.value,
+        named=frozenset(each.rule for each in verdict.hazards if each.severity in ("flag", "reject")),
+    )
+
+
+def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
+    """Return whether all that happens is alike from before the window's first moment to its last.
+
+    A rhythm of the iterations is, whatever its course.  Times that are wrong are not meant: the books bound them.
+    """
+    happening = [each for each in disturbances if not FAMILIES[each.family].blind]
+    return bool(happening) and all(
+        each.kind.startswith("every-") or (each.family != "times-wrong" and _is_one_level(each, length_s)) for each in happening
+    )
+
+
+def _is_one_level(each: Disturbance, length_s: float) -> bool:
+    whole = len(each.pieces) == 1 and each.pieces[0].begin_s <= 0.0
+    return whole and each.pieces[0].end_s >= length_s - 1e-6
+
+
+def _judged_row(row: Row) -> JudgedRow:
+    return JudgedRow(row, is_steady(drawn(row.family, row.seed, row.length_s), row.length_s))
+
+
+def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
+    """Return the rows of one seed, and how long making and judging its windows took, in seconds."""
+    begin_s = time.perf_counter()
+    made = pair(seed)
+    made_s = time.perf_counter()
+    found = [_judged_row(row) for row in rows([made], answer)]
+    return found, made_s - begin_s, time.perf_counter() - made_s
+
+
+def to_data(of: JudgedRow) -> list[Any]:
+    """Return a row as plain data; an infinite bound is written as a huge one, an absent one as null."""
+    row = of.row
+
+    def ratios(by: Mapping[str, float]) -> list[float | None]:
+        values = [by.get(name) for name in NAMES.values()]
+        return [None if each is None else min(round(each, _DIGITS), _UNBOUNDED) for each in values]
+
+    answered = row.answer
+    figures = (ratios(row.truth), ratios(answered.bounds), ratios(answered.repeatability))
+    head = (row.seed, row.family, int(row.clean), row.workload, row.variant, row.length_s)
+    return [*head, *figures, answered.status, sorted(answered.named)]
+
+
+def from_data(data: Sequence[Any]) -> JudgedRow:
+    """Read what ``to_data`` gave."""
+    seed, family, clean, workload, variant, length_s, truth, bounds, repeatability, status, named = data
+
+    def ratios(values: Sequence[float | None]) -> dict[str, float]:
+        known = zip(NAMES.values(), values, strict=True)
+        return {name: math.inf if value >= _UNBOUNDED else value for name, value in known if value is not None}
+
+    answered = Answer(bounds=ratios(bounds), repeatability=ratios(repeatability), status=status, named=frozenset(named))
+    row = Row(
+        seed=seed,
+        family=family,
+        clean=bool(clean),
+        workload=workload,
+        variant=variant,
+        length_s=length_s,
+        truth=ratios(truth),
+        answer=answered,
+    )
+    return _judged_row(row)
+
+
+def load(path: Path = RESULTS) -> list[JudgedRow]:
+    """Return the committed rows."""
+    return [from_data(each) for each in json.loads(path.read_text(encoding="utf-8"))["rows"]]
+
+
+def write(found: Iterable[JudgedRow], path: Path = RESULTS) -> None:
+    """Write rows, one a line, by seed."""
+    ordered = sorted(found, key=lambda each: (each.row.seed, each.row.clean))
+    lines = ",\n".join(json.dumps(to_data(each), separators=(",", ":")) for each in ordered)
+    path.write_text(f'{{"rows": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def judged(seeds: Sequence[int], processes: int) -> Iterator[list[JudgedRow]]:
+    """Judge these seeds, and print how long each window takes."""
+    made_s = judged_s = 0.0
+    count = windows = 0
+    with get_context("spawn").Pool(processes) as pool:
+        for found, made, took in pool.imap_unordered(judged_pair, seeds, chunksize=4):
+            made_s, judged_s, count, windows = made_s + made, judged_s + took, count + 1, windows + len(found)
+            if count % 20 == 0 or count == len(seeds):
+                print(
+                    f"{count} of {len(seeds)} pairs: made in {made_s / count:.2f} s each, judged in {judged_s / windows:.3f} s a window"
+                )
+                sys.stdout.flush()
+            yield found
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.judged", description=__doc__)
+    parser.add_argument("--seeds", default="0:100", metavar="FIRST:END", help="judge the pairs of seeds FIRST to END - 1")
+    half = parser.add_mutually_exclusive_group()
+    half.add_argument("--even", action="store_true", help="judge even seeds only: the half to fit constants on")
+    half.add_argument("--odd", action="store_true", help="judge odd seeds only: the half to report")
+    parser.add_argument("--processes", type=int, choices=range(1, PROCESSES_COUNT + 1), default=1)
+    parser.add_argument("--add", action="store_true", help="keep the rows of other seeds")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    asked = parser.parse_args(arguments)
+    first, end = (int(each) for each in asked.seeds.split(":"))
+    wanted = [seed for seed in range(first, end) if not (asked.even and seed % 2) and not (asked.odd and not seed % 2)]
+    found = [row for of_pair in judged(wanted, asked.processes) for row in of_pair]
+    kept = [each for each in load(asked.out) if each.row.seed not in wanted] if asked.add and asked.out.exists() else []
+    write([*kept, *found], asked.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,68 @@
+"""The headline hazards of essays on benchmarks, none of which is valid under ``sustained``: sleeps between GEMMs, starts from idle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotate.capsule.pack import unpack
+from annotate.judge import judge
+from annotate.verdict import Status
+from tests.proof.asked import Scene, finding, paused, seen
+from tests.proof.cases import workload
+from tests.proof.testified import Variant
+
+VALID = Status.VALID
+PLAIN = Variant.PLAIN
+EVERY = (Variant.STAMPED, Variant.TIMES, PLAIN)
+LARGE = workload("large gemm")
+TRACES = Path(__file__).parents[1] / "traces"
+
+SLEEPING = Scene(work=workload("sleeps between"))
+SLEEPS = "the 20 ms power record averages work and sleep to 563 of 700 W, so that regular gaps count for nothing: truth +18.6 %"
+BUSY_LABEL = (
+    "without times regular idle time is a label by the specification, so a GPU that slept two thirds of the window is valid"
+)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [pytest.param(each, marks=finding(BUSY_LABEL if each is PLAIN else SLEEPS)) for each in EVERY],
+)
+def test_gemms_with_sleeps_are_not_sustained(variant: Variant) -> None:
+    """GEMMs of 10.9 ms with sleeps of 20 ms run 18.6 % faster than without: the clock never comes down."""
+    rested, unbroken = (seen(Scene(work=work)).evidence.timings for work in (SLEEPING.work, LARGE))
+    assert rested is not None
+    assert unbroken is not None
+    assert float(np.median(unbroken.took_s) / np.median(rested.took_s)) - 1.0 == pytest.approx(0.186, abs=0.01)
+    assert seen(replace(SLEEPING, variant=variant)).verdict().status is not VALID
+
+
+@pytest.mark.parametrize("work", ["gemm", "large gemm", "attention", "softmax"])
+@pytest.mark.parametrize("length_s", [0.1, 0.4])
+@pytest.mark.parametrize("variant", EVERY)
+def test_short_window_from_idle_is_not_valid(work: str, length_s: float, variant: Variant) -> None:
+    """Windows of 100 and 400 ms after three idle seconds: capped work runs 5 to 14 % fast there."""
+    scene = replace(paused(3.0, work), length_s=length_s, variant=variant)
+    assert seen(scene).verdict().status is not VALID
+
+
+ESSAYS = {each.window.label: each for each in unpack((TRACES / "h200-windows.capsule").read_bytes())}
+HEADLINES = ("from-idle-gemm-4096-1s", "from-idle-gemm-4096-0.4s", "short-50ms", "sleeps-20ms-gemm-16384")
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *HEADLINES,
+        pytest.param("sleeps-100ms-gemm-16384", marks=finding(BUSY_LABEL)),
+        pytest.param(
+            "cpu-hogs-gemm-4096", marks=finding("launches that 16 busy processes starved read as a rhythm: busy 23 %, a label")
+        ),
+    ],
+)
+def test_recorded_essay_is_not_valid(label: str) -> None:
+    assert judge(ESSAYS[label]).status is not VALID

@@ -1,0 +1,252 @@
+"""The windows of the specification's first table, each with the status that is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from annotate.budget import Number
+from annotate.claims import Claim
+from annotate.compare.decision import Decision, decide
+from annotate.evidence import Pause
+from annotate.judge import judge
+from annotate.policy import Policy
+from annotate.verdict import Status
+from tests.proof.asked import DEFAULT, Scene, due, finding, growing, paused, seen, severities
+from tests.proof.cases import CLOCKED, made, workload
+from tests.proof.testified import Variant
+from tests.truth_windows import truth_windows
+
+VALID, FLAGGED, REJECTED = Status.VALID, Status.FLAGGED, Status.REJECTED
+STAMPED, TIMES, DURATIONS, PLAIN = Variant.STAMPED, Variant.TIMES, Variant.DURATIONS, Variant.PLAIN
+EVERY = (STAMPED, TIMES, PLAIN)
+GEMM, LARGE, SOFTMAX, DECODING = (workload(name) for name in ("gemm", "large gemm", "softmax", "decoding"))
+TOGGLED = made("sm-clock", "silent", (0.0, 1.0), (2.0, 3.0), (4.0, 5.0), depth=1.0 - 1500.0 / 1980.0)
+SHORT_LEAD = made("records-short", "no-lead", (0.0, 4.0), depth=0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A row of the table: the window, its true throughput, the statuses that are due, and the rule that says so."""
+
+    scene: Scene
+    throughput: float
+    statuses: tuple[Status, ...]
+    rule: str | None = None
+    variants: tuple[Variant, ...] = EVERY
+
+
+def stalled(work: str, kind: str, length_s: float, *stall: tuple[float, float]) -> Scene:
+    return Scene(work=workload(work), happens=(made("host-stall", kind, *stall),), length_s=length_s)
+
+
+def started(rest_s: float) -> Scene:
+    """A window before which a daemon took this long to start: it saw no more of the time before."""
+    return replace(paused(rest_s), happens=(*paused(rest_s).happens, SHORT_LEAD))
+
+
+def pause_ago(seed: int) -> Scene:
+    """A window 2.5 s after a pause of a second."""
+    return Scene(work=GEMM, happens=(made("pause-before", "rest", (-3.5, -2.5)),), rest_s=3.5, seed=seed)
+
+
+TABLE: Mapping[str, Due] = {
+    "an idle GPU with a context": Due(
+        scene=Scene(work=SOFTMAX, happens=(made("idle-stretch", "waits", (-3.7, 4.0)),)), throughput=-1.0,
+        statuses=(REJECTED,), rule="no-work", variants=(PLAIN,),
+    ),
+    "a clock that toggles each second": Due(
+        scene=Scene(work=CLOCKED, happens=(TOGGLED,), length_s=6.0), throughput=-0.123, statuses=(REJECTED,), rule="clock-levels",
+    ),
+    "a clock 25 % lower for a third": Due(
+        scene=Scene(work=CLOCKED, happens=(made("sm-clock", "silent", (1.0, 2.0), depth=0.25),), length_s=3.0),
+        throughput=-0.0846, statuses=(REJECTED,), rule="clock-levels",
+    ),
+    "a clock 10 % lower for a third": Due(
+        scene=Scene(work=CLOCKED, happens=(made("sm-clock", "silent", (1.0, 2.0), depth=0.1),), length_s=3.0),
+        throughput=-0.0338, statuses=(FLAGGED,), rule="clock-levels", variants=(STAMPED,),
+    ),
+    "times that grow by 30 %": Due(
+        scene=Scene(work=CLOCKED, happens=(growing(0.3, 4.0),)), throughput=-0.125, statuses=(REJECTED,),
+        rule="iteration-growth", variants=(STAMPED, TIMES),
+    ),
+    "a stall of 0.4 s in 4.4 s": Due(
+        scene=stalled("gemm", "sleep", 4.4, (1.5, 1.9)), throughput=-0.0861, statuses=(REJECTED,), rule="idle-stretch",
+    ),
+    "times 100 times too short": Due(
+        scene=Scene(work=GEMM, happens=(made("times-wrong", "scaled", (0.0, 4.0), depth=0.99),)), throughput=0.0,
+        statuses=(REJECTED,), rule="unaccounted-time", variants=(STAMPED, TIMES, DURATIONS),
+    ),
+    "a neighbour named now and then": Due(
+        scene=Scene(work=DECODING, happens=(made("neighbour-slices", "listed", (-3.0, 4.0), depth=0.1),)), throughput=-0.0541,
+        statuses=(FLAGGED, REJECTED), rule="contention-process",
+    ),
+    "a stall of 0.2 s": Due(
+        scene=stalled("softmax", "sleep", 4.06, (1.5, 1.7)), throughput=-0.0493, statuses=(FLAGGED,), rule="idle-stretch",
+    ),
+    "a stall of 0.3 s in 3 s": Due(
+        scene=stalled("softmax", "sleep", 3.0, (1.5, 1.8)), throughput=-0.1, statuses=(REJECTED,), rule="idle-stretch",
+    ),
+    "zeros for a third": Due(
+        scene=Scene(work=LARGE, happens=(made("work-growth", "easier-data", (1.0, 2.0)),), length_s=3.0), throughput=0.0712,
+        statuses=(REJECTED,), rule="clock-levels",
+    ),
+    "a pause of 0.05 s before": Due(scene=paused(0.05), throughput=0.004, statuses=(VALID,)),
+    "a pause of 0.3 s before": Due(scene=paused(0.3), throughput=0.0068, statuses=(VALID,)),
+    "a pause of 1.5 s before": Due(scene=paused(1.5), throughput=0.0067, statuses=(VALID,)),
+    "a pause before uncapped work": Due(scene=paused(1.5, "softmax"), throughput=0.0, statuses=(VALID,)),
+    "a loop held up for 76 ms by chance": Due(
+        scene=stalled("softmax", "preempted", 4.0, (1.2, 1.276)), throughput=-0.019, statuses=(FLAGGED,), rule="idle-stretch",
+    ),
+    "a loop held up for 255 ms by chance": Due(
+        scene=stalled("softmax", "paging", 4.0, (1.2, 1.455)), throughput=-0.0639, statuses=(REJECTED,), rule="idle-stretch",
+    ),
+    "clean, 2.5 s after a pause, 1": Due(scene=pause_ago(1), throughput=0.0017, statuses=(VALID,)),
+    "clean, 2.5 s after a pause, 2": Due(scene=pause_ago(2), throughput=0.0016, statuses=(VALID,)),
+    "clean, 2.5 s after a pause, 3": Due(scene=pause_ago(3), throughput=0.0016, statuses=(VALID,)),
+    "the first after a daemon's start, 0.8 s": Due(scene=started(0.8), throughput=0.0049, statuses=(VALID,)),
+    "the first after a daemon's start, 2.4 s": Due(scene=started(2.4), throughput=0.0061, statuses=(VALID,)),
+    "a collection of 88 ms": Due(
+        scene=Scene(work=SOFTMAX, happens=(made("garbage-pauses", "collector", (1.2, 1.288)),), length_s=2.5), throughput=-0.0353,
+        statuses=(FLAGGED,), rule="idle-stretch",
+    ),
+}  # fmt: skip
+
+# Rows that the judge does not give yet, and why: each is a strict failure, so that whoever mends it takes it out.
+LATE_CALLS = (
+    "outliers adds the calls that are late in every window (0.17 %) to the stall's 4.97 %: together above five tolerances"
+)
+EXCESS = "regime-change gives 0.8 % after a pause (truth +0.4 to +0.7 %); the late calls of every window (0.35 %) add to it: above 1 %"
+GAPS = "bursty-duty-cycle counts launch gaps of 6 µs at 200 µs calls where nothing is stamped: 0.9 % beside the clock's part"
+EDGE = "idle-stretch counts the end of a pause before the window as idle time inside it: 0.8 to 1.2 %, where the first launch came after 2 ms"
+_AFTER_PAUSES = (
+    "a pause of 0.05 s before",
+    "a pause of 0.3 s before",
+    "a pause of 1.5 s before",
+    "the first after a daemon's start, 0.8 s",
+    "the first after a daemon's start, 2.4 s",
+)
+KNOWN: Mapping[tuple[str, Variant], str] = {
+    ("a stall of 0.2 s", STAMPED): LATE_CALLS,
+    ("a stall of 0.2 s", TIMES): LATE_CALLS,
+    **{(name, STAMPED): EXCESS for name in _AFTER_PAUSES},
+    **{(name, TIMES): GAPS for name in _AFTER_PAUSES},
+    **{(name, PLAIN): EDGE for name in _AFTER_PAUSES},
+    **{(f"clean, 2.5 s after a pause, {seed}", TIMES): GAPS for seed in (1, 2, 3)},
+}
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(
+            name, variant, id=f"{name}-{variant}", marks=finding(reason) if (reason := KNOWN.get((name, variant))) else ()
+        )
+        for name, row in TABLE.items()
+        for variant in row.variants
+    ]
+
+
+@pytest.mark.parametrize(("name", "variant"), cases())
+def test_first_table_row_gets_what_is_due(name: str, variant: Variant) -> None:
+    row = TABLE[name]
+    found = seen(replace(row.scene, variant=variant))
+    assert found.truth.throughput == pytest.approx(row.throughput, abs=1.5e-3)
+    verdict = found.verdict()
+    due(verdict, *row.statuses)
+    if row.rule is not None:
+        assert severities(verdict)[row.rule] in ("flag", "reject"), str(verdict)
+
+
+@pytest.mark.parametrize("variant", EVERY)
+def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
+    """Nobody locked a clock, which leaves the claim unproven; that the clock toggled rejects it."""
+    due(
+        seen(replace(TABLE["a clock that toggles each second"].scene, variant=variant)).verdict(
+            Policy(claim=Claim.FIXED_CLOCK)
+        ),
+        REJECTED,
+    )
+
+
+@pytest.mark.parametrize("variant", [STAMPED, TIMES])
+def test_growth_is_reported_as_growth(variant: Variant) -> None:
+    """The clock stands still, so that no rule of conditions speaks."""
+    found = severities(seen(replace(TABLE["times that grow by 30 %"].scene, variant=variant)).verdict())
+    assert {name for name, severity in found.items() if severity != "note"} == {"iteration-growth"}
+
+
+@pytest.mark.parametrize(("tolerance", "status"), [(0.008, REJECTED), (0.012, FLAGGED)])
+@pytest.mark.parametrize("variant", EVERY)
+def test_stall_is_judged_by_the_tolerance(tolerance: float, status: Status, variant: Variant) -> None:
+    """A stall of 4.9 % lies at five tolerances of 1 %: with others it is clear."""
+    due(seen(replace(TABLE["a stall of 0.2 s"].scene, variant=variant)).verdict(Policy(tolerance_ratio=tolerance)), status)
+
+
+@pytest.mark.parametrize("tolerance", [0.008, 0.012])
+@pytest.mark.parametrize("variant", EVERY)
+def test_zeros_are_rejected_at_other_tolerances(tolerance: float, variant: Variant) -> None:
+    due(seen(replace(TABLE["zeros for a third"].scene, variant=variant)).verdict(Policy(tolerance_ratio=tolerance)), REJECTED)
+
+
+@pytest.mark.xfail(strict=True, reason="idle-stretch rejects too: the lower power of easier inputs reads as idle time")
+def test_zeros_are_no_idle_time() -> None:
+    found = severities(seen(replace(TABLE["zeros for a third"].scene, variant=PLAIN)).verdict())
+    assert found.get("idle-stretch") in (None, "note")
+
+
+@pytest.mark.parametrize("variant", [STAMPED, TIMES])
+def test_collection_is_named_and_spares_the_median(variant: Variant) -> None:
+    """The collector is named by overlap in time, and the median has no cause above a tenth of the tolerance."""
+    found = seen(replace(TABLE["a collection of 88 ms"].scene, variant=variant)).evidence
+    begin_ns = found.window.begin_ns + 1_200_000_000
+    verdict = judge(replace(found, pauses=(Pause(begin_ns, begin_ns + 88_000_000, "collector"),)))
+    due(verdict, FLAGGED)
+    cause = verdict.finding("idle-stretch").cause
+    assert cause is not None
+    assert cause.kind == "collector"
+    assert verdict.budget is not None
+    median = verdict.budget.number(Number.MEDIAN)
+    assert median is not None
+    assert median.bound_ratio is not None
+    assert median.bound_ratio < 0.1 * DEFAULT.tolerance_ratio
+
+
+# Recorded windows of an H200 with their truth: the status that its size makes due.
+RECORDED: Mapping[str, tuple[Status, ...]] = {
+    "stall-0.1-gemm4k": (FLAGGED,),
+    "stall-0.3-softmax": (REJECTED,),
+    "stall-0.3-decode-plain": (REJECTED,),
+    "pause-0.7-att": (VALID,),
+    "pause-3-gemm4k": (VALID, FLAGGED),  # +0.92 %, between windows that differ by 0.03 %
+    "pause-0.7-softmax": (VALID,),
+    "neighbour-10-decode-plain": (FLAGGED, REJECTED),
+    "neighbour-10-softmax": (FLAGGED, REJECTED),
+    "zeros-for-a-fifth-gemm4k": (FLAGGED, REJECTED),
+    "grows-9%-gemm4k": (REJECTED,),
+    "litter-att": (REJECTED,),
+    "garbage-softmax": (VALID,),
+}
+RECORDED_KNOWN: Mapping[str, str] = {
+    "pause-0.7-att": "3 s after a pause: e(t) alone is 1.05 % where the truth is -0.12 % (gap 11 of the table of rules)",
+}
+
+
+def recorded_cases() -> list[Any]:
+    return [pytest.param(name, marks=finding(reason) if (reason := RECORDED_KNOWN.get(name)) else ()) for name in RECORDED]
+
+
+@pytest.mark.parametrize("name", recorded_cases())
+def test_recorded_window_gets_what_is_due(name: str) -> None:
+    due(judge(truth_windows()[name].disturbed), *RECORDED[name])
+
+
+@pytest.mark.xfail(strict=True, reason="the decision looks at the median alone until comparisons look at the mean too")
+def test_half_slow_blocks_are_inconclusive() -> None:
+    """45 % of the second variant's blocks take twice as long: their mean is 42 % up, and no median may call that the same."""
+    rng = np.random.default_rng(7)
+    ratios = rng.normal(0.0, 1e-3, 400) + np.where(np.arange(400) % 20 < 9, np.log(2.0), 0.0)
+    assert decide("a", "b", ratios[rng.permutation(400)]).decision is Decision.INCONCLUSIVE

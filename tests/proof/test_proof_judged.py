@@ -1,0 +1,87 @@
+"""Rows of judged pairs: what the judge is asked, what is stored, what is in scope, and the tables made of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.proof.disturbances import family_name
+from tests.proof.judged import NAMES, answer, is_steady, judged_pair, load, main, write
+from tests.proof.pairs import Pair, length_s, pair
+from tests.proof.published import OWN, own_names, tables
+from tests.proof.shapes import Piece
+from tests.proof.testified import Variant
+
+
+@cache
+def short(family: str) -> Pair:
+    """A pair of this family whose windows are short."""
+    return pair(min((seed for seed in range(200) if family_name(seed) == family), key=length_s))
+
+
+@pytest.mark.parametrize("variant", [Variant.PLAIN, Variant.STAMPED])
+def test_answer_speaks_of_measured_and_claimed_numbers(variant: Variant) -> None:
+    """Without times that is the throughput alone, whatever else has a bound."""
+    of = next(made for seed in range(60) if (made := pair(seed)).variant is variant and made.length_s > 2.0)
+    spoken = set(answer(of.clean).bounds)
+    assert spoken == ({"throughput"} if variant is Variant.PLAIN else set(NAMES.values()))
+
+
+def test_rows_survive_their_file(tmp_path: Path) -> None:
+    """Bounds without an end, and numbers nobody speaks of, come back as they were."""
+    found, _, _ = judged_pair(short("host-stall").seed)
+    row = found[0].row
+    open_ended = replace(row, answer=replace(row.answer, bounds={"throughput": math.inf}, repeatability={}))
+    rows = [replace(found[0], row=open_ended), *found[1:]]
+    write(rows, tmp_path / "results.json")
+    again = load(tmp_path / "results.json")
+    assert not again[0].is_steady
+    assert again[0].row.answer == open_ended.answer
+    assert [each.row.seed for each in again] == [each.row.seed for each in rows]
+    assert again[0].row.truth == pytest.approx(dict(row.truth), abs=1e-6)
+
+
+def test_steady_disturbance_fills_the_window() -> None:
+    """One level from before the first moment to the last, or a rhythm; what only the watcher feels does not count."""
+    of = short("sm-clock").disturbances[0]
+    whole = replace(of, pieces=(Piece(-3.0, 2.0),))
+    part = replace(of, pieces=(Piece(0.1, 2.0),))
+    rhythm = replace(part, family="work-modes", kind="every-third")
+    assert is_steady([whole], 2.0)
+    assert is_steady([rhythm, whole], 2.0)
+    assert not is_steady([part], 2.0)
+    assert not is_steady([whole, part], 2.0)
+    assert not is_steady(short("evidence-gap").disturbances, 2.0)
+    assert not is_steady([], 2.0)
+
+
+def test_wrong_times_are_in_scope_throughout() -> None:
+    """The books hold them against what was witnessed from outside."""
+    wrong = short("times-wrong").disturbances[0]
+    assert not is_steady([replace(wrong, pieces=(Piece(-3.0, 2.0),))], 2.0)
+
+
+def test_own_names_of_a_combination_are_those_of_both() -> None:
+    found = [judged_pair(short("combined").seed)[0][0].row, judged_pair(short("host-stall").seed)[0][0].row]
+    families = {each.family for each in short("combined").disturbances}
+    assert own_names(found[0]) == frozenset().union(*(OWN.get(family, frozenset()) for family in families))
+    assert own_names(found[1]) == OWN["host-stall"]
+
+
+def test_main_judges_one_half_and_keeps_the_other(tmp_path: Path) -> None:
+    out = tmp_path / "results.json"
+    assert main(["--seeds", "0:4", "--even", "--out", str(out)]) == 0
+    assert {each.row.seed for each in load(out)} == {0, 2}
+    assert main(["--seeds", "1:2", "--add", "--out", str(out)]) == 0
+    assert {each.row.seed for each in load(out)} == {0, 1, 2}
+
+
+def test_tables_of_nothing_are_tables() -> None:
+    """No figure is made up where no row gives one."""
+    lines = tables([], [])
+    assert any("| throughput | 0 |" in line for line in lines)
+    assert not any("nan" in line for line in lines)
