@@ -186,4 +186,6 @@ def _counts(witnessed: ProofShown, causes: Iterable[Bound]) -> bool:
             return True
         unbounded = {bound.rule for bound in causes if bound.ratio is None and bound.number is not Number.MEDIAN}
         return not unbounded.isdisjoint(witnessed.broken_by)
+    if witnessed.proof is Proof.NOBODY_ELSE:
+        return True  # a neighbour's turns inside timed entries count as timed: times clear nobody
     return witnessed.proof is Proof.CONDITIONS and not conditions_held.LOCK_MISSING.issuperset(witnessed.missing)

@@ -6,7 +6,7 @@ memory only convict.
 
 from collections.abc import Mapping
 
-from annotate.answer import Answer
+from annotate.answer import Answer, Unobserved
 from annotate.budget import Bound, Figure, Number, Proof, ProofShown, ProofState
 from annotate.case import Case
 from annotate.derived.foreign_bounds import foreign_bounds, hidden_bounds, unlisted_time_bounds
@@ -15,18 +15,18 @@ from annotate.derived.neighbours import Neighbours, seen_span_ns
 _DARK_RATIO = 0.5  # of the window, in a witness that a proof needs: then the proof is not shown
 
 
-def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:  # noqa: ARG001 - every proof is given the rules' answers
+def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     """Return whether the window had its GPU to itself; a neighbour whose part has a bound leaves the proof shown."""
     others = case.neighbours
     unbounded = tuple(dict.fromkeys(each.rule for each in bounds(case) if _is_open(each)))
-    missing = _missing(case, others)
+    missing = _missing(case, others, found)
     if unbounded:
         return _shown(case, ProofState.BROKEN, f"{_who(others)} beside it, and what it took is not known", broken_by=unbounded)
     if missing:
         return _shown(case, ProofState.UNPROVEN, "who else was there: not shown", missing=missing)
     if others.any_foreign:
         return _shown(case, ProofState.SHOWN, f"{_who(others)} beside it")
-    return _shown(case, ProofState.SHOWN, "nobody else")
+    return _shown(case, ProofState.SHOWN, "nobody else" if others.is_whole else "nobody else in the books")
 
 
 def bounds(case: Case) -> tuple[Bound, ...]:
@@ -52,7 +52,7 @@ def _is_open(bound: Bound) -> bool:
     return bound.ratio is None and bound.number is not Number.MEDIAN
 
 
-def _missing(case: Case, others: Neighbours) -> tuple[str, ...]:
+def _missing(case: Case, others: Neighbours, found: Mapping[str, Answer]) -> tuple[str, ...]:
     window = case.evidence.window
     if not case.evidence.trace.censuses:
         return ("a process list",)
@@ -61,9 +61,10 @@ def _missing(case: Case, others: Neighbours) -> tuple[str, ...]:
         out.append("a process list at both edges of the window")
     if others.silent_ns > _DARK_RATIO * window.length_ns:
         out.append("process lists for half of the window")
-    if not others.is_whole:
+    # In a container the books, or one process that can only be the window's own, stand in for a whole list.
+    if not others.is_whole and isinstance(found.get("contention-residual", Unobserved("")), Unobserved):
         out.append("process lists that show the whole machine")
-    elif not others.own_listed and window.pids:
+    elif others.is_whole and not others.own_listed and window.pids:
         out.append("the window's own processes on a list")
     return tuple(out)
 

@@ -38,13 +38,19 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
 
 def _seen(case: Case, shares: Sequence[BusyShare]) -> BusyShare | None:
     """Return the first witness that surely saw the own processes work."""
-    is_alone = alone(case.evidence)
+    is_alone = alone(case.evidence) or _one_unknown_worked(case)
     is_sparse = case.claim is Claim.BURST or amount(case.evidence.declared, "every_s") is not None
     for share in shares:
         works = share.ratio > 0.0 if is_sparse else share.least_ratio >= _SEEN_RATIO
         if works and (share.is_own or is_alone):
             return share
     return None
+
+
+def _one_unknown_worked(case: Case) -> bool:
+    """Return whether the one process there worked, under a PID that can only be the measured one's outside its container."""
+    others = case.neighbours
+    return not others.at_work and any((each.least_ratio or 0.0) >= _SEEN_RATIO for each in others.perhaps_own)
 
 
 def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) -> tuple[str, ...]:

@@ -71,10 +71,6 @@ PROGRAMS: Mapping[str, Callable[[Evidence], Evidence]] = {
     "C++": cpp,
     "in a virtual machine": virtual,
 }
-ONE_UNKNOWN = (
-    "proofs 1 and 4 ask for the whole machine's list wherever lists may leave processes out: neither one unknown process nor the "
-    "books, which balance here, clear a container"
-)
 FIRST_LAUNCH = "idle-stretch counts the end of a pause before the window as idle time inside it: 0.8 to 1.2 %"
 
 
@@ -140,7 +136,6 @@ def test_container_that_sees_nobody_is_unproven(name: str) -> None:
     assert "nobody-else: process lists that show the whole machine" in verdict.why
 
 
-@pytest.mark.xfail(strict=True, reason=ONE_UNKNOWN)
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
 def test_container_with_one_unknown_process_is_valid(name: str) -> None:
     """One number that is nobody's here may be the window's own process, and its busy time accounts for the GPU's."""
@@ -149,14 +144,6 @@ def test_container_with_one_unknown_process_is_valid(name: str) -> None:
 
 def test_container_with_two_unknown_processes_is_flagged() -> None:
     due(judge(with_second(contained(plain("softmax")))), FLAGGED, REJECTED)
-
-
-@pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
-def test_container_with_one_unknown_process_gives_its_reason(name: str) -> None:
-    """Until then it is unproven, with the reason, and no worse."""
-    verdict = judge(contained(plain(name)))
-    due(verdict, VALID, UNPROVEN)
-    assert verdict.status is VALID or "nobody-else" in verdict.why
 
 
 @pytest.mark.parametrize("name", ["gemm", "softmax"])
