@@ -6,6 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.derived.idle_gaps import BEYOND, lost_runs, rhythm_s
 from annotate.derived.presence import Presence, presences
 from annotate.evidence import Evidence
 
@@ -13,6 +14,7 @@ UTILISATION = "utilisation"
 _SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane asks once a second
 _ROUNDED_RATIO = 0.005  # the driver shows whole percents
 _FEWEST_REFRESHES = 3
+_DEEP_RATIO = 0.25  # as of dips of power: a page that lost less may be the work's own
 _GPM_ZERO_RATIO = 0.001  # less than a tenth of one SM of 132
 _WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
 
@@ -51,22 +53,31 @@ def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
 def gauge_lost_ratio(
     evidence: Evidence,
     *,
-    beyond: Annotated[float, "as of gaps: so many times its usual deviation a page stands out"] = 5.0,
+    beyond: Annotated[float, "as of gaps: so many times its usual deviation a page stands out"] = BEYOND,
 ) -> float | None:
     """Return the share of the window by which utilisation fell below its own median; None where it is not known.
 
-    A loop that rests in a rhythm, or waits for its launches, has pages that differ all the time: only those that stand out of
-    them count.  Pages of the first two refreshes may still speak of the time before.
+    A loop that waits for its launches has pages that differ all the time: only those that stand out of them count.  One
+    that rests in a rhythm has runs of low pages that are alike: only those that stand out of these.  Pages of the first two
+    refreshes may still speak of the time before.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
     if window.length_ns < _FEWEST_REFRESHES * refresh_ns:
         return None
-    known = trace.within("utilization_ratio", window.begin_ns + 2 * refresh_ns, window.end_ns).observed.values
-    if not len(known):
+    shown = trace.within("utilization_ratio", window.begin_ns + 2 * refresh_ns, window.end_ns).observed
+    if not len(shown):
         return None
-    fallen = np.median(known) - known
-    return float(np.where(fallen > beyond * np.median(np.abs(fallen)), np.maximum(fallen, 0.0), 0.0).mean())
+    fallen = np.median(shown.values) - shown.values
+    lost = np.where(fallen > beyond * np.median(np.abs(fallen)), np.maximum(fallen, 0.0), 0.0)
+    spacing_s = (shown.at_ns[-1] - shown.at_ns[0]) / 1e9 / max(1, len(shown) - 1)
+    # Pages are means, so that runs of them measure what they lost: only alike ones are a rhythm, however short.
+    deep = lost > _DEEP_RATIO * float(np.median(shown.values))
+    usual_s = rhythm_s(lost_runs(deep, lost * spacing_s)[2], spacing_s=0.0)
+    if not usual_s:
+        return float(lost.mean())
+    runs_s = lost_runs(lost > 0.0, lost * spacing_s)[2]
+    return float(np.where(runs_s > beyond * usual_s, runs_s - usual_s, 0.0).sum() / (spacing_s * len(shown)))
 
 
 def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:

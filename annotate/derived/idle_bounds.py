@@ -81,8 +81,9 @@ def is_power_free(
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     if limit_w is None or 2 * int(high - low) * SAMPLE_NS < window.length_ns:
         return None
-    is_capped = cap is not None and cap.ratio > capped_ratio
-    return not is_capped and bool(float(dense.values[low:high].max()) < limit_ratio * limit_w)
+    if float(dense.values[low:high].max()) >= limit_ratio * limit_w:
+        return False
+    return None if cap is None else cap.ratio <= capped_ratio
 
 
 def regular_bounds(

@@ -18,7 +18,7 @@ SAMPLE_NS = 20_000_000  # the spacing of the dense power record
 _EDGE_S = 20e-6  # what an entry's begin may be off
 _ROUNDING_S = 5e-9  # times handed over without begins are laid end to end, to the nanosecond
 # The specification: a gap is irregular above five times the 99th percentile.  Above five times the 80th a second mode begins.
-_BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
+BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
 _FEWEST_DIPS = 5  # so many dips of power may be a rhythm
 _ALIKE_RATIO = 0.25  # robust spread over median of their lengths
@@ -148,17 +148,17 @@ def power_dips(
     deep = deficit > shallow_ratio
     paired = deep & (np.append(deep[1:], False) | np.append(False, deep[:-1]))
     alone = deficit[~paired]
-    limit = max(shallow_ratio, _BEYOND * float(np.percentile(alone, 99.0))) if len(alone) else shallow_ratio
+    limit = max(shallow_ratio, BEYOND * float(np.percentile(alone, 99.0))) if len(alone) else shallow_ratio
     found = (deficit > min(limit, 1.0)) | paired
     spacing_ns = np.minimum(np.diff(at_ns, prepend=at_ns[0] - SAMPLE_NS), 2 * SAMPLE_NS)
     lost_s = deficit * spacing_ns / 1e9
-    firsts, lasts, idle_s = _runs(found, lost_s)
-    usual_s = _rhythm_s(_runs(deep, lost_s)[2])
+    firsts, lasts, idle_s = lost_runs(found, lost_s)
+    usual_s = rhythm_s(lost_runs(deep, lost_s)[2])
     return IdleGaps(
         begin_ns=at_ns[firsts] - spacing_ns[firsts],
         end_ns=at_ns[lasts],
         idle_s=idle_s,
-        irregular=idle_s > _BEYOND * usual_s,
+        irregular=idle_s > BEYOND * usual_s,
         usual_s=usual_s,
         error_s=SAMPLE_NS / 1e9,
         window_s=window.length_s,
@@ -173,13 +173,13 @@ def _limit_s(inner_s: Values) -> float:
     often, most = (percent / 100.0 * (len(inner_s) - 1) for percent in (_OFTEN_PERCENT, _MOST_PERCENT))
     last = min(int(most) + 1, len(inner_s) - 1)
     ordered = np.partition(inner_s, (int(often), int(most), last))  # two percentiles apart take three times as long
-    often_s = _BEYOND * float(ordered[int(often)])
-    most_s = _BEYOND * float(ordered[int(most)] + (most - int(most)) * (ordered[last] - ordered[int(most)]))
+    often_s = BEYOND * float(ordered[int(often)])
+    most_s = BEYOND * float(ordered[int(most)] + (most - int(most)) * (ordered[last] - ordered[int(most)]))
     beyond = np.flatnonzero(inner_s > max(often_s, _SHORTEST_S))
     return most_s if every_count(beyond) else min(often_s, most_s)
 
 
-def _runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Values]:
+def lost_runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], Values]:
     """Return the first and last sample of each run of these, and the idle time in it."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], found.astype(np.int8), [0]])))
     firsts, lasts = edges[::2], edges[1::2] - 1
@@ -187,12 +187,12 @@ def _runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray[np.
     return firsts, lasts, np.asarray(total_s[lasts + 1] - total_s[firsts], np.float64)
 
 
-def _rhythm_s(idle_s: Values) -> float:
-    """Return the usual length of dips in a rhythm: five or more that are alike, or shorter than the record can measure."""
+def rhythm_s(idle_s: Values, spacing_s: float = SAMPLE_NS / 1e9) -> float:
+    """Return the usual length of runs in a rhythm: five or more that are alike, or shorter than samples so far apart measure."""
     if len(idle_s) < _FEWEST_DIPS:
         return 0.0
     usual_s = centre(idle_s)
-    return usual_s if usual_s <= 2 * SAMPLE_NS / 1e9 or spread(idle_s) <= _ALIKE_RATIO * usual_s else 0.0
+    return usual_s if usual_s <= 2 * spacing_s or spread(idle_s) <= _ALIKE_RATIO * usual_s else 0.0
 
 
 def overlap_ratios(gaps: Sequence[Span], spans: Sequence[Span]) -> Values:

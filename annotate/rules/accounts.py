@@ -14,7 +14,7 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
     "unaccounted-time",
     kind=RuleKind.BIAS,
     says="the GPU was busy {busy_ratio:.1%} of the window and {accounted_ratio:.1%} is accounted for: {what}",
-    remedy="{advice}",
+    remedy="Account for what the GPU did.  {advice}",
 )
 def unaccounted_time(
     case: Case,

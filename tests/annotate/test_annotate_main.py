@@ -12,7 +12,8 @@ import pytest
 
 from annotate.__main__ import main
 from annotate.capsule.pack import pack
-from tests.annotate.builders import evidence
+from annotate.evidence import Ownership
+from tests.annotate.builders import OWN, evidence
 
 PAGE = Path(__file__).parents[2] / "docs" / "JUDGE.md"
 WITHOUT_GPUWATCH = "import sys; assert not [name for name in sys.modules if name.partition('.')[0] == 'gpuwatch']"
@@ -21,7 +22,9 @@ WITHOUT_GPUWATCH = "import sys; assert not [name for name in sys.modules if name
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     path = tmp_path / "window.capsule"
-    path.write_bytes(pack([evidence(length_s=6.0, label="first"), evidence(length_s=0.1, label="second")]))
+    path.write_bytes(
+        pack([evidence(length_s=6.0, label="first"), evidence(length_s=0.1, signals={"power_limit_w": 500.0}, label="second")])
+    )
     return path
 
 
@@ -36,8 +39,8 @@ def run(code: str, *arguments: str, cwd: Path) -> str:
 def test_main_judges_without_gpuwatch(recording: Path, tmp_path: Path) -> None:
     code = "import sys\nfrom annotate.__main__ import main\nassert main(sys.argv[1:]) == 0"
     printed = run(code, str(recording), cwd=tmp_path)
-    assert re.findall("^(?:VALID|FLAGGED) .*(first|second)", printed, re.MULTILINE) == ["first", "second"]
-    assert "window-too-short" in printed
+    assert re.findall("^(?:VALID|UNPROVEN) .*(first|second)", printed, re.MULTILINE) == ["first", "second"]
+    assert "books: utilisation over a second" in printed
 
 
 def test_main_is_what_python_dash_m_runs(recording: Path) -> None:
@@ -50,12 +53,14 @@ def test_main_judges_gpus_of_one_window_together(tmp_path: Path, capsys: pytest.
     """GPUs of one name are told apart, and the worst comes first."""
     about = evidence()
     assert about.device is not None
-    other = evidence(device=replace(about.device, uuid="GPU-2"), signals={"power_limit_w": 500.0})
+    other = evidence(
+        device=replace(about.device, uuid="GPU-2"), processes=[OWN, replace(OWN, pid=7, ownership=Ownership.FOREIGN)]
+    )
     path = tmp_path / "two.capsule"
     path.write_bytes(pack([about, other]))
     assert main([str(path)]) == 0
     heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
-    assert [("GPU-2" in head, head.split()[0]) for head in heads] == [(True, "FLAGGED"), (False, "VALID")]
+    assert [("GPU-2" in head, head.split()[0]) for head in heads] == [(True, "REJECTED"), (False, "VALID")]
 
 
 def test_main_judges_under_the_claim(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,4 +106,4 @@ def test_docs_judge_a_recording_in_python(recording: Path) -> None:
     """The example of docs/JUDGE.md runs as it stands, beside a recording of that name."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     printed = run(code, cwd=recording.parent)
-    assert printed.splitlines()[1] == "flagged ['window-too-short']"
+    assert printed.splitlines()[1] == "unproven ['clock-controller-present']"

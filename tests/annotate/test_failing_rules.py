@@ -87,21 +87,21 @@ def test_verdict_is_whole_under_any_limits(number: int, drawn: Mapping[str, Mapp
     check_complete(judge(scene, Policy(claim=claim, limits=drawn)), NAMES)
 
 
-@rule("throttle-hw-slowdown", kind=RuleKind.INTEGRITY, says="it happened", remedy="")
-def brittle(about: Evidence, claim: Claim, *, refreshes_count: Annotated[float, "fails"] = 2.0) -> Answer:
+@rule("idle-stretch", kind=RuleKind.BIAS, says="it happened", remedy="")
+def brittle(about: Evidence, claim: Claim, *, named_ratio: Annotated[float, "fails"] = 0.5) -> Answer:
     """Fail under any limit but the default."""
-    return [Clear()][int(refreshes_count) - 2]
+    return [Clear()][round(2.0 * named_ratio) - 1]
 
 
 def test_judge_names_failed_rule_in_why() -> None:
     """A rule that failed bounds nothing: the window is unproven, and its sentence names rule, error and limit."""
     rules = [brittle if each.name == brittle.name else each for each in RULES]
-    verdict = judge(evidence(), Policy(limits={brittle.name: {"refreshes_count": 9}}), rules=rules)
-    finding = verdict.finding("throttle-hw-slowdown")
+    verdict = judge(evidence(), Policy(limits={brittle.name: {"named_ratio": 1}}), rules=rules)
+    finding = verdict.finding("idle-stretch")
     assert (finding.answered, finding.failure) == (Answered.UNOBSERVED, "IndexError")
-    assert finding.says == "the rule throttle-hw-slowdown failed (IndexError) with the limit refreshes_count = 9"
+    assert finding.says == "the rule idle-stretch failed (IndexError) with the limit named_ratio = 1"
     assert verdict.status is Status.UNPROVEN
-    assert verdict.why == f"throttle-hw-slowdown: {finding.says}"
+    assert verdict.why == f"idle-stretch: {finding.says}"
 
 
 def test_judge_keeps_valid_where_label_failed() -> None:

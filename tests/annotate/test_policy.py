@@ -22,7 +22,7 @@ def test_policy_default() -> None:
 
 @pytest.mark.parametrize("claim", Claim)
 def test_a_policy_survives_json(claim: Claim) -> None:
-    policy = Policy(claim=claim, accept=frozenset({"sampler-gap"}), limits={"sampler-gap": {"longest_s": 1}})
+    policy = Policy(claim=claim, accept=frozenset({"idle-stretch"}), limits={"idle-stretch": {"named_ratio": 1}})
     assert Policy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy
 
 
@@ -52,8 +52,8 @@ def test_policy_without_thresholds_reads_and_writes_as_before() -> None:
     ("data", "hint"),
     [
         ({"claim": "sustaned"}, "did you mean 'sustained'"),
-        ({"accept": ["samplergap"]}, "did you mean 'sampler-gap'"),
-        ({"limits": {"sampler-gap": {"longest": 1}}}, "did you mean 'longest_s'"),
+        ({"accept": ["idlestretch"]}, "did you mean 'idle-stretch'"),
+        ({"limits": {"idle-stretch": {"named": 1}}}, "did you mean 'named_ratio'"),
         ({"accepts": []}, "did you mean 'accept'"),
         ({"limits": {"nonsense": {}}}, "known:"),
         ({"tolerance": 0.01}, "did you mean 'tolerance_ratio'"),
@@ -73,19 +73,20 @@ def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint:
         {"claim": None},
         {"claim": 3},
         {"claim": ["burst"]},
-        {"accept": "sampler-gap"},
+        {"accept": "idle-stretch"},
         {"accept": 3},
         {"accept": [3]},
-        {"accept": [["sampler-gap"]]},
+        {"accept": [["idle-stretch"]]},
         {"limits": []},
-        {"limits": "sampler-gap"},
+        {"limits": "idle-stretch"},
+        {"limits": {"idle-stretch": 3}},
         {"limits": {"sampler-gap": 3}},
-        {"limits": {"sampler-gap": {"longest_s": "1"}}},
-        {"limits": {"sampler-gap": {"longest_s": True}}},
-        {"limits": {"sampler-gap": {"longest_s": None}}},
-        {"limits": {"sampler-gap": {"longest_s": float("nan")}}},
-        {"limits": {"sampler-gap": {"longest_s": float("inf")}}},
-        {"limits": {"sampler-gap": {"longest_s": 10**400}}},
+        {"limits": {"idle-stretch": {"named_ratio": "1"}}},
+        {"limits": {"idle-stretch": {"named_ratio": True}}},
+        {"limits": {"idle-stretch": {"named_ratio": None}}},
+        {"limits": {"idle-stretch": {"named_ratio": float("nan")}}},
+        {"limits": {"idle-stretch": {"named_ratio": float("inf")}}},
+        {"limits": {"idle-stretch": {"named_ratio": 10**400}}},
         {"tolerance_ratio": None},
         {"tolerance_ratio": "1 %"},
         {"tolerance_ratio": True},

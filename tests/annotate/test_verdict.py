@@ -67,7 +67,7 @@ def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> N
 
 @pytest.mark.parametrize("length_s", [0.1, 2.0, 4.0])
 def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) -> None:
-    policy = Policy(accept=frozenset({"window-too-short"}), limits={"sampler-gap": {"longest_s": 1}})
+    policy = Policy(accept=frozenset({"idle-stretch"}), limits={"idle-stretch": {"named_ratio": 1}})
     verdict = judge(evidence(length_s=length_s), policy)
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
     VALIDATOR.validate(data)
@@ -76,15 +76,14 @@ def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) 
 
 def test_verdict_marks_overridden_limits_of_every_rule() -> None:
     """A limit that differs from the rule's own stands beside it in the finding, also where it hides the hazard."""
-    loose = {"window-too-short": {"shortest_s": 0.01, "shortest_capped_s": 3.0, "refreshes_count": 2.0}}
-    assert judge(evidence(length_s=0.5)).finding("window-too-short").answered is Answered.FOUND
-    verdict = judge(evidence(length_s=0.5), Policy(limits=loose, tolerance_ratio=0.005, precision_ratio=0.02))
-    finding = verdict.finding("window-too-short")
+    name = "clock-controller-present"
+    loose = {name: {"power_tolerance_w": 250.0, "held_ratio": 0.02}}
+    about = evidence(signals={"power_limit_w": 500.0})
+    assert judge(about).finding(name).answered is Answered.FOUND
+    verdict = judge(about, Policy(limits=loose, tolerance_ratio=0.005, precision_ratio=0.02))
+    finding = verdict.finding(name)
     assert finding.answered is not Answered.FOUND
-    assert finding.limits_overridden == {
-        "shortest_s": OverriddenLimit(0.01, 1.0),
-        "refreshes_count": OverriddenLimit(2.0, 10.0),
-    }
+    assert finding.limits_overridden == {"power_tolerance_w": OverriddenLimit(250.0, 0.5)}
     assert not any(other.limits_overridden for other in verdict.findings if other is not finding)
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
     VALIDATOR.validate(data)
@@ -120,7 +119,7 @@ def test_the_schema_refuses_what_is_no_verdict(change: dict[str, Any]) -> None:
 
 def test_schema_refuses_inconsistent_findings() -> None:
     """The schema refuses a hazard without severity and an accepted one that was not found."""
-    verdict = judge(evidence(length_s=0.1))
+    verdict = judge(evidence(signals={"power_limit_w": 500.0}))
     index = next(i for i, finding in enumerate(verdict.findings) if finding.answered is Answered.FOUND)
     for wrong in ({"severity": None}, {"answered": "clear"}):
         data = verdict.to_dict()

@@ -28,8 +28,9 @@ from tests.annotate.strategies import FOREIGN, HIDDEN, SIGNALS
 from tests.annotate.units import UNITS, unit_of
 
 FAMILIES = (
-    "coverage", "thermal", "power", "clocks", "clock_control", "steadiness", "contention", "sharing", "timing", "harness",
-    "caches", "plausibility", "warmup", "numbers", "shape", "identity", "comparison", "comparison_design",
+    "coverage", "idle", "accounts", "thermal", "power", "clocks", "clock_control", "steadiness", "held_conditions", "contention",
+    "sharing", "timing", "harness", "caches", "plausibility", "warmup", "numbers", "shape", "levels", "identity", "comparison",
+    "comparison_design",
 )  # fmt: skip
 NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p
 NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear or unobserved
@@ -126,16 +127,11 @@ def test_rules_find_their_hazards_in_fitting_words() -> None:
 
 def test_registry_lists_the_rules_of_every_family() -> None:
     """The registry lists exactly the rules the families define in their order."""
-    modules = {info.name for info in pkgutil.iter_modules(annotate.rules.__path__)}
-    waiting = {
-        name for name in modules - set(FAMILIES) if hasattr(importlib.import_module(f"annotate.rules.{name}"), "BOUND_RULES")
-    }
-    assert modules - waiting <= set(FAMILIES)
+    assert {info.name for info in pkgutil.iter_modules(annotate.rules.__path__)} == set(FAMILIES)
     defined = []
     for family in FAMILIES:
         module = importlib.import_module(f"annotate.rules.{family}")
-        rules = {*module.RULES, *getattr(module, "BOUND_RULES", ())}  # those that wait for the judge to decide by bounds
-        assert rules == {value for value in vars(module).values() if isinstance(value, Rule)}
+        assert set(module.RULES) == {value for value in vars(module).values() if isinstance(value, Rule)}
         defined += list(module.RULES)
     assert defined == list(RULES)
 

@@ -24,6 +24,8 @@ _WORK = ("declared.call_flops_count", "declared.call_bytes")
 # Witnesses that stand for each other: without all of a group a rule must not clear.
 INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "stale-daemon": (_ANY_FAST,),
+    "no-work": (("sm_activity_ratio", "utilization_ratio", "dense_power"), ("sm_activity_ratio", "utilization_ratio", "energy_j")),
+    "idle-stretch": (("dense_power", "utilization_ratio"),),
     "throttle-thermal": (("thermal_violation_ns", "sw_thermal_ns", "event_reasons_mask"), ("hw_thermal_ns", "event_reasons_mask")),
     "throttle-power-brake": (("power_brake_ns", "event_reasons_mask"),),
     "power-limited": (_CAP,),
@@ -35,8 +37,7 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("declared.canary_record_clock_mhz", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
         ("declared.canary_record_count", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
     ),
-    "regime-change": (_CAP,),
-    "bursty-duty-cycle": (("utilization_ratio", "declared.busy_ratio", "sm_activity_ratio"),),
+    "bursty-duty-cycle": (_CAP, ("timings", "utilization_ratio", "declared.busy_ratio", "sm_activity_ratio")),
     "contention-residual": (("memory_used_bytes", "census"), ("device.memory_reserved_bytes", "census")),
     "contention-self": (
         ("declared.stamp_seen_ratio", "declared.stamp_spread_s", "declared.busy_ratio"),
@@ -69,6 +70,8 @@ _ASKED_ALONG = "what describes a timed loop is gathered whole; nothing here is d
 _COMPANY = "whoever else was there is gathered whole; memory convicts and never clears"
 _MEMORY = ("memory_used_bytes", "device.memory_reserved_bytes")
 _LOAD = "it tells when load began; the shape is the clock's alone"
+_WITNESSES = "every witness of busy time is gathered; utilisation decides where it answers"
+_STAMPS = "without stamps times are judged as they are, and follow the clock"
 _NOT_THERE = "the driver tells it of no GPU that has not got it"
 _TELLER = "a process that tells nothing must not fare worse: the rule's page says what is unseen then"
 
@@ -90,8 +93,16 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "declared.canary_record_copy_bytes_count": _TELLER,
     },
     "nvml-clock-untrue": {"utilization_ratio": "stamped iterations fill the time by themselves"},
-    "regime-change": {"timings": "the clock decides; its page says what only times show"},
-    "bursty-duty-cycle": {"timings": "utilisation decides"},
+    "unaccounted-time": {
+        **dict.fromkeys(("census", "dense_power", "device.power_limit_w", "energy_j", "sm_activity_ratio"), _WITNESSES),
+        "timings": "without times the books are of the own processes' busy time",
+        "timings.sm_clock_mhz": _ASKED_ALONG,
+    },
+    "no-work": dict.fromkeys(("census", "device.power_limit_w"), "they tell of energy and of whose work it was; utilisation speaks"),
+    "regime-change": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
+    "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that somebody watched"),
+    "clock-levels": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
+    "bursty-duty-cycle": {"timings.sm_clock_mhz": _ASKED_ALONG},
     "contention-process": dict.fromkeys(_MEMORY, _COMPANY),
     "overlapping-window": dict.fromkeys((*_MEMORY, "census"), "the daemon's list of windows decides"),
     "contention-shared-partition": {
@@ -143,8 +154,10 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "timings.sm_clock_mhz": "the highest clock bounds it then",
         "utilization_ratio": _ASKED_ALONG,
     },
-    "autocorrelated": {"declared.timer": "times that are known well mislead nobody"},
-    "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS},
+    "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS, "timings.sm_clock_mhz": _STAMPS},
+    "bimodal": {"timings.sm_clock_mhz": _STAMPS},
+    "iteration-growth": dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
+    "iteration-levels": dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
     "setting-changed": dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
     "clock-source-step": {"timings": "where no times were handed over, none can lie elsewhere"},
     "hardware-mismatch": {

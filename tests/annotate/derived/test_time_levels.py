@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -201,7 +202,11 @@ def test_two_modes_bound_the_medians_by_half() -> None:
     assert bounds[Number.MEDIAN].ratio == pytest.approx(0.05, abs=3e-3)
 
 
-@pytest.mark.parametrize("slow", [np.arange(3000) % 3 == 0, np.random.default_rng(6).random(3000) < 0.1])
-def test_regular_or_small_modes_leave_the_median(slow: Values) -> None:
-    """Every third iteration is part of the work, and a tenth of them leaves the median where it is."""
-    assert mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))).one_clock) == ()
+def test_regular_or_small_modes_leave_the_median() -> None:
+    """Every third iteration is part of the work, and a tenth of them leaves the median within the larger group."""
+
+    def bounds(slow: npt.NDArray[np.bool_]) -> dict[Number, Bound]:
+        return by_number(mode_bounds("bimodal", Case(timed(noisy(1e-3 * np.where(slow, 1.1, 1.0)))).one_clock))
+
+    assert bounds(np.arange(3000) % 3 == 0) == {}
+    assert bounds(np.random.default_rng(6).random(3000) < 0.1)[Number.MEDIAN].size_ratio < 1e-3

@@ -30,7 +30,7 @@ def window(took_s: Values) -> Evidence:
 
 def scenes() -> Iterator[Evidence]:
     turns = np.arange(3000) // 100 % 2
-    yield window(even(40, noise_ratio=0.4, took_s=20e-3))  # noisy, too few
+    yield window(even(40, noise_ratio=0.4, took_s=20e-3))  # few, and far apart
     yield window(even(3))
     slices = even()
     slices[::700] += 2.3e-3

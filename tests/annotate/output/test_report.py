@@ -58,14 +58,14 @@ class TestText:
         assert "s: GPU clocks want a lock" in text(verdict(hazard(remedy="GPU clocks want a lock.")))
 
     def test_notes_and_accepted_hazards_are_marked(self) -> None:
-        shown = text(verdict(hazard(severity="note"), hazard("sampler-gap", accepted=True)))
+        shown = text(verdict(hazard(severity="note"), hazard("idle-stretch", accepted=True)))
         assert "power-limited   note: capped" in shown
-        assert "sampler-gap     accepted: capped" in shown
+        assert "idle-stretch    accepted: capped" in shown
 
     def test_a_flag_beside_a_rejection_is_marked(self) -> None:
-        shown = text(verdict(hazard(severity="reject"), hazard("sampler-gap"), status=Status.REJECTED))
+        shown = text(verdict(hazard(severity="reject"), hazard("idle-stretch"), status=Status.REJECTED))
         assert "power-limited   capped" in shown
-        assert "sampler-gap     flag: capped" in shown
+        assert "idle-stretch    flag: capped" in shown
 
     def test_text_counts_unchecked_rules_by_reason(self) -> None:
         """What was not checked is counted with the commonest reason."""
@@ -91,7 +91,7 @@ class TestText:
         assert shown.splitlines() == ["UNPROVEN  gemm-4096  NVIDIA H200  2.1 s", "  why: no daemon is running"]
 
     def test_a_flagged_verdict_that_is_not_proven_either_says_so(self) -> None:
-        assert "  not proven: sampler-gap: unseen" in text(verdict(hazard(), why="sampler-gap: unseen"))
+        assert "  not proven: stale-daemon: unseen" in text(verdict(hazard(), why="stale-daemon: unseen"))
 
     def test_a_simulated_gpu_is_called_so_in_the_first_line(self) -> None:
         shown = judge(evidence(device=replace(DEVICE, simulated=True)))
@@ -110,10 +110,10 @@ class TestText:
         assert text(verdict(end_ns=length_ns)).endswith(shown)
 
     def test_verbose_lists_every_rule_and_every_figure(self) -> None:
-        about = judge(evidence(length_s=0.1))
+        about = judge(evidence(length_s=4.0, signals={"power_limit_w": 500.0}))
         shown = text(about, verbose=True)
         assert all(finding.rule in shown for finding in about.findings)
-        assert "window-too-short: needed_s = 1" in shown
+        assert "clock-controller-present: power_limit_w = 500" in shown
 
     def test_a_long_label_is_cut(self) -> None:
         assert len(text(verdict(label="x" * 10_000)).splitlines()[0]) < 200
@@ -131,7 +131,7 @@ class TestText:
         assert "(GPU-1234abcd-0002-0000)" in lines
 
     def test_in_a_terminal_lines_break_at_words_under_their_column(self) -> None:
-        shown = text(verdict(hazard(says="capped " * 12), why="sampler-gap: " + "unseen " * 20), width=60).splitlines()
+        shown = text(verdict(hazard(says="capped " * 12), why="stale-daemon: " + "unseen " * 20), width=60).splitlines()
         assert all(len(line) <= 60 for line in shown)
         assert shown[1].startswith("  not proven: ")
         assert shown[2].startswith("    unseen")
@@ -165,15 +165,16 @@ class TestText:
 
 class TestMarkdown:
     def test_it_holds_what_the_text_holds(self) -> None:
-        shown = markdown(verdict(hazard(), unobserved("sampler-gap", "no daemon"), why="no daemon"))
+        shown = markdown(verdict(hazard(), unobserved("stale-daemon", "no daemon"), why="no daemon"))
         assert shown.startswith("**FLAGGED** gemm\\-4096 on NVIDIA H200, 2.1 s\n")
         assert "| power\\-limited | flag | capped for 2.0 of 2.1 s | Quote the clock with the number. |" in shown
         assert "Not proven: no daemon" in shown
         assert "<summary>Not checked: 1 rule</summary>" in shown
 
     def test_an_accepted_hazard_is_marked(self) -> None:
-        accepted = judge(evidence(length_s=0.1), Policy(accept=frozenset({"window-too-short"})))
-        assert "| flag, accepted |" in markdown(accepted)
+        shared = evidence(length_s=4.0, processes=[OWN, replace(OWN, pid=7, ownership=Ownership.FOREIGN)])
+        accepted = judge(shared, Policy(accept=frozenset({"contention-process"})))
+        assert "| reject, accepted |" in markdown(accepted)
 
     @pytest.mark.parametrize(
         ("label", "shown"),

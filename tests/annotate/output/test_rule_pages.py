@@ -31,8 +31,8 @@ def test_page_describes_rule_and_limits(rule: Rule) -> None:
 
 
 def test_a_required_rule_says_for_which_claims() -> None:
-    required = next(rule for rule in RULES if rule.name == "sampler-gap")
-    assert "Required for the claims sustained, burst, fixed-clock." in page(required)
+    required = next(rule for rule in RULES if rule.name == "stale-daemon")
+    assert "Required under every claim." in page(required)
     optional = next(rule for rule in RULES if rule.name == "persistence-off")
     assert "Required" not in page(optional)
 

@@ -58,5 +58,35 @@ def test_a_stall_of_a_waiting_loop_is_found() -> None:
     assert lost(ask(evidence(length_s=4.0, signals=signals))) == pytest.approx(0.58 * 0.5 / 4.0, abs=0.02)
 
 
+def paged(busy: Callable[[float], bool]) -> Callable[[float], float]:
+    """Utilisation of pages of 0.208 s, each the share of the page before it in which the GPU was busy."""
+
+    def shown(t: float) -> float:
+        begin_s = (int((t + 6.0) / 0.208) - 1) * 0.208 - 6.0
+        return round(float(np.mean([busy(begin_s + part * 0.0052) for part in range(40)])), 2)
+
+    return shown
+
+
+@pytest.mark.parametrize(("rest_s", "every_s"), [(0.3, 1.3), (0.5, 1.3), (0.5, 1.9)])
+def test_regular_rest_is_no_stall_without_times(rest_s: float, every_s: float) -> None:
+    busy = paged(lambda t: t % every_s > rest_s)
+    assert lost(ask(evidence(length_s=15.0, signals={"utilization_ratio": busy, "power_w": 260.0}))) == 0.0
+
+
+def test_a_stall_of_a_resting_loop_is_found() -> None:
+    """A loop that rests for 0.3 s in every 1.9 s, and once for 4 s."""
+    busy = paged(lambda t: t % 1.9 > 0.3 and not 11.0 < t < 15.0)
+    answer = ask(evidence(length_s=30.0, signals={"utilization_ratio": busy, "power_w": 260.0}))
+    assert lost(answer) == pytest.approx(4.0 / 30.0, abs=0.02)
+
+
+def test_stalls_of_many_lengths_are_no_rhythm() -> None:
+    stalls = ((1.0, 1.2), (2.0, 2.9), (4.0, 4.4), (6.0, 6.1), (8.0, 8.7))
+    busy = paged(lambda t: not any(begin < t < end for begin, end in stalls))
+    answer = ask(evidence(length_s=10.0, signals={"utilization_ratio": busy, "power_w": 260.0}))
+    assert lost(answer) == pytest.approx(0.23, abs=0.02)
+
+
 def test_the_family_lists_its_rules() -> None:
     assert [rule.name for rule in RULES] == ["no-work", "idle-stretch"]
