@@ -321,14 +321,14 @@ def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
     """A policy with a limit that no rule takes: the refusal names limit and range, and the next window is judged."""
     with running(tmp_path) as live, connect(live.settings) as client:
         workers = _judges(live.process.pid)
-        with pytest.raises(DaemonError, match=r"sampler-gap\.longest_s: expected a number from 0 to 3600, found -1"):
-            client.open(policy={"limits": {"sampler-gap": {"longest_s": -1}}})
-        opened = client.open(policy={"limits": {"sampler-gap": {"longest_s": 1}}, "tolerance_ratio": 0.005})
+        with pytest.raises(DaemonError, match=r"dark-time\.clock_s: expected a number from 0 to 3600, found -1"):
+            client.open(policy={"limits": {"dark-time": {"clock_s": -1}}})
+        opened = client.open(policy={"limits": {"dark-time": {"clock_s": 1}}, "tolerance_ratio": 0.005})
         client.close_window(opened.run, opened.opened_ns, _now_ns())
         (verdict,) = client.verdicts(opened.run).verdicts
         assert verdict["policy"]["tolerance_ratio"] == 0.005
-        (finding,) = (finding for finding in verdict["findings"] if finding["rule"] == "sampler-gap")
-        assert finding["limits_overridden"] == {"longest_s": {"value": 1.0, "default": 0.25}}
+        (finding,) = (finding for finding in verdict["findings"] if finding["rule"] == "dark-time")
+        assert finding["limits_overridden"] == {"clock_s": {"value": 1.0, "default": 0.25}}
         assert _judges(live.process.pid) == workers
 
 
