@@ -66,7 +66,8 @@ def gauge_lost_ratio(
     if not len(known):
         return None
     fallen = np.median(known) - known
-    return float(np.where(fallen > beyond * np.median(np.abs(fallen)), np.maximum(fallen, 0.0), 0.0).mean())
+    usual = float(np.median(np.abs(fallen))) + _ROUNDED_RATIO
+    return float(np.where(fallen > beyond * usual, np.maximum(fallen, 0.0), 0.0).mean())
 
 
 def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:
