@@ -195,7 +195,7 @@ def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> 
 
 
 def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
-    """The power limit is lowered half-way in this scene: a window that began before is rejected, whatever its client says later."""
+    """The power limit is lowered half-way in this scene: a window that began before holds it, whatever its client says later."""
     scene = SCENES["setting-change"]  # it comes round again, for a daemon that took its time to start
     with running(tmp_path, f"simulated:{scene.name}") as live, connect(live.settings) as client:
         length_s, begin_s = scene.bench[1] - scene.bench[0], client.status()["epoch_ns"] / 1e9 + scene.bench[0]
@@ -209,7 +209,10 @@ def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None
         judged = client.verdicts(opened.run)
     (verdict,) = judged.verdicts
     assert verdict["end_ns"] - verdict["begin_ns"] > (length_s - 0.3) * 1e9
-    assert judged.status == "rejected"
+    (changed,) = (finding for finding in verdict["findings"] if finding["rule"] == "setting-changed")
+    # A busy daemon that read the limit late cannot tell on which side of the beginning it was lowered: that flags.
+    assert changed["severity"] in ("flag", "reject")
+    assert judged.status in ("flagged", "rejected")
 
 
 def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
