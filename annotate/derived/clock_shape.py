@@ -53,7 +53,7 @@ def _stretches(label: Places) -> Places:
     kept = np.ones(len(ranks), np.bool_)
     # Between two others that lie on either side of it, so short a level is the edge of their step.
     kept[1:-1] = (counts[1:-1] > _EDGE_COUNT) | ((ranks[1:-1] - ranks[:-2]) * (ranks[2:] - ranks[1:-1]) < 0)
-    return ranks[kept]
+    return np.asarray(ranks[kept], np.intp)
 
 
 def _line(logs: Values) -> Values:
