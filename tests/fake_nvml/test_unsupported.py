@@ -32,7 +32,7 @@ RARELY_READ = {
 UNUSED = {"numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU"}
 SILENCED = {
     "sm_clock_mhz": {
-        "clock-ramp": "sm_clock_mhz was not observed",
+        **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a working GPU was not observed"),
         "regime-change": "",  # it names the clock, or what else was too little
     },
     "mem_clock_mhz": {"mem-clock-change": "mem_clock_mhz was not observed"},
