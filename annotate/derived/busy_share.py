@@ -69,7 +69,7 @@ def gauge_lost_ratio(
     if not len(shown):
         return None
     fallen = np.median(shown.values) - shown.values
-    lost = np.where(fallen > beyond * np.median(np.abs(fallen)), np.maximum(fallen, 0.0), 0.0)
+    lost = np.where(fallen > beyond * (float(np.median(np.abs(fallen))) + _ROUNDED_RATIO), np.maximum(fallen, 0.0), 0.0)
     spacing_s = (shown.at_ns[-1] - shown.at_ns[0]) / 1e9 / max(1, len(shown) - 1)
     # Pages are means, so that runs of them measure what they lost: only alike ones are a rhythm, however short.
     deep = lost > _DEEP_RATIO * float(np.median(shown.values))

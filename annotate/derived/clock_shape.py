@@ -13,15 +13,15 @@ Places: TypeAlias = npt.NDArray[np.intp]
 
 CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE = "clock-levels", "clock-drift", "clock-ramp", "regime-change"
 
-_MOSTLY = 0.5  # a low start is shorter than what follows
+_RISEN_RATIO = 0.9  # of a rise, in the first half: a clock that wakes nears its level as an exponential does
 _EDGE_COUNT = 2  # blocks: the driver shows a step up to a refresh late, which leaves a level between both for so long
 
 
 def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = False) -> str:
     """Return the rule whose shape fits the levels of a clock, given as logarithms of equal blocks in order of time.
 
-    ``by_onset`` says that the load before the window decides, not the levels.  A clock that rises once after a short low
-    start is a ramp, one other step is a change of regime, one that a line explains better than its levels do, or that goes
+    ``by_onset`` says that the load before the window decides, not the levels.  A clock that only rises, and hardly
+    after the first half, is a ramp, one other step is a change of regime, one that a line explains better than its levels do, or that goes
     one way in steps, is a drift.  Everything else has no name of its own: levels.
     """
     if by_onset:
@@ -31,27 +31,29 @@ def shape_name(logs: Values, levels: Sequence[SeriesLevel], *, by_onset: bool = 
     label = np.zeros(len(logs), np.intp)
     for rank, level in enumerate(levels):
         label[level.places] = rank
-    ranks, begins = _stretches(label)
+    ranks = _stretches(label)
     steps = np.diff(ranks)
     is_one_way = len(steps) > 0 and bool((steps > 0).all() or (steps < 0).all())
+    means = np.array([level.mean for level in levels])[label]
+    if is_one_way and steps[0] > 0 and means[len(logs) // 2] - means[0] >= _RISEN_RATIO * (means[-1] - means[0]):
+        return CLOCK_RAMP
     if is_one_way and len(steps) > 1:
         return CLOCK_DRIFT
-    means = np.array([level.mean for level in levels])[label]
     if _explained_ratio(logs, _line(logs)) > _explained_ratio(logs, means):
         return CLOCK_DRIFT
     if len(steps) == 1:
-        return CLOCK_RAMP if steps[0] > 0 and begins[1] < _MOSTLY * len(logs) else REGIME_CHANGE
+        return REGIME_CHANGE
     return CLOCK_LEVELS
 
 
-def _stretches(label: Places) -> tuple[Places, Places]:
-    """Return the level of each stretch of blocks, and where it begins, without the edges of steps."""
+def _stretches(label: Places) -> Places:
+    """Return the level of each stretch of blocks, without the edges of steps."""
     begins = np.concatenate([[0], np.flatnonzero(np.diff(label)) + 1])
     ranks, counts = label[begins], np.diff(np.concatenate([begins, [len(label)]]))
     kept = np.ones(len(ranks), np.bool_)
     # Between two others that lie on either side of it, so short a level is the edge of their step.
     kept[1:-1] = (counts[1:-1] > _EDGE_COUNT) | ((ranks[1:-1] - ranks[:-2]) * (ranks[2:] - ranks[1:-1]) < 0)
-    return ranks[kept], begins[kept]
+    return np.asarray(ranks[kept], np.intp)
 
 
 def _line(logs: Values) -> Values:

@@ -29,12 +29,18 @@ RARELY_READ = {
     "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
     "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity",
 }  # fmt: skip
-UNUSED = {"numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU"}
+UNUSED = {
+    "numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU",
+    "idle-stretch": "neither times, nor idle power, nor utilisation were observed",
+    "unaccounted-time": "utilisation over a second, or whose time it was, was not observed",
+}
 SILENCED = {
     "sm_clock_mhz": {
-        "clock-ramp": "sm_clock_mhz was not observed",
+        **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a working GPU was not observed"),
         "regime-change": "",  # it names the clock, or what else was too little
+        "dark-time": "has no reading of the clock",
     },
+    "power_w": {"dark-time": "has no reading of the power record"},
     "mem_clock_mhz": {"mem-clock-change": "mem_clock_mhz was not observed"},
     **dict.fromkeys(("utilization_ratio", "mem_utilization_ratio"), UNUSED),
     "memory_used_bytes": {"allocator-churn": "nor was memory in use observed"},

@@ -44,7 +44,7 @@ def check_bounded(found: inspect.Type, where: str) -> None:
             check_bounded(found.value_type, f"{where}[...]")
         case inspect.IntType() if found.ge is not None and found.le is not None:
             return
-        case inspect.FloatType() | inspect.BoolType() | inspect.NoneType():
+        case inspect.FloatType() | inspect.BoolType() | inspect.NoneType() | inspect.LiteralType():
             return
         case _:
             raise UnboundedError(f"{where}: expected a declared bound, found {found}")
@@ -70,6 +70,9 @@ def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
             yield Sized(field, 10**4000, refused=True)
         case inspect.FloatType():
             yield Sized(field, 1.7e308, refused=False)
+        case inspect.LiteralType():
+            yield from (Sized(field, value, refused=False) for value in found.values)
+            yield Sized(field, "x", refused=True)
         case inspect.ListType():
             yield from _lists(found, field)
         case inspect.DictType():
@@ -91,6 +94,8 @@ def least(found: inspect.Type) -> Any:
             return []
         case inspect.DictType():
             return {}
+        case inspect.LiteralType():
+            return found.values[0]
         case _:
             return None
 

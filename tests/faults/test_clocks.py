@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpuwatch
+from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.host import suspend
 from gpuwatch.store import Reader
@@ -105,14 +106,16 @@ def audited(live: Live, since: str) -> set[str]:
 
 
 def test_suspend_is_a_gap_and_an_event(set_clocks: tuple[Live, SetClocks]) -> None:
-    """A suspended machine is a gap in the window and an event in the store."""
+    """A suspended machine is a gap in the window and an event in the store, and the window is not valid."""
     live, clocks = set_clocks
     with gpuwatch.window("over a suspension", settings=live.settings, policy=BUSY_MACHINE) as w:
         sample_for(0.6)
         clocks.set(wall_s=600.0, boot_s=600.0)
         sample_for(0.6)
-    (gap,) = [finding for finding in w.verdict.findings if finding.rule == "sampler-gap"]
-    assert gap.answered == "found"
+    stood_still = w.verdict.finding("clock-source-step")
+    assert stood_still.answered == "found"
+    assert stood_still.severity == "flag"
+    assert w.verdict.status in (Status.FLAGGED, Status.REJECTED)
     assert "suspended for 600.0 s" in live.log.read_text()
     with Reader(live.settings.state) as reader:
         (run,) = reader.runs()

@@ -14,6 +14,7 @@ from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
+from gpuwatch.wire.messages import OLDEST_PROTOCOL, PROTOCOL
 from tests.faults import stores
 from tests.gpuwatch import live
 from tests.waiting import PATIENCE_S, sample_for, wait_until
@@ -63,19 +64,19 @@ def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
         with gpuwatch.window("across", settings=settings) as across:
             old.process.terminate()
             assert old.process.wait(PATIENCE_S) == 0
-            with later_version(settings, 1, 2):  # still serves this client
+            with later_version(settings, OLDEST_PROTOCOL, PROTOCOL + 1):  # still serves this client
                 with gpuwatch.window("after", settings=settings) as after:
                     sample_for(0.3)
                 assert after.verdict.findings
                 assert closed.verdict.findings, "the verdict of one before is found by the one after"
     assert across.verdict.status == "unproven"
     assert "went away" in across.verdict.why
-    with later_version(settings, 2, 3):  # too new for this client
+    with later_version(settings, PROTOCOL + 1, PROTOCOL + 2):  # too new for this client
         with gpuwatch.window("too old", settings=settings) as w:
             ran = True
         assert ran
         assert w.verdict.status == "unproven"
-        assert w.verdict.why == "expected protocol 2 or newer, found 1; upgrade the client"
+        assert w.verdict.why == f"expected protocol {PROTOCOL + 1} or newer, found {PROTOCOL}; upgrade the client"
     stores.check_files(settings.state)
     stores.check_rows(settings.state)
     with Reader(settings.state) as reader:

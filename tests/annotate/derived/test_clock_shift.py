@@ -120,6 +120,8 @@ SHAPES = {
     "one step down": (np.where(np.arange(60) < 20, 1980.0, 1500.0), REGIME_CHANGE),
     "one late step up": (np.where(np.arange(60) < 40, 1500.0, 1980.0), REGIME_CHANGE),
     "low start": (np.where(np.arange(60) < 6, 800.0, 1980.0), CLOCK_RAMP),
+    "low start in stairs": (np.repeat([600.0, 1400.0, 1980.0], [6, 6, 48]), CLOCK_RAMP),
+    "stairs up to the end": (np.repeat([1700.0, 1800.0, 1900.0], 20), CLOCK_DRIFT),
     "straight line": (np.linspace(1900.0, 1600.0, 60), CLOCK_DRIFT),
     "three stairs": (np.repeat([1900.0, 1800.0, 1700.0], 20), CLOCK_DRIFT),
     "still": (np.full(60, 1500.0), CLOCK_LEVELS),

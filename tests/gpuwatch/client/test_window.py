@@ -254,7 +254,7 @@ PROGRAM = """
 import sys, time
 import gpuwatch
 from gpuwatch.config import settings as config
-busy_machine = gpuwatch.Policy(accept=["cpu-starvation", "sampler-gap"])
+busy_machine = gpuwatch.Policy(accept=["dark-time", "idle-stretch", "outliers"])
 with gpuwatch.window("first", settings=config.load({flags!r}), policy=busy_machine) as w:
     time.sleep(1.2)
 print(w.verdict.status.value, flush=True)

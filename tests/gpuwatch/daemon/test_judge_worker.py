@@ -89,8 +89,8 @@ def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:
 
 def test_judge_worker_logs_the_rules_that_failed(caplog: pytest.LogCaptureFixture) -> None:
     """A failed rule costs its window nothing else; the log names window, rule and error."""
-    failed = Finding(rule="noisy", answered=Answered.UNOBSERVED, failure="IndexError")
+    failed = Finding(rule="outliers", answered=Answered.UNOBSERVED, failure="IndexError")
     fine = Finding(rule="outliers", answered=Answered.CLEAR)
     verdicts = [Verdict(status=Status.VALID, claim="burst", findings=found) for found in ((fine,), (fine, failed))]
     log_failed_rules("run7", verdicts)
-    assert [record.getMessage() for record in caplog.records] == ["run run7: rules failed: noisy (IndexError)"]
+    assert [record.getMessage() for record in caplog.records] == ["run run7: rules failed: outliers (IndexError)"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from annotate.budget import Proof, ProofState
 from annotate.verdict import Status
 from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import bench
@@ -34,8 +35,10 @@ def test_bench_stores_window_of_host_function(copying: Settings) -> None:
     assert measured.verdict.simulated
     assert "SIMULATED" in str(measured)
     assert json.loads(json.dumps(measured.to_dict(), allow_nan=False))["run"] == measured.run
-    # The judge had the times: the rules that read them are not left unobserved for want of them.
-    assert measured.verdict.finding("too-few-samples").says != "no times of iterations"
+    # The judge had the times: it was asked whether they represent the work, which no window without times is.
+    assert measured.verdict.budget is not None
+    (steady,) = (proof for proof in measured.verdict.budget.proofs if proof.proof is Proof.STEADY_TIMES)
+    assert steady.state is not ProofState.NOT_ASKED
 
 
 def test_bench_without_daemon_is_unproven(copying: Settings, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def witnessed(scene: str, seed: int) -> Evidence:
         "true_clock_mhz": float(timings.sm_clock_mhz.mean()),
         "stamped_s": about.window.length_s,
         "canary_clock_mhz": 1977.0,
-        "canary_copy_bytes_count": 4.20e12,
+        "canary_copy_bytes_count": 4.205e12,
         "canary_record_clock_mhz": 1979.0,
         "canary_record_copy_bytes_count": 4.21e12,
         "canary_record_count": 9,

@@ -9,15 +9,12 @@ from annotate.verdict import Status, Verdict
 from gpuwatch.sources.simulated import SCENES, simulate
 from gpuwatch.sources.simulated.scenes import FOREVER_S
 
-# Where nobody computes there is no benchmark to judge.
-JUDGED = [name for name in SCENES if name != "idle"]
-
 
 def verdict_of(scene: str, seed: int = 0) -> Verdict:
     return judge(simulate(scene, seed=seed)[0])
 
 
-@pytest.mark.parametrize("name", JUDGED)
+@pytest.mark.parametrize("name", SCENES)
 def test_the_judge_finds_what_the_scene_holds(name: str) -> None:
     verdict = verdict_of(name)
     assert verdict.simulated
