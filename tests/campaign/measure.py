@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from annotate.evidence import Evidence
+from annotate.claims import Claim
+from annotate.combine import CLAIMED
 from annotate.judge import judge
 from annotate.policy import Policy
 from annotate.rule import Answer, Found, Severity, Unobserved
@@ -86,7 +88,17 @@ def is_caught(mutator: Mutator, answer: Answer) -> bool:
     if mutator.unobserved and isinstance(answer, Unobserved):
         return True
     severities = list(Severity)
-    return isinstance(answer, Found) and severities.index(answer.severity) >= severities.index(mutator.caught)
+    if not isinstance(answer, Found):
+        return False
+    return severities.index(_made_of(answer, mutator.claim)) >= severities.index(mutator.caught)
+
+
+def _made_of(answer: Found, claim: Claim) -> Severity:
+    """What one rule alone does to a verdict: its largest bound on the claim's numbers against the tolerance, or its own word."""
+    if not answer.bounds:
+        return answer.severity
+    claimed = [bound.size_ratio for bound in answer.bounds if bound.number in CLAIMED[claim]]
+    return Severity.FLAG if max(claimed, default=0.0) > TOLERANCE_RATIO else Severity.NOTE
 
 
 def _alarmed(verdict: Verdict) -> bool:
