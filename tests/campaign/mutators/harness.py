@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from annotate.evidence import Evidence
+from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import hosted, told, valued
 from tests.campaign.mutator import Mutator, limit_of
-
-_TOLERANCE_RATIO = 0.01
 
 
 def _injected(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -16,7 +15,7 @@ def _injected(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    limit = _TOLERANCE_RATIO / limit_of("allocator-churn", "call_s")
+    limit = TOLERANCE_RATIO / limit_of("allocator-churn", "call_s")
     return told(evidence, alloc_count=int(multiple * limit * evidence.window.length_s) + 1)
 
 
