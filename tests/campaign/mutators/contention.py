@@ -35,7 +35,9 @@ def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
     censuses = tuple(replace(each, processes=(), visibility=Visibility.NAMESPACE) for each in evidence.trace.censuses)
     evidence = replace(evidence, trace=replace(evidence.trace, censuses=censuses))
     timings = evidence.timings
-    return timings and replace(evidence, timings=replace(timings, took_s=timings.took_s * (1.0 - beyond)))
+    if timings is None:
+        return None
+    return replace(evidence, timings=replace(timings, took_s=timings.took_s * (1.0 - beyond)))
 
 
 MUTATORS = (
