@@ -88,8 +88,9 @@ def clock_shift(
         Number.MEAN: _shift(mean, steady_mean, -mean_excess, hidden_ratio),
         Number.MEDIAN: _shift(median, steady_median, -median_excess, hidden_ratio),
     }
-    # The load decides if the levels alone leave a smaller bound.
+    # The load decides if the levels alone leave a smaller bound; so does an excess that no level shows, under a wide swing.
     by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0, hidden_ratio).bound_ratio
+    by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0, 0.0).bound_ratio
     return ClockShift(
         shifts=shifts,
         rule=shape_name(logs, levels, by_onset=by_onset),

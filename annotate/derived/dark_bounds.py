@@ -35,9 +35,9 @@ def dark_clock(
     return tuple(found)
 
 
-def dark_power(evidence: Evidence) -> tuple[DarkStretch, ...]:
+def dark_power(evidence: Evidence, idle_w: float | None) -> tuple[DarkStretch, ...]:
     """Return the silences of the dense power record: proof 1, of a window whose entries do not tell its gaps."""
-    return power_stretches(evidence, idle_w=evidence.device.idle_power_w if evidence.device else None)
+    return power_stretches(evidence, idle_w=idle_w)
 
 
 def dark_lists(

@@ -13,6 +13,8 @@ from annotate.evidence import Evidence, Timings
 
 BOUGHT_RATIO = 1.0 / 3.0  # the specification: of idle time, what comes back as clock, as a start
 _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
+_REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
+_LEAST_WORKED_RATIO = 0.01  # less is no share to divide by
 
 
 def stretch_bound(
@@ -72,16 +74,24 @@ def keeps_period(
 def is_power_free(
     evidence: Evidence,
     *,
+    worked_ratio: float = 1.0,
     limit_ratio: Annotated[float, "the specification: below it no pause can buy clock"] = 0.9,
     capped_ratio: Annotated[float, "a share of time that cannot move a mean by half a per cent"] = 0.02,
 ) -> bool | None:
-    """Return whether power stayed so far below its limit that idle time buys no clock; None where it is not known."""
+    """Return whether power stayed so far below its limit that idle time buys no clock; None where it is not known.
+
+    The driver's record is a mean over 20 ms and more.  Of a loop that worked for less of the window, ``worked_ratio``, it does
+    not show the power of the work: that is the mean beyond rest over this share.
+    """
     window, dense, cap = evidence.window, evidence.trace.dense_power, power_cap(evidence)
     limit_w = evidence.device.power_limit_w if evidence.device is not None else None
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     if limit_w is None or 2 * int(high - low) * SAMPLE_NS < window.length_ns:
         return None
-    if float(dense.values[low:high].max()) >= limit_ratio * limit_w:
+    drawn_w = dense.values[low:high]
+    rest_w = evidence.device.idle_power_w if evidence.device and evidence.device.idle_power_w else _REST_RATIO * limit_w
+    working_w = rest_w + max(0.0, float(drawn_w.mean()) - rest_w) / max(worked_ratio, _LEAST_WORKED_RATIO)
+    if max(float(drawn_w.max()), working_w) >= limit_ratio * limit_w:
         return False
     return None if cap is None else cap.ratio <= capped_ratio
 
@@ -102,7 +112,9 @@ def duty_bounds(
     evidence: Evidence, gaps: IdleGaps, timings: Timings, *, is_burst: bool = False, every_s: float | None = None
 ) -> tuple[Bound, ...]:
     """Return the bounds of ``bursty-duty-cycle``: none where pauses buy no clock, or where claim or record explain them."""
-    if is_burst or (every_s is not None and keeps_period(timings, every_s)) or is_power_free(evidence):
+    if is_burst or (every_s is not None and keeps_period(timings, every_s)):
+        return ()
+    if is_power_free(evidence, worked_ratio=1.0 - gaps.regular_ratio - gaps.irregular_ratio):
         return ()
     return regular_bounds(counted_regular_ratio(evidence, gaps))
 

@@ -112,7 +112,7 @@ def dark_time(
         return Unobserved("the window has no length")
     has_gaps = case.gaps is not None
     clock = dark_clock(evidence, case.blocks, longest_s=clock_s)
-    power = () if has_gaps else dark_power(evidence)
+    power = () if has_gaps else dark_power(evidence, case.idle_w)
     lists = dark_lists(evidence, longest_s=lists_s)
     blind = {"the clock": clock, "the power record": power, "the process lists": lists}
     dark_s = {name: sum(each.length_ns for each in found) / 1e9 for name, found in blind.items() if found}

@@ -115,6 +115,7 @@ _VERDICT = (
         ExportColumn("proof", ColumnKind.TEXT, "which of the five", always=True),
         ExportColumn("state", ColumnKind.TEXT, "shown, broken, unproven, not-asked", always=True),
         ExportColumn("says", ColumnKind.TEXT, "in words"),
+        ExportColumn("missing", ColumnKind.TEXTS, "the evidence that an unproven one needs"),
     )),
     ExportColumn("accepted", ColumnKind.TEXTS, "the rules the window's policy accepts", always=True),
     ExportColumn("limits", ColumnKind.RECORDS, "the limits its policy overrides", always=True, inner=(

@@ -125,7 +125,12 @@ def _of_budget(verdict: Mapping[str, Any]) -> Row:
             for number in budget.get("numbers", ())
         ],
         "proofs": [
-            {"proof": proof["proof"], "state": proof["state"], "says": _text(proof.get("says")) or None}
+            {
+                "proof": proof["proof"],
+                "state": proof["state"],
+                "says": _text(proof.get("says")) or None,
+                "missing": [_text(each) for each in proof.get("missing") or ()],
+            }
             for proof in verdict.get("proofs") or ()
         ],
     }

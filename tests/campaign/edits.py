@@ -116,7 +116,7 @@ def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
             trace,
             columns={name: kept(column) for name, column in trace.columns.items()},
             censuses=tuple(c for c in trace.censuses if not begin_ns < c.at_ns < end_ns),
-            gaps=(*trace.gaps, Gap(begin_ns=begin_ns, end_ns=end_ns)),
+            gaps=(*trace.gaps, *(Gap(begin_ns=begin_ns, end_ns=end_ns, lane=lane) for lane in (Lane.FAST, Lane.PROCESSES))),
         ),
     )
 

@@ -8,9 +8,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from annotate.budget import Number
+from annotate.claims import Claim
+from annotate.combine import CLAIMED
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.policy import Policy
+from annotate.ranges import TOLERANCE_RATIO
 from annotate.rule import Answer, Found, Severity, Unobserved
 from annotate.verdict import Answered, Status, Verdict
 from tests.campaign import clean
@@ -72,12 +76,15 @@ def of_mutator(mutator: Mutator, about: Evidence, rng: np.random.Generator) -> C
             break
         name = f"injected/{mutator.name}/{multiple:g}"
         answer = rule_named(mutator.rule).ask(hazardous, mutator.claim)
+        found = is_caught(mutator, answer)
         counts[f"{name}/windows"] += 1
         counts[f"{name}/unobserved"] += isinstance(answer, Unobserved)
-        if is_caught(mutator, answer):
-            counts[f"{name}/caught"] += 1
-            counts[f"{name}/not valid"] += 1
-        elif multiple == _TWICE and judge(hazardous, Policy(claim=mutator.claim)).status is not Status.VALID:
+        counts[f"{name}/caught"] += found
+        if (found and not mutator.is_label) or (
+            not mutator.is_label
+            and multiple == _TWICE
+            and judge(hazardous, Policy(claim=mutator.claim)).status is not Status.VALID
+        ):
             counts[f"{name}/not valid"] += 1
     return counts
 
@@ -86,7 +93,20 @@ def is_caught(mutator: Mutator, answer: Answer) -> bool:
     if mutator.unobserved and isinstance(answer, Unobserved):
         return True
     severities = list(Severity)
-    return isinstance(answer, Found) and severities.index(answer.severity) >= severities.index(mutator.caught)
+    if not isinstance(answer, Found):
+        return False
+    if mutator.is_label:
+        return True
+    return severities.index(_made_of(answer, mutator.claim)) >= severities.index(mutator.caught)
+
+
+def _made_of(answer: Found, claim: Claim) -> Severity:
+    """What one rule alone does to a verdict: its largest bound on the claim's numbers against the tolerance, or its own word."""
+    if not answer.bounds:
+        return answer.severity
+    numbers = (*CLAIMED[claim], Number.RATIO)
+    claimed = [bound.size_ratio for bound in answer.bounds if bound.number in numbers]
+    return Severity.FLAG if max(claimed, default=0.0) > TOLERANCE_RATIO else Severity.NOTE
 
 
 def _alarmed(verdict: Verdict) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence
-from annotate.rule import Rule, Severity
+from annotate.rule import Rule, RuleKind, Severity
 from annotate.rules import RULES
 
 MULTIPLES = (1.0, 1.5, 2.0, 3.0)
@@ -38,6 +38,11 @@ class Mutator:
     @property
     def name(self) -> str:
         return f"{self.rule}: {self.variant}" if self.variant else self.rule
+
+    @property
+    def is_label(self) -> bool:
+        """Whether its rule only ever says what must be quoted beside the number: then being found is all there is to ask."""
+        return rule_named(self.rule).kind is RuleKind.LABEL
 
     @property
     def multiples(self) -> tuple[float, ...]:

@@ -59,12 +59,12 @@ def scenarios() -> list[Scenario]:
         Scenario("steady-gemm-4096-fp32", lambda: loop(fp32, 4.0), "valid", (), lambda: loop(fp32, 3.0)),
         Scenario("zeros-gemm-16384", lambda: loop(zeros, 5.0), "valid", ("power-limited",), lambda: loop(zeros, 4.0)),
         Scenario("from-idle-gemm-4096-1s", lambda: loop(gemm4k, 1.0), "flagged", ("regime-change",), lambda: time.sleep(4.0)),
-        Scenario("from-idle-gemm-4096-0.4s", lambda: loop(gemm4k, 0.4), "flagged|rejected", ("regime-change",), lambda: time.sleep(4.0)),
-        Scenario("sleeps-100ms-gemm-16384", lambda: loop(gemm16k, 6.0, pause_s=0.1), "flagged|rejected", ("bursty-duty-cycle",),
+        Scenario("from-idle-gemm-4096-0.4s", lambda: loop(gemm4k, 0.4), "unproven", ("power-limited",), lambda: time.sleep(4.0)),
+        Scenario("sleeps-100ms-gemm-16384", lambda: loop(gemm16k, 6.0, pause_s=0.1), "valid", ("bursty-duty-cycle",),
                  lambda: loop(gemm16k, 2.0, pause_s=0.1)),
         Scenario("sleeps-20ms-gemm-16384", lambda: loop(gemm16k, 6.0, pause_s=0.02), "flagged|rejected", ("bursty-duty-cycle",),
                  lambda: loop(gemm16k, 2.0, pause_s=0.02)),
-        Scenario("short-50ms", lambda: loop(gemm4k, 0.05), "flagged", ("window-too-short",), lambda: loop(gemm4k, 3.0)),
+        Scenario("short-50ms", lambda: loop(gemm4k, 0.05), "unproven", ("power-limited",), lambda: loop(gemm4k, 3.0)),
     ]  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def neighbours() -> list[tuple[Scenario, tuple[str, ...], int]]:
             ("vector-adds", "0.05"),
             1,
         ),
-        (Scenario("cpu-hogs-gemm-4096", six, "rejected", ("cpu-starvation",), warm), ("hog",), os.cpu_count() or 1),
+        (Scenario("cpu-hogs-gemm-4096", six, "valid", ("bursty-duty-cycle",), warm), ("hog",), os.cpu_count() or 1),
     ]
 
 
@@ -203,7 +203,7 @@ class Campaign:
         print("run:", done.returncode, done.stdout, done.stderr, flush=True)
         data = json.loads(verdict.read_text())
         verdicts = tuple(gpuwatch.Verdict.from_dict(each) for each in data["verdicts"])
-        self.keep(Scenario("plain-run", lambda: None, "flagged", ("regime-change",)), data["run"], verdicts, {})
+        self.keep(Scenario("plain-run", lambda: None, "rejected", ("idle-stretch", "regime-change")), data["run"], verdicts, {})
 
     def enter_exit(self, count: int = 200) -> dict[str, float]:
         """What opening and closing cost the benchmark, torch's context present, daemon running."""

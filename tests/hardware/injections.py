@@ -258,7 +258,7 @@ def injections() -> Iterator[Injection]:
     woken = lambda: loop(gemm4k, 0.3)  # noqa: E731 - where the hazard has nothing to do with the clock
     yield Injection("from-idle-1s", ("regime-change",), steady(gemm4k, 1.0), lambda: time.sleep(3.5))
     yield Injection("from-idle-3s", ("regime-change",), steady(gemm4k, 3.2), lambda: time.sleep(3.5))
-    yield Injection("short-50ms", ("window-too-short",), steady(gemm4k, 0.05), warm)
+    yield Injection("short-50ms", ("power-limited",), steady(gemm4k, 0.05), warm, status="unproven")
     yield Injection("neighbour", ("contention-process",), steady(gemm4k), warm, lambda: beside("vector-adds"), "rejected")
     yield Injection("burst-neighbour", ("contention-process",), steady(gemm4k), warm, lambda: beside("vector-adds", "0.05"))
     yield Injection("own-streams", ("contention-self", "wrong-stream"), timed(gemm4k, 3.0), warm, own_streams)
@@ -276,7 +276,7 @@ def injections() -> Iterator[Injection]:
     gemv = lambda: torch.mv(matrix, vector)  # noqa: E731
     yield Injection("gemv-eager", ("host-bound", "short-kernel"), timed(gemv), lambda: loop(gemv, 1.0))
     yield Injection("churn", ("allocator-churn",), _churning(gemm4k), woken)
-    yield Injection("compiled-in-between", ("mid-run-compile", "outliers"), _compiled_in_between(gemm(2048)), woken)
+    yield Injection("compiled-in-between", ("outliers", "idle-stretch"), _compiled_in_between(gemm(2048)), woken)
     yield Injection("cold-calls", ("cold-start",), _cold)
     yield Injection("alternating", ("bimodal",), _alternating(), warm)
     yield Injection("tampered", ("timer-tampered",), _tampered(gemm4k), woken, restored_event)

@@ -115,7 +115,7 @@ KERNELS = (
     Kernel("graph-of-gemm-2048", _graph_gemm, recorded=False),
     Kernel("gemm-and-copy", _mixed, recorded=False),
     Kernel("layer-norm", _layer_norm, recorded=False),
-    Kernel("fft", _fft, recorded=True),  # the limit of `noisy` was moved with its first windows at hand
+    Kernel("fft", _fft, recorded=True),  # a limit of the first judge was moved with its first windows at hand
     Kernel("sort", _sort, recorded=False, capped=False),
     Kernel("gather", _gather, recorded=False, capped=False),
     Kernel("cumsum", _cumsum, recorded=False, capped=False),

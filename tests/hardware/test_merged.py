@@ -28,13 +28,13 @@ def test_a_run_is_appended_once_however_often_it_is_given(tmp_path: Path) -> Non
 def test_a_hazard_is_named_only_by_a_rule_that_is_to_find_it() -> None:
     injected = {"kind": "injected", "rules": ["clock-drift"], "status_due": "flagged|rejected"}
     assert merged.due(row("flagged", **injected | {"hazards": [["clock-drift", "flag"]]}))
-    assert not merged.due(row("flagged", **injected | {"hazards": [["noisy", "flag"]]}))
+    assert not merged.due(row("flagged", **injected | {"hazards": [["outliers", "flag"]]}))
     assert merged.caught(row("flagged", **injected))
     assert not merged.caught(row("valid", **injected))
 
 
 def test_the_tables_count_what_is_there(tmp_path: Path) -> None:
-    rows = [row() for _ in range(298)] + [row("flagged", hazards=[["noisy", "flag"]]), row(name="gemm", recorded=False)]
+    rows = [row() for _ in range(298)] + [row("flagged", hazards=[["outliers", "flag"]]), row(name="gemm", recorded=False)]
     rows += [row("rejected", kind="injected", name="neighbour", rules=["contention-process"], status_due="rejected",
                  hazards=[["contention-process", "reject"]])]  # fmt: skip
     (tmp_path / merged.VERDICTS).write_text("".join(json.dumps(each) + "\n" for each in rows))
@@ -42,4 +42,4 @@ def test_the_tables_count_what_is_there(tmp_path: Path) -> None:
     assert "300 clean and 1 injected windows" in page
     assert "| clean, not `valid` | 1 of 300 (0.0% to 1.8%) |" in page
     assert "| neighbour | yes | 1 | 1 | rejected 1 | contention-process 1 |" in page
-    assert "| noisy | 1 of 300 (0.0% to 1.8%) |" in page
+    assert "| outliers | 1 of 300 (0.0% to 1.8%) |" in page

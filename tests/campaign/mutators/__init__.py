@@ -13,6 +13,7 @@ from tests.campaign.mutators import (
     coverage,
     harness,
     identity,
+    idle,
     plausibility,
     power,
     sharing,
@@ -24,6 +25,7 @@ from tests.campaign.mutators import (
 
 MUTATORS: tuple[Mutator, ...] = (
     *coverage.MUTATORS,
+    *idle.MUTATORS,
     *thermal.MUTATORS,
     *power.MUTATORS,
     *clocks.MUTATORS,

@@ -13,7 +13,7 @@ _L2_BYTES = 60 << 20
 
 def _fits(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     set_bytes = limit_of("warm-cache-unintended", "fits_ratio") * _L2_BYTES / multiple
-    return told(evidence, working_set_bytes=set_bytes, call_bytes=set_bytes, input_bytes=set_bytes)
+    return told(evidence, working_set_bytes=set_bytes, call_bytes=set_bytes, input_bytes=set_bytes, cache="cold")
 
 
 def _small_flush(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:

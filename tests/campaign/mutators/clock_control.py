@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from annotate.claims import Claim
 from annotate.evidence import Column, Evidence
+from annotate.ranges import TOLERANCE_RATIO
 from annotate.rule import Severity
 from tests.campaign.edits import clocked, is_capped, told, valued, with_columns
 from tests.campaign.mutator import Mutator, limit_of
@@ -18,7 +20,7 @@ def _locked(evidence: Evidence, mhz: float) -> Evidence:
 def _off_lock(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     if is_capped(evidence):
         return None
-    off_ratio = multiple * limit_of("locked-clock-missed", "off_ratio")
+    off_ratio = multiple * 1.2 * TOLERANCE_RATIO
     return clocked(_locked(evidence, 1980.0), lambda at_s: np.full(len(at_s), 1.0 - off_ratio), beta=0.9)
 
 
@@ -28,7 +30,7 @@ def _limited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    low_ratio = multiple * limit_of("clock-low-no-reason", "flag_ratio")
+    low_ratio = multiple * TOLERANCE_RATIO
     return told(evidence, canary_clock_mhz=1980.0 * (1.0 - low_ratio) - 0.5)
 
 
@@ -41,8 +43,8 @@ def _untrue(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 MUTATORS = (
-    Mutator(rule="locked-clock-missed", inject=_off_lock, limit="2 % below the clock asked for"),
+    Mutator(rule="locked-clock-missed", inject=_off_lock, limit="1.2 % below the clock asked for", claim=Claim.FIXED_CLOCK),
     Mutator(rule="clock-controller-present", inject=_limited, limit="0.5 W less power limit than the default"),
-    Mutator(rule="clock-low-no-reason", inject=_slow_state, limit="a canary 2 % below its record"),
+    Mutator(rule="clock-low-no-reason", inject=_slow_state, limit="a canary 1 % below its record"),
     Mutator(rule="nvml-clock-untrue", inject=_untrue, limit="a driver's clock 3 % off", caught=Severity.NOTE),
 )

@@ -5,17 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from annotate.evidence import Evidence
+from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, stretch, valued
-from tests.campaign.mutator import Mutator, limit_of
+from tests.campaign.mutator import Mutator
+
+# Of a straight drift the levels at its ends hold a fifth: the mean lies two fifths of it away from them.
+_DRIFT_TOLERANCES = 2.5
 
 
 def _drifting(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return None if is_capped(evidence) else _sagging(evidence, multiple * limit_of("clock-drift", "flag_ratio"))
+    return None if is_capped(evidence) else _sagging(evidence, multiple * _DRIFT_TOLERANCES * TOLERANCE_RATIO)
 
 
 def _drifting_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The power controller swings the clock by more than the smallest drift, and any drift less than that is its own."""
-    return _sagging(evidence, multiple * limit_of("clock-drift", "reject_ratio")) if is_capped(evidence) else None
+    """The power controller swings the clock as well, so that a drift of the same size is harder to see."""
+    return _sagging(evidence, multiple * _DRIFT_TOLERANCES * TOLERANCE_RATIO) if is_capped(evidence) else None
 
 
 def _sagging(evidence: Evidence, drift_ratio: float) -> Evidence:
@@ -26,14 +30,15 @@ def _sagging(evidence: Evidence, drift_ratio: float) -> Evidence:
 def _rising(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     if is_capped(evidence):
         return None
-    low_ratio = 1.0 - multiple * (1.0 - limit_of("clock-ramp", "low_ratio"))
-    ramp_s = rng.uniform(0.25, 0.8)
+    # The rest outweighs the ramp: against the low start the mean is off by at least half of the step.
+    low_ratio = 1.0 - multiple * 2.0 * TOLERANCE_RATIO
+    ramp_s = rng.uniform(0.25, 0.45) * evidence.window.length_s
     return clocked(evidence, lambda at_s: np.where(at_s < ramp_s, low_ratio, 1.0), beta=0.9)
 
 
 def _slow_memory(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    low_ratio = 1.0 - multiple * (1.0 - limit_of("mem-clock-change", "top_ratio"))
-    begin_ns, end_ns = stretch(evidence, 0.5, rng)
+    low_ratio = 1.0 - multiple * 2.2 * TOLERANCE_RATIO
+    begin_ns, end_ns = stretch(evidence, 0.5 * evidence.window.length_s, rng)
     return valued(
         evidence,
         "mem_clock_mhz",
@@ -42,8 +47,8 @@ def _slow_memory(evidence: Evidence, multiple: float, rng: np.random.Generator) 
 
 
 MUTATORS = (
-    Mutator(rule="clock-drift", inject=_drifting, limit="1 % from begin to end, no cap"),
-    Mutator(rule="clock-drift", variant="under the cap", inject=_drifting_capped, limit="3 % from begin to end"),
-    Mutator(rule="clock-ramp", inject=_rising, limit="3 % below the rest for 0.25 to 0.8 s"),
-    Mutator(rule="mem-clock-change", inject=_slow_memory, limit="1 % below its top for half a second"),
+    Mutator(rule="clock-drift", inject=_drifting, limit="2.5 % from begin to end, no cap"),
+    Mutator(rule="clock-drift", variant="under the cap", inject=_drifting_capped, limit="2.5 % from begin to end"),
+    Mutator(rule="clock-ramp", inject=_rising, limit="2 % below the rest for 25 to 45 % of the time"),
+    Mutator(rule="mem-clock-change", inject=_slow_memory, limit="2.2 % below its top for half of the time"),
 )

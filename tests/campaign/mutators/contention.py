@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import Evidence, Visibility
-from tests.campaign.edits import foreign, joined, told, valued
+from annotate.ranges import TOLERANCE_RATIO
+from tests.campaign.edits import foreign, joined, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 _ALWAYS = (0, 1 << 62)
@@ -28,19 +29,20 @@ def _holding(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     return valued(evidence, "memory_used_bytes", lambda at_ns, used: used + more_bytes)
 
 
-def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    beyond = multiple * limit_of("contention-residual", "error_ratio")
-    # From inside a container that hides even the window's own process: only its account tells then.
+def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    beyond = limit_of("contention-residual", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
+    # From inside a container that hides even the window's own process: only its times tell then.
     censuses = tuple(replace(each, processes=(), visibility=Visibility.NAMESPACE) for each in evidence.trace.censuses)
     evidence = replace(evidence, trace=replace(evidence.trace, censuses=censuses))
-    return told(evidence, busy_ratio=float(np.nanmean(evidence.within("utilization_ratio").values)) - beyond)
+    timings = evidence.timings
+    if timings is None:
+        return None
+    return replace(evidence, timings=replace(timings, took_s=timings.took_s * (1.0 - beyond)))
 
 
 MUTATORS = (
     Mutator(rule="contention-process", inject=_neighbour, limit="2 % of the GPU's time"),
     Mutator(rule="contention-residual", inject=_unlisted, limit="2 % of the GPU's time by an unlisted process"),
     Mutator(rule="contention-residual", variant="memory", inject=_holding, limit="64 MB that nobody listed holds"),
-    Mutator(
-        rule="contention-residual", variant="told", inject=_busier, limit="utilisation 1.3 points above the busy time told"
-    ),
+    Mutator(rule="contention-residual", variant="times", inject=_busier, limit="3.3 % of busy time that no times account for"),
 )

@@ -6,9 +6,12 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Reason
+from annotate.ranges import TOLERANCE_RATIO
 from annotate.rule import Severity
-from tests.campaign.edits import counted, flagged, is_capped, stretch
+from tests.campaign.edits import clocked, counted, flagged, is_capped, stretch
 from tests.campaign.mutator import Mutator, limit_of
+
+_FOLLOWED_RATIO = 0.2
 
 
 def _capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
@@ -22,8 +25,12 @@ def _capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _followed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    length_s = multiple * limit_of("sync-boost-limited", "free_ratio") * evidence.window.length_s
-    return counted(evidence, "sync_boost_ns", length_s * 1e9, *stretch(evidence, length_s, rng))
+    length_s = multiple * TOLERANCE_RATIO / _FOLLOWED_RATIO * evidence.window.length_s
+    begin_ns, end_ns = span = stretch(evidence, length_s, rng)
+    begin_s, end_s = ((edge - evidence.window.begin_ns) / 1e9 for edge in span)
+    slow = 1.0 / (1.0 + _FOLLOWED_RATIO)
+    evidence = clocked(evidence, lambda s: np.where((s >= begin_s) & (s < end_s), slow, 1.0), beta=1.0)
+    return flagged(counted(evidence, "sync_boost_ns", length_s * 1e9, *span), int(Reason.SYNC_BOOST), begin_ns, end_ns)
 
 
 def _brief(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -35,5 +42,5 @@ def _brief(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
 MUTATORS = (
     Mutator(rule="power-limited", inject=_capped, limit="2 % of the time capped", claim=Claim.FIXED_CLOCK),
     Mutator(rule="power-reading-stale", inject=_brief, limit="0.08 s, divided by it", caught=Severity.NOTE),
-    Mutator(rule="sync-boost-limited", inject=_followed, limit="0.1 % of the time held to another GPU's clock"),
+    Mutator(rule="sync-boost-limited", inject=_followed, limit="5 % of the time held to another GPU's clock, a fifth slower"),
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, OtherWindow
+from annotate.rule import Severity
 from tests.campaign.edits import devised, foreign, hosted, joined, told, valued
 from tests.campaign.mutator import Mutator, limit_of
 
@@ -38,15 +41,22 @@ def _far(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evide
 
 
 def _narrow(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return valued(evidence, "pcie_width_count", lambda at_ns, lanes: 0.0 * lanes + 8.0)
+    middle_ns = (evidence.window.begin_ns + evidence.window.end_ns) // 2
+    return valued(evidence, "pcie_width_count", lambda at_ns, lanes: np.where(at_ns < middle_ns, lanes, 8.0))
+
+
+def _overlapped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    other = OtherWindow(begin_ns=evidence.window.begin_ns, end_ns=evidence.window.end_ns, pid=60_999, label="another")
+    return replace(evidence, overlapping=(other,))
 
 
 MUTATORS = (
+    Mutator(rule="overlapping-window", inject=_overlapped),
     Mutator(rule="contention-shared-partition", inject=_mps),
     Mutator(rule="contention-shared-partition", variant="vGPU", inject=_virtual),
     Mutator(rule="contention-self", inject=_side_stream, limit="utilisation 5 points above the busy time told"),
     Mutator(rule="contention-self", variant="stamps", inject=_streams, limit="one SM in a hundred not free for a stamp"),
     Mutator(rule="display-active", inject=_desktop, limit="a display that takes 2 % of the GPU"),
-    Mutator(rule="numa-pcie-affinity", inject=_far),
+    Mutator(rule="numa-pcie-affinity", inject=_far, caught=Severity.NOTE),
     Mutator(rule="numa-pcie-affinity", variant="link", inject=_narrow),
 )

@@ -6,18 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 
+from annotate.claims import Claim
 from annotate.evidence import Evidence
+from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, valued
 from tests.campaign.mutator import Mutator, limit_of
 
+_FREE_RATIO = 0.16  # what the cap takes of the clock of a dense kernel, once it holds
+
 
 def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return None if is_capped(evidence) else _stepping(evidence, multiple * limit_of("regime-change", "step_ratio"), rng)
+    return None if is_capped(evidence) else _stepping(evidence, multiple * 2.2 * TOLERANCE_RATIO, rng)
 
 
 def _step_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The power controller swings the clock by the limit itself, so a step must be larger than both its sides' swing."""
-    return _stepping(evidence, multiple * 2.0 * limit_of("regime-change", "step_ratio"), rng) if is_capped(evidence) else None
+    """The power controller swings the clock as well, so that a step of the same size is harder to see."""
+    return _stepping(evidence, multiple * 2.2 * TOLERANCE_RATIO, rng) if is_capped(evidence) else None
 
 
 def _stepping(evidence: Evidence, step_ratio: float, rng: np.random.Generator) -> Evidence:
@@ -40,7 +44,9 @@ def _late_cap(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
     for name in ("power_cap_ns", "power_violation_ns"):
         evidence = free_before(name, evidence)
-    return valued(evidence, "event_reasons_mask", lambda at_ns, mask: np.where(at_ns < on_ns, 0.0, mask))
+    evidence = valued(evidence, "event_reasons_mask", lambda at_ns, mask: np.where(at_ns < on_ns, 0.0, mask))
+    on_s = (on_ns - begin_ns) / 1e9
+    return clocked(evidence, lambda s: np.where(s < on_s, 1.0 + _FREE_RATIO, 1.0), beta=0.9)
 
 
 def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -61,9 +67,24 @@ def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     )
 
 
+def _alternating(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """Two clocks in turns of a second: levels without a shape that has a name."""
+    if is_capped(evidence):
+        return None
+    low_ratio = 1.0 - multiple * 2.5 * TOLERANCE_RATIO
+    return clocked(evidence, lambda s: np.where(np.floor(s) % 2 == 0, 1.0, low_ratio), beta=0.9)
+
+
+def _unnamed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    """A fixed clock is claimed that nobody locked, as far as anybody can tell."""
+    return evidence
+
+
 MUTATORS = (
-    Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 3 %, no cap"),
-    Mutator(rule="regime-change", variant="clock under the cap", inject=_step_capped, limit="a step of 6 %"),
+    Mutator(rule="clock-levels", inject=_alternating, limit="two clocks 2.5 % apart, in turns of a second"),
+    Mutator(rule="lock-unproven", inject=_unnamed, claim=Claim.FIXED_CLOCK),
+    Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 2.2 %, no cap"),
+    Mutator(rule="regime-change", variant="clock under the cap", inject=_step_capped, limit="a step of 2.2 %"),
     Mutator(rule="regime-change", variant="power cap", inject=_late_cap),
     Mutator(rule="bursty-duty-cycle", inject=_pausing, limit="20 % of the time idle"),
 )

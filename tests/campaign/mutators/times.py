@@ -1,23 +1,19 @@
-"""What the times themselves betray: cold calls, compilations, noise, late ones, two speeds."""
+"""What the times themselves betray: cold calls, late ones, two speeds, growth and levels."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from annotate.claims import Claim
 from annotate.evidence import Evidence, Timings, Values
-from annotate.rule import Severity
-from tests.campaign.edits import is_capped, timed, told
+from annotate.ranges import TOLERANCE_RATIO
+from tests.campaign.edits import is_capped, timed
 from tests.campaign.mutator import Mutator, limit_of
-
-# A wander of a quarter of the time is none of a clock.
-_WIDEST = 0.25
 
 
 def _cold(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     """First calls, each half as slow as the one before, that make the mean so much longer."""
-    cost_ratio = multiple * limit_of("cold-start", "flag_ratio")
+    cost_ratio = multiple * TOLERANCE_RATIO
 
     def change(timings: Timings, at_s: Values) -> Values:
         took_s = timings.took_s.copy()
@@ -26,62 +22,6 @@ def _cold(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
         return took_s
 
     return timed(evidence, change)
-
-
-def _compiled(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """One iteration somewhere in the middle that takes as long as makes the mean so much longer."""
-    cost_ratio = multiple * limit_of("mid-run-compile", "cost_ratio")
-    place = rng.uniform(0.2, 0.9)
-
-    def change(timings: Timings, at_s: Values) -> Values:
-        took_s = timings.took_s.copy()
-        took_s[int(place * len(took_s))] += 1.02 * cost_ratio * took_s.sum()
-        return took_s
-
-    slow = timed(evidence, change)
-    # By the rule's own limit a compilation takes ten medians: of long kernels one per cent of a window is less.
-    if slow is None or slow.timings is None or slow.timings.took_s.max() < 10.5 * np.median(slow.timings.took_s):
-        return None
-    return slow
-
-
-def _wandering(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Few iterations, so scattered that the median of independent ones is known to so little."""
-    timings = evidence.timings
-    if timings is None:
-        return None
-    width_ratio = multiple * limit_of("noisy", "flag_ratio")
-    count = min(400, len(timings.at_ns))
-    kept = np.linspace(0, len(timings.at_ns) - 1, count).astype(int)
-    # The half width of a median's interval: 1.96 times 1.2533 standard errors.
-    sd = width_ratio * np.sqrt(count) / (1.96 * 1.2533)
-    took_s = timings.took_s[kept] * np.exp(rng.normal(0.0, sd, count))
-    return replace(evidence, timings=Timings(timings.at_ns[kept], took_s))
-
-
-def _resembling(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """A first-order wander whose iterations are worth a fifth of their number, divided by the multiple.
-
-    It is so wide that the mean is known to 0.8 %, where the rule asks for 0.5; of short kernels no wander is.
-    """
-    if evidence.timings is None:
-        return None
-    worth = limit_of("autocorrelated", "least_ratio") / multiple
-    memory = (1.0 - worth) / (1.0 + worth)
-    sd = 1.6 * limit_of("autocorrelated", "error_ratio") * np.sqrt(worth * len(evidence.timings.took_s)) / 1.96
-    if sd > _WIDEST:
-        return None
-
-    def change(timings: Timings, at_s: Values) -> Values:
-        from scipy.signal import lfilter
-
-        count = len(timings.took_s)
-        wander = lfilter([np.sqrt(1.0 - memory**2)], [1.0, -memory], rng.normal(0.0, sd, count))
-        return np.asarray(np.median(timings.took_s) * np.exp(wander))
-
-    # What gpuwatch took itself comes with an interval that knows.
-    wandering = timed(evidence, change)
-    return wandering and told(wandering, timer="caller")
 
 
 def _late(evidence: Evidence, total_ratio: float, share: float, rng: np.random.Generator) -> Evidence | None:
@@ -95,12 +35,12 @@ def _late(evidence: Evidence, total_ratio: float, share: float, rng: np.random.G
 
 
 def _apart(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return _late(evidence, 1.05 * multiple * limit_of("outliers", "cost_ratio"), 0.005, rng)
+    return _late(evidence, 1.05 * multiple * TOLERANCE_RATIO, 0.005, rng)
 
 
 def _skewed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     """Every tenth iteration longer, as by the harness: late ones in no order are a finding of another rule."""
-    total_ratio = 1.05 * multiple * limit_of("mean-vs-median-gap", "flag_ratio")
+    total_ratio = 1.05 * multiple * limit_of("mean-vs-median-gap", "note_ratio")
 
     def change(timings: Timings, at_s: Values) -> Values:
         took_s = timings.took_s.copy()
@@ -119,17 +59,6 @@ def _sliced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
         return np.asarray(timings.took_s + np.where(late, rng.uniform(2.3e-3, 2.5e-3, len(late)), 0.0))
 
     return timed(evidence, change) if evidence.timings is not None and np.median(evidence.timings.took_s) < 1e-3 else None
-
-
-def _too_few(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """So few iterations that six, or the spread's square, divided by the multiple is what there is."""
-    timings = evidence.timings
-    if timings is None:
-        return None
-    count = max(1, int(np.ceil(6 / multiple)) - 1)
-    first = int(rng.integers(0, len(timings.at_ns) - count))
-    part = slice(first, first + count)
-    return replace(evidence, timings=Timings(timings.at_ns[part], timings.took_s[part]))
 
 
 def _two_speeds(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
@@ -152,22 +81,32 @@ def _turning(evidence: Evidence, apart: float, rng: np.random.Generator) -> Evid
     return timed(evidence, change)
 
 
+def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """Times that grow evenly while the clock stands still: the mean lies two fifths of it from the first and last fifth."""
+    growth_ratio = 2.5 * multiple * TOLERANCE_RATIO
+    length_s = evidence.window.length_s
+    return timed(evidence, lambda timings, at_s: timings.took_s * (1.0 + growth_ratio * at_s / length_s))
+
+
+def _longer(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """A middle third that takes longer at the same clock: the mean lies two thirds of it from that level."""
+    more_ratio, length_s = 1.6 * multiple * TOLERANCE_RATIO, evidence.window.length_s
+
+    def change(timings: Timings, at_s: Values) -> Values:
+        return timings.took_s * np.where(np.abs(at_s / length_s - 0.5) < 1 / 6, 1.0 + more_ratio, 1.0)
+
+    return timed(evidence, change)
+
+
 MUTATORS = (
+    Mutator(rule="iteration-growth", inject=_growing, limit="times that grow by 2.5 % from begin to end"),
+    Mutator(rule="iteration-levels", inject=_longer, limit="times 1.6 % longer for a third of the window"),
     Mutator(rule="cold-start", inject=_cold, limit="first calls that make the mean 1 % longer"),
-    Mutator(
-        rule="mid-run-compile", inject=_compiled, limit="one call that makes the mean 1 % longer, and takes ten others' time"
-    ),
-    Mutator(rule="noisy", inject=_wandering, limit="a median known to 2 %"),
-    Mutator(
-        rule="autocorrelated",
-        inject=_resembling,
-        limit="iterations of the caller worth a fifth of their number, divided by it",
-        caught=Severity.NOTE,
-    ),
-    Mutator(rule="mean-vs-median-gap", inject=_skewed, limit="a mean 5 % above the median, by every tenth iteration"),
-    Mutator(rule="too-few-samples", inject=_too_few, limit="six iterations, divided by it"),
-    Mutator(rule="outliers", inject=_apart, limit="late iterations that cost 2 % of the time"),
+    Mutator(rule="mean-vs-median-gap", inject=_skewed, limit="a mean 3 % above the median, by every tenth iteration"),
+    Mutator(rule="outliers", inject=_apart, limit="late iterations that cost 1 % of the time"),
     Mutator(rule="outliers", variant="time slices", inject=_sliced),
-    Mutator(rule="bimodal", inject=_two_speeds, limit="two speeds 2 % apart, no cap"),
-    Mutator(rule="bimodal", variant="under the cap", inject=_two_speeds_capped, limit="two speeds 7 % apart"),
+    Mutator(rule="bimodal", inject=_two_speeds, limit="two speeds 2 % apart, no cap", claim=Claim.BURST),
+    Mutator(
+        rule="bimodal", variant="under the cap", inject=_two_speeds_capped, limit="two speeds 7 % apart", claim=Claim.BURST
+    ),
 )

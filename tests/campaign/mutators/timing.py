@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import Evidence
+from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import told, valued
 from tests.campaign.mutator import Mutator, limit_of
-
-_TOLERANCE_RATIO = 0.01
 
 
 def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -60,7 +59,7 @@ def _dear(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
     timings = evidence.timings
     if timings is None:
         return None
-    return told(evidence, timer_overhead_s=multiple * _TOLERANCE_RATIO * float(np.median(timings.took_s)))
+    return told(evidence, timer_overhead_s=multiple * TOLERANCE_RATIO * float(np.median(timings.took_s)))
 
 
 def _replaced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:

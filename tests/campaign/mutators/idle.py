@@ -1,0 +1,58 @@
+"""Work that was not there, not all the time, or not in the times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from annotate.ranges import TOLERANCE_RATIO
+from tests.campaign.edits import stretch, valued
+from tests.campaign.mutator import Mutator, limit_of
+
+_REST_W = 120.0  # of an H200 with a context and no work
+
+
+def _elsewhere(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+    """Work that ran on another GPU: every witness reads zero."""
+    for name in ("utilization_ratio", "mem_utilization_ratio", "sm_activity_ratio", "dram_activity_ratio"):
+        evidence = valued(evidence, name, lambda at_ns, ratio: 0.0 * ratio)
+    censuses = tuple(
+        replace(census, processes=tuple(replace(each, utilization_ratio=0.0) for each in census.processes))
+        for census in evidence.trace.censuses
+    )
+    dense = evidence.trace.dense_power
+    trace = replace(evidence.trace, censuses=censuses, dense_power=replace(dense, values=0.0 * dense.values + _REST_W))
+    evidence = valued(replace(evidence, trace=trace), "power_w", lambda at_ns, power_w: 0.0 * power_w + _REST_W)
+    return valued(evidence, "energy_j", lambda at_ns, joules: joules[0] + (at_ns - at_ns[0]) / 1e9 * _REST_W)
+
+
+def _stalled(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """No iteration begins for so long, or for ten of them where they are long."""
+    timings = evidence.timings
+    if timings is None:
+        return None
+    length_s = max(1.1 * multiple * TOLERANCE_RATIO * evidence.window.length_s, 10.0 * float(np.median(timings.took_s)))
+    begin_ns, end_ns = stretch(evidence, length_s, rng)
+    ends_ns = timings.at_ns + (timings.took_s * 1e9).astype(np.int64)
+    kept = (ends_ns <= begin_ns) | (timings.at_ns >= end_ns)
+    clock_mhz = None if timings.sm_clock_mhz is None else timings.sm_clock_mhz[kept]
+    fewer = replace(timings, at_ns=timings.at_ns[kept], took_s=timings.took_s[kept], sm_clock_mhz=clock_mhz)
+    return replace(evidence, timings=fewer)
+
+
+def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """Times shorter than the GPU worked, by the tolerance beyond what the books are known to."""
+    timings = evidence.timings
+    if timings is None:
+        return None
+    less_ratio = limit_of("unaccounted-time", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
+    return replace(evidence, timings=replace(timings, took_s=timings.took_s * (1.0 - less_ratio)))
+
+
+MUTATORS = (
+    Mutator(rule="no-work", inject=_elsewhere),
+    Mutator(rule="idle-stretch", inject=_stalled, limit="a stall of 1.1 % of the window, of ten iterations at least"),
+    Mutator(rule="unaccounted-time", inject=_too_short, limit="times 3.3 % too short: their books are known to 1.3 points"),
+)
