@@ -36,6 +36,8 @@ def test_regular_pauses_count_where_they_buy_clock() -> None:
     assert bounds(paced(CAPPED)) == pytest.approx([(0.3 - 0.013) / 3.0] * 3, abs=1e-4)
     assert bounds(paced({})) == []
     assert bounds(paced({**CAPPED, "power_w": None})) != []
+    unseen: dict[str, Signal] = {"power_cap_ns": None, "power_violation_ns": None, "event_reasons_mask": None}
+    assert bounds(paced(unseen)) != []  # a cap that nobody saw may have held
     assert bounds(paced(CAPPED, share=0.99)) == []
 
 
