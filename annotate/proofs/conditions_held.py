@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import chain
+from math import isfinite
 from typing import Annotated
 
 from annotate.answer import Answer, Found, Severity
@@ -44,7 +45,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
         (bound.size_ratio for bound in bounds if bound.number is Number.MEAN and bound.group is Group.CLOCK), default=0.0
     )
     facts: dict[str, Figure] = {
-        "clock_bound_ratio": worst,
+        "clock_bound_ratio": worst if isfinite(worst) else None,  # seen, no bound
         "capped_ratio": cap.ratio if cap is not None else None,
         "stamped": case.is_stamped,
         "steady_by": case.clock_shift.steady_by if case.clock_shift is not None else None,

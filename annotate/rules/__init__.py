@@ -61,9 +61,7 @@ def _gathered(name: str) -> Iterator[tuple[str, Any]]:
     return chain.from_iterable(getattr(family, name, {}).items() for family in _FAMILIES)
 
 
-RULES: tuple[Rule, ...] = tuple(
-    rule for family in _FAMILIES for rule in (*getattr(family, "RULES", ()), *getattr(family, "BOUND_RULES", ()))
-)
+RULES: tuple[Rule, ...] = tuple(rule for family in _FAMILIES for rule in family.RULES)
 # Names that older policies and verdicts may hold, and what took their place: rules, and limits of rules that are still there.
 RETIRED: Mapping[str, str] = dict(_gathered("RETIRED"))
 RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = dict(_gathered("RETIRED_LIMITS"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.proofs.conditions_held import condition_bounds, prove
 from annotate.verdict import Status
-from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
+from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, capped_ns, evidence
 from tests.annotate.proofs.clock_status import bound_ratio, decision
 
 Clock = Callable[[float], float]
@@ -197,6 +198,13 @@ def test_changed_setting_breaks_the_proof() -> None:
     changed = {"setting-changed": Found(Severity.REJECT)}
     assert prove(Case(evidence()), changed).broken_by == ("setting-changed",)
     assert prove(Case(evidence()), {"setting-changed": Found(Severity.NOTE)}).state is ProofState.SHOWN
+
+
+def test_clock_without_a_bound_has_no_figure() -> None:
+    """Sync boost held the clock of a board whose highest clock is not known: it was seen, and nobody can say how much."""
+    about = evidence(signals={"sync_boost_ns": capped_ns(3.0)}, device=replace(DEVICE, sm_clock_max_mhz=None))
+    shown = prove(Case(about), {})
+    assert (shown.says, shown.facts["clock_bound_ratio"]) == ("clock not steady", None)
 
 
 def test_every_condition_gives_bounds_under_its_rule() -> None:

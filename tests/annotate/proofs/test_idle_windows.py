@@ -154,7 +154,7 @@ def test_times_a_hundred_times_too_short_are_rejected() -> None:
     about = replace(stalled(4.0), timings=times(4.0, scale=0.01))
     found = shown(about)
     assert made_of(found, Number.MEAN) is made_of(found, Number.MEDIAN) is Severity.REJECT
-    assert found.bound(Number.MEAN) == pytest.approx(0.99, abs=0.005)
+    assert found.bound(Number.MEAN) == pytest.approx(0.99 + 0.33, abs=0.01)  # and what pauses between such times can buy
     assert "not accounted for" in found.books.says
 
 
@@ -170,7 +170,7 @@ def test_books_close_with_declared_other_work() -> None:
     declared, silent = shown(flushed()), shown(replace(flushed(), other_work=None))
     assert declared.bound(Number.MEAN) == 0.0
     assert declared.books.says == "books balance with flush 49.5 %"
-    assert silent.bound(Number.MEAN) == pytest.approx(0.5, abs=0.04)
+    assert silent.bound(Number.MEAN) == pytest.approx(0.5 + 0.16, abs=0.04)  # and what the pauses can buy
     assert made_of(silent, Number.MEAN) is Severity.REJECT
 
 
