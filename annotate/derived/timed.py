@@ -7,6 +7,7 @@ import numpy as np
 from annotate.declared import amount, text
 from annotate.derived.presence import presences
 from annotate.evidence import Evidence, Timings, Values
+from annotate.evidence.asked import kept
 from annotate.times.durations import inside
 
 # 15 kinds of kernel on an H200 left every SM free for every stamp, and its threads began within 0.13 µs in 95 of 100.
@@ -64,6 +65,7 @@ class Loop:
         return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
 
 
+@kept
 def loop(evidence: Evidence) -> Loop | None:
     """None if no time was taken in the window, or one that cannot be."""
     timings = inside(evidence)
@@ -91,6 +93,7 @@ def _gaps_s(timings: Timings) -> Values:
     return np.asarray(np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count)
 
 
+@kept
 def elsewhere(evidence: Evidence) -> bool | None:
     """Return whether the calls may have run on another GPU than the one this evidence is of; None if nobody declared it."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
