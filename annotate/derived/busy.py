@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Evidence, Reason, Times, Values
 from annotate.evidence.asked import kept
+from annotate.stats.robust import centre
 from annotate.times.durations import inside
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
@@ -40,7 +41,7 @@ def launch_bound(evidence: Evidence) -> bool:
     """Return whether the timed calls are so short that a good part of their time is the gap to the next launch."""
     times = inside(evidence)
     # Below this an event pair contains the gap to the next launch and overstates the busy time.
-    return bool(len(times.took_s)) and float(np.median(times.took_s)) < 50e-6
+    return bool(len(times.took_s)) and centre(times.took_s) < 50e-6
 
 
 @kept

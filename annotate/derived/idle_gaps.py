@@ -230,6 +230,6 @@ def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, shallow_rati
     centres_ns = np.arange(at_ns[0], at_ns[-1] + 1, max(_AROUND_NS // 2, span_ns // _CENTRES_COUNT), dtype=np.int64)
     low = np.searchsorted(work_ns, centres_ns - _AROUND_NS, side="left")
     high = np.searchsorted(work_ns, centres_ns + _AROUND_NS, side="right")
-    usual_w = float(np.median(work_w))
-    medians = [float(np.median(work_w[i:j])) if j > i else usual_w for i, j in zip(low, high, strict=True)]
+    usual_w = centre(work_w)
+    medians = [centre(work_w[i:j]) if j > i else usual_w for i, j in zip(low, high, strict=True)]
     return np.interp(at_ns, centres_ns, medians)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from annotate.stats.intervals import block_length_count
+from annotate.stats.robust import centre
 
 _CONFIDENCE = 0.95
 # Of the stretches one cycle long a tenth are nearly free of changes even where the level changes once a cycle.
@@ -95,7 +96,7 @@ def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> With
     """
     if len(values) < _FEWEST_COUNT:
         return None
-    middle = float(np.median(values))
+    middle = centre(values)
     below = (values < middle) + 0.5 * (values == middle)
     share = mean_within(at_ns, below, cycle_ns=cycle_ns)
     if share is None or not middle:
@@ -113,7 +114,7 @@ def cycle_means(at_ns: Times, values: Values, cycle_ns: int) -> Values:
         return np.empty(0)
     place: npt.NDArray[np.int64] = (at_ns - at_ns[0]) // cycle_ns
     # The last value stands as long as a typical one does.
-    step_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
+    step_ns = int(centre(np.diff(at_ns))) if len(at_ns) > 1 else 0
     cycles_count = int((at_ns[-1] - at_ns[0] + step_ns) // cycle_ns)
     kept = place < cycles_count
     counts = np.bincount(place[kept], minlength=cycles_count)

@@ -72,7 +72,7 @@ def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> i
     apart = np.diff(indices)
     if len(apart) < 4:
         return None
-    usual = int(np.median(apart))
+    usual = int(centre(apart))
     # A neighbour of an iteration that is one too says nothing of the next one's distance.
     return usual if usual > 1 and float((apart == usual).mean()) >= share_ratio else None
 
