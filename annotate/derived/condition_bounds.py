@@ -20,6 +20,7 @@ _LANE_RATE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.5, 6: 60.5}  # Gbit/s of 
 _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
 
 
+@kept
 def memory_clock_bounds(
     evidence: Evidence,
     *,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from annotate.stats.intervals import block_length_count
-from annotate.stats.robust import centre
+from annotate.stats.robust import centre, quantiles
 
 _CONFIDENCE = 0.95
 # Of the stretches one cycle long a tenth are nearly free of changes even where the level changes once a cycle.
@@ -48,7 +48,7 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
         means = np.lib.stride_tricks.sliding_window_view((sums[size:] - sums[:-size]) / size, length - size + 1)
         off = np.square(means - middles[:, np.newaxis])
         np.maximum(widest, size * off.mean(axis=1), out=widest)
-    return float(np.quantile(widest, _QUIET_RATIO))
+    return quantiles(widest, _QUIET_RATIO)[0]
 
 
 def long_run_variance(values: Values) -> tuple[float, int]:
@@ -104,8 +104,8 @@ def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> With
     reach = share.half_ratio * float(below.mean())
     if reach >= 0.5:
         return None
-    low, high = np.quantile(values, (0.5 - reach, 0.5 + reach))
-    return WithinSpread(float(max(high - middle, middle - low)) / abs(middle), share.blocks_count, share.by_cycles)
+    low, high = quantiles(values, 0.5 - reach, 0.5 + reach)
+    return WithinSpread(max(high - middle, middle - low) / abs(middle), share.blocks_count, share.by_cycles)
 
 
 def cycle_means(at_ns: Times, values: Values, cycle_ns: int) -> Values:

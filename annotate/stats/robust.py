@@ -27,6 +27,22 @@ def centre(values: Values) -> float:
     return float(parted[half] if len(values) % 2 else 0.5 * (parted[half] + parted[:half].max()))
 
 
+def quantiles(values: Values, *shares: float) -> list[float]:
+    """The quantiles at these shares, between two values by a straight line; numpy's, which take five times as long."""
+    if isnan(values.sum()):
+        return [float(each) for each in np.quantile(values, shares)]
+    last = len(values) - 1
+    places = [last * share for share in shares]
+    parted = np.array(values)
+    parted.partition(sorted({min(int(place) + more, last) for place in places for more in (0, 1)}))
+    out = []
+    for place in places:
+        part = place - int(place)
+        low, high = float(parted[int(place)]), float(parted[min(int(place) + 1, last)])
+        out.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part))  # exact at either end
+    return out
+
+
 def row_medians(values: Values, length: int) -> Values:
     """The median of each so many consecutive values, none of them NaN; a rest at the end is left out."""
     half = length // 2
