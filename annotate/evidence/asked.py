@@ -79,6 +79,10 @@ class Asked(Evidence):
     __slots__ = ("memory",)
     memory: Memory
 
+    def __new__(cls, **parts: Any) -> Evidence:  # type: ignore[misc]
+        """Make evidence without a memory: ``dataclasses.replace`` makes other evidence, of which nothing is known yet."""
+        return Evidence(**parts)
+
     @staticmethod
     def of(evidence: Evidence, memory: Memory) -> Asked:
         """Return the same evidence with this memory."""
