@@ -1,7 +1,5 @@
 """One window as one asking pass sees it, and what rules and proofs compute of it once."""
 
-from functools import cached_property
-
 from annotate.case_series import CaseSeries
 from annotate.claims import Claim
 from annotate.derived.busy_share import BusyShare, busy_witnesses
@@ -13,6 +11,7 @@ from annotate.derived.steady_reference import steady_reference
 from annotate.derived.time_accounts import TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.evidence import Evidence
+from annotate.evidence.asked import Kept
 from annotate.times.at_one_clock import OneClockTimes, one_clock_times
 from annotate.times.reference_clock import reference_clock_mhz
 
@@ -31,12 +30,12 @@ class Case(CaseSeries):
         super().__init__(evidence, claim, whole=whole)
         self._given_mhz = reference_mhz  # None: the model's
 
-    @cached_property
+    @Kept
     def busy_shares(self) -> tuple[BusyShare, ...]:
         """The share in which the GPU was busy, by each witness."""
         return busy_witnesses(self.evidence, self.idle_w)
 
-    @cached_property
+    @Kept
     def accounts(self) -> TimeAccounts | None:
         """The books: of timed and declared time against utilisation, without times of the own processes' time."""
         if not self.has_times:
@@ -51,12 +50,12 @@ class Case(CaseSeries):
         accounts = self.accounts
         return self.has_times and accounts is not None and accounts.counted_ratio() >= 0.0
 
-    @cached_property
+    @Kept
     def one_clock(self) -> OneClockTimes:
         """The times at the window's own clock, or as measured where nothing puts them there."""
         return one_clock_times(self.timings, self.fit)
 
-    @cached_property
+    @Kept
     def time_levels(self) -> TimeLevels | None:
         """The levels of the times at one clock; None of too few of them."""
         return time_levels(self.evidence, self.timings, one_clock_times(self.clocked, self.fit))
@@ -67,12 +66,12 @@ class Case(CaseSeries):
         device = self.evidence.device
         return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
 
-    @cached_property
+    @Kept
     def numbers(self) -> MeasuredNumbers:
         """The window's numbers with their repeatability, without causes."""
         return measured_numbers(self.evidence, self.timings, self.one_clock, self.gaps, reference_mhz=self.reference_mhz)
 
-    @cached_property
+    @Kept
     def clock_shift(self) -> ClockShift | None:
         """The bias of a clock that did not keep one level, or was not the steady one; None where no clock is known."""
         if self.blocks is None:
@@ -82,12 +81,12 @@ class Case(CaseSeries):
         load = self.load if sustained else None
         return clock_shift(self.blocks, self.levels, self.clock_variance, self.beta, load=load, steady=steady)
 
-    @cached_property
+    @Kept
     def neighbours(self) -> Neighbours:
         """Whoever else was on the GPU."""
         return neighbours(self.evidence)
 
-    @cached_property
+    @Kept
     def foreign_work(self) -> ForeignWork:
         """The traces of others' work in times, utilisation and the record, whether or not anybody was named."""
         return foreign_work(self.evidence, self.timings, self.fit, self.neighbours, stamp_s=self.stamp_s)

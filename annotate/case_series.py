@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from annotate.derived.clock_blocks import ClockBlocks, clock_blocks, entry_block
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, entry_gaps, power_dips, resting_power_w
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
 from annotate.evidence import Evidence, Fact, Timings
+from annotate.evidence.asked import Asked, Kept, Memory
 from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from annotate.times.durations import inside
@@ -21,10 +21,11 @@ class CaseSeries:
 
     def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, whole: Evidence | None = None) -> None:
         self.evidence = evidence
+        self.memory = evidence.memory if isinstance(evidence, Asked) else Memory()
         self.claim = claim
         self.whole = whole or evidence  # of the pass with everything: for words only, never for a bound
 
-    @cached_property
+    @Kept
     def timings(self) -> Timings:
         """The usable times inside the window; empty where there are none."""
         return inside(self.evidence)
@@ -33,7 +34,7 @@ class CaseSeries:
     def has_times(self) -> bool:
         return len(self.timings.at_ns) > 0
 
-    @cached_property
+    @Kept
     def is_stamped(self) -> bool:
         """Return whether the clock of at least half of the window's blocks was stamped."""
         return self.blocks is not None and self.blocks.stamped_ratio >= 0.5
@@ -52,41 +53,41 @@ class CaseSeries:
         other = self.evidence.other_work
         return other.spans_ns if other is not None else ()
 
-    @cached_property
+    @Kept
     def gaps(self) -> IdleGaps | None:
         """Idle time by the gaps between entries; None without times, or without their begins."""
         if not self.has_times:
             return None
         return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, stamp_s=self.stamp_s)
 
-    @cached_property
+    @Kept
     def idle_w(self) -> float | None:
         """The power of this card at rest: on record, else as it rested in or before the window; None if it did not."""
         device = self.evidence.device
         recorded_w = device.idle_power_w if device is not None else None
         return recorded_w if recorded_w is not None else resting_power_w(self.evidence.trace.dense_power, self.evidence.window)
 
-    @cached_property
+    @Kept
     def dips(self) -> IdleGaps | None:
         """Idle time by dips of the driver's power record; None where it does not cover the window."""
         return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w)
 
-    @cached_property
+    @Kept
     def blocks(self) -> ClockBlocks | None:
         """The SM clock in blocks: stamped where stamped, else NVML's."""
         return clock_blocks(self.evidence)
 
-    @cached_property
+    @Kept
     def levels(self) -> tuple[SeriesLevel, ...]:
         """The levels of the logarithm of the clock, the slowest first."""
         return self.blocks.levels(self.clock_variance) if self.blocks is not None else ()
 
-    @cached_property
+    @Kept
     def clock_variance(self) -> float:
         """The variance of a block's logarithm that the controller's cycle leaves in a mean; 0 where no clock is known."""
         return self.blocks.variance() if self.blocks is not None else 0.0
 
-    @cached_property
+    @Kept
     def fit(self) -> Sensitivity | NoFit:
         return sensitivity(self.timings)
 
@@ -95,7 +96,7 @@ class CaseSeries:
         """The exponent of time against clock; 1 where it was not fitted."""
         return self.fit.beta if isinstance(self.fit, Sensitivity) else 1.0
 
-    @cached_property
+    @Kept
     def load(self) -> LoadTime:
         """The times at which load began, before the window and after each pause in it."""
         if self.gaps is not None:

@@ -11,6 +11,7 @@ from annotate.budget_data import CLAIM_FACTS
 from annotate.case import Case
 from annotate.claims import REQUIRED
 from annotate.evidence import Evidence, Fact
+from annotate.evidence.asked import FACTS, TIMES, Asked, Ears, Memory
 from annotate.passes import AskingPass, merge_passes
 from annotate.policy import Policy
 from annotate.proofs import books, conditions_held, nobody_else, steady_times, work_seen
@@ -53,55 +54,52 @@ def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquir
 class _Passes:
     """One case a pass, shared by all that is asked in it, so that no series is computed twice.
 
-    What looked at nothing declared says the same without, and is asked once: with times alone, if there are any.
+    What looked at nothing that a pass lacks says the same in it, and is asked once.
     """
 
     def __init__(self, evidence: Evidence, policy: Policy) -> None:
-        self._heard = _Heard(evidence.declared)
-        claimed = {name: evidence.declared[name] for name in CLAIM_FACTS if name in evidence.declared}
-        timed = replace(evidence, declared=claimed)
-        self.last = Case(replace(evidence, declared=self._heard), policy.claim, whole=evidence)
-        self._timed = Case(timed, policy.claim, whole=evidence)
-        self._witnessed = self._timed
-        if evidence.timings is not None or evidence.other_work is not None:
-            self._witnessed = Case(replace(timed, timings=None, other_work=None), policy.claim, whole=evidence)
-        self._has_shared_facts = False
+        self._all, claimed_only = Memory(), {name: evidence.declared[name] for name in CLAIM_FACTS if name in evidence.declared}
+        self._some = Memory((self._all, FACTS))
+        none = Memory((self._some, TIMES), (self._all, FACTS | TIMES))
+        timed = replace(evidence, declared=claimed_only)
+        self.last = Case(
+            Asked.of(replace(evidence, declared=_Heard(evidence.declared, self._all.ears)), self._all),
+            policy.claim,
+            whole=evidence,
+        )
+        self._timed = Case(Asked.of(timed, self._some), policy.claim, whole=evidence)
+        self._witnessed = Case(Asked.of(replace(timed, timings=None, other_work=None), none), policy.claim, whole=evidence)
+        self._has_times = evidence.timings is not None or evidence.other_work is not None
 
     def ask(self, question: Callable[[Case], _Said]) -> dict[AskingPass, _Said]:
         """Return what each pass says, in the passes' order."""
-        last, heard = self._everything(question)
-        timed = question(self._timed) if heard else last
-        witnessed = timed if self._witnessed is self._timed else question(self._witnessed)
+        last, read = self._all.noting(partial(question, self.last))
+        timed = last
+        if read & FACTS:
+            timed, read = self._some.noting(partial(question, self._timed))
+        witnessed = question(self._witnessed) if self._has_times and read & TIMES else timed
         return {AskingPass.WITNESSED: witnessed, AskingPass.TIMED: timed, AskingPass.DECLARED: last}
-
-    def _everything(self, question: Callable[[Case], _Said]) -> tuple[_Said, bool]:
-        """Return what is said with everything, and whether anything declared may have counted."""
-        self._heard.asked = False
-        kept_count = len(vars(self.last))
-        said = question(self.last)
-        # What the case keeps is read by later questions too, which then hear of the fact without asking.
-        self._has_shared_facts |= self._heard.asked and len(vars(self.last)) > kept_count
-        return said, self._heard.asked or self._has_shared_facts
 
 
 class _Heard(Mapping[str, Fact]):
-    """The declared facts, and whether one was read that is no part of the claim."""
+    """The declared facts, which note that one was read that is no part of the claim."""
 
-    def __init__(self, facts: Mapping[str, Fact]) -> None:
+    def __init__(self, facts: Mapping[str, Fact], ears: Ears) -> None:
         self._facts = facts
-        self.asked = False
+        self._ears = ears
 
     def __getitem__(self, name: str) -> Fact:
         fact = self._facts[name]
-        self.asked |= name not in CLAIM_FACTS
+        if name not in CLAIM_FACTS:
+            self._ears.read |= FACTS
         return fact
 
     def __iter__(self) -> Iterator[str]:
-        self.asked = True
+        self._ears.read |= FACTS
         return iter(self._facts)
 
     def __len__(self) -> int:
-        self.asked = True
+        self._ears.read |= FACTS
         return len(self._facts)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -99,10 +100,10 @@ def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[st
 
 
 def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Policy) -> Finding:
-    finding = Finding(
+    finding = partial(
+        Finding,
         rule=rule.name,
         kind=_kind(rule, answer).value,
-        answered=Answered.UNOBSERVED,
         basis=rule.basis.value,
         required=rule.name in REQUIRED,
         limits_overridden=rule.overridden(policy.limits.get(rule.name, {})),
@@ -111,8 +112,7 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
         case Found():
             shown = {name: _shortened(value) for name, value in answer.facts.items()}
             made = decision.severities.get(rule.name, Severity.NOTE)
-            return replace(
-                finding,
+            return finding(
                 answered=Answered.FOUND,
                 severity=max(answer.severity, made, key=_WEIGHT.index).value,
                 says=rule.says.format(**shown),
@@ -124,9 +124,9 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
                 accepted=rule.name in policy.accept,
             )
         case Clear():
-            return replace(finding, answered=Answered.CLEAR, facts=_plain(answer.facts))
+            return finding(answered=Answered.CLEAR, facts=_plain(answer.facts))
         case Unobserved():
-            return replace(finding, says=_short(answer.reason), failure=answer.failure)
+            return finding(answered=Answered.UNOBSERVED, says=_short(answer.reason), failure=answer.failure)
 
 
 def _kind(rule: Rule, answer: Answer) -> RuleKind:

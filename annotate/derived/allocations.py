@@ -6,6 +6,7 @@ import numpy as np
 
 from annotate.derived.presence import presences
 from annotate.evidence import Evidence
+from annotate.evidence.asked import kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Moved:
         return self.changes_count / (self.refreshes_count - 1)
 
 
+@kept
 def moved(evidence: Evidence) -> Moved | None:
     """Measure the movement; None where it was hardly read, no process list was, or another process may have caused it."""
     if not evidence.trace.censuses:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from annotate.evidence import Evidence
+from annotate.evidence.asked import kept
 
 # These slow the work itself, not only its launching: they run each kernel several times, or check every access, or
 # interpret it.
@@ -26,6 +27,7 @@ class Attached:
         return ", ".join(self.names[:_NAMED_COUNT]) + (f" and {more} more" if more > 0 else "")
 
 
+@kept
 def attached(evidence: Evidence) -> Attached:
     """The list is ``kind:name``, comma-separated: library, variable, tracer, or idle for a library that is only mapped."""
     seen = evidence.host.profilers

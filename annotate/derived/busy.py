@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Evidence, Reason, Times, Values
+from annotate.evidence.asked import kept
+from annotate.stats.robust import centre
 from annotate.times.durations import inside
 
 # The driver refreshes utilisation about every 200 ms: over less than a second its mean says little to the point.
@@ -16,6 +18,7 @@ _IDLE_RATIO = 0.01
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
+@kept
 def utilization_ratio(evidence: Evidence) -> float | None:
     """The driver's mean over the window; None in less than three refreshes or if mostly unobserved."""
     if evidence.window.length_ns < 3 * evidence.trace.refresh_of_ns("utilization_ratio"):
@@ -23,6 +26,7 @@ def utilization_ratio(evidence: Evidence) -> float | None:
     return evidence.within("utilization_ratio").mean()
 
 
+@kept
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
     """Subtract the busy share that the harness declared from utilisation; negative if it declares more than there was."""
     declared = evidence.declared.get("busy_ratio")
@@ -32,13 +36,15 @@ def beyond_declared_ratio(evidence: Evidence) -> float | None:
     return utilization - declared if utilization is not None and evidence.window.length_ns >= _SHORTEST_NS else None
 
 
+@kept
 def launch_bound(evidence: Evidence) -> bool:
     """Return whether the timed calls are so short that a good part of their time is the gap to the next launch."""
     times = inside(evidence)
     # Below this an event pair contains the gap to the next launch and overstates the busy time.
-    return bool(len(times.took_s)) and float(np.median(times.took_s)) < 50e-6
+    return bool(len(times.took_s)) and centre(times.took_s) < 50e-6
 
 
+@kept
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
     """Utilisation minus the share of time inside timed iterations, over the interval they span (at least a second).
 
@@ -73,6 +79,7 @@ def idle_at(evidence: Evidence, at_ns: Times) -> Mask:
     return (used <= _IDLE_RATIO) | has_reason(evidence.trace.at("event_reasons_mask", at_ns), Reason.GPU_IDLE)
 
 
+@kept
 def memory_use_ratio(evidence: Evidence) -> float | None:
     """The mean memory bandwidth in use: measured where it is, else the share of time in which memory was in use."""
     for name in ("dram_activity_ratio", "mem_utilization_ratio"):
@@ -82,6 +89,7 @@ def memory_use_ratio(evidence: Evidence) -> float | None:
     return None
 
 
+@kept
 def duty(evidence: Evidence) -> tuple[float | None, str | None]:
     """The share of the window in which the GPU worked, and who says so: the driver, else the harness, else its counters."""
     busy = utilization_ratio(evidence)

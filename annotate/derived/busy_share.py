@@ -9,6 +9,7 @@ import numpy as np
 from annotate.derived.idle_gaps import BEYOND, lost_runs, rhythm_s
 from annotate.derived.presence import Presence, presences
 from annotate.evidence import Evidence
+from annotate.evidence.asked import kept
 
 UTILISATION = "utilisation"
 _SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane asks once a second
@@ -85,6 +86,7 @@ def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:
     return next((share for share in shares if share.is_own), None)
 
 
+@kept
 def foreign_most_ratio(evidence: Evidence) -> float:
     """Return the most of the window that processes of others kept the GPU busy, as far as the driver recorded them."""
     return min(1.0, sum(each.most_ratio or 0.0 for each in presences(evidence) if not each.own))

@@ -17,6 +17,7 @@ from annotate.derived.load_time import LoadTime
 from annotate.derived.steady_reference import SteadyBy, SteadyReference
 from annotate.evidence import Values
 from annotate.stats.change_points import SeriesLevel
+from annotate.stats.robust import centre
 
 CLOCK_RULES = (CLOCK_LEVELS, CLOCK_DRIFT, CLOCK_RAMP, REGIME_CHANGE)
 
@@ -154,7 +155,7 @@ class _Slowness:
         return float(self.values.mean() / self.values[part].mean()) - 1.0, self.half_ratio(part)
 
     def median_beside(self, part: Places) -> _Deviation:
-        ratio = float(np.median(self.values) / np.median(self.values[part])) - 1.0
+        ratio = centre(self.values) / centre(self.values[part]) - 1.0
         return ratio, _MEDIAN_ERROR * self.half_ratio(part)
 
 

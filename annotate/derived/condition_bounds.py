@@ -11,6 +11,7 @@ from annotate.derived.busy import busy_at, idle_at, memory_use_ratio
 from annotate.derived.held import by_bits, power_cap
 from annotate.derived.settings_throughout import target_clock_mhz
 from annotate.evidence import Evidence, Reason
+from annotate.evidence.asked import kept
 
 _TIMED = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 _ALL = (*_TIMED, Number.MEDIAN_AT_CLOCK)
@@ -19,6 +20,7 @@ _LANE_RATE = {1: 2.0, 2: 4.0, 3: 7.88, 4: 15.75, 5: 31.5, 6: 60.5}  # Gbit/s of 
 _FAULTS = Reason.HW_SLOWDOWN | Reason.SYNC_BOOST | Reason.SW_THERMAL | Reason.HW_THERMAL | Reason.HW_POWER_BRAKE
 
 
+@kept
 def memory_clock_bounds(
     evidence: Evidence,
     *,
@@ -49,6 +51,7 @@ def memory_clock_bounds(
     )
 
 
+@kept
 def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
     """Return the bounds of ``numa-pcie-affinity``: of a link that was slower than its own best while the GPU worked.
 
@@ -70,6 +73,7 @@ def link_bounds(evidence: Evidence) -> tuple[Bound, ...]:
     return tuple(_bound("numa-pcie-affinity", Group.LINK, number, ratio, None, None) for number in _TIMED)
 
 
+@kept
 def best_while_busy(evidence: Evidence, name: str) -> float | None:
     """Return the best state of the link while the GPU worked; None if it was not read then."""
     window, column = evidence.window, evidence.trace.column(name).observed
@@ -102,6 +106,7 @@ def canary_lows(
     return lows
 
 
+@kept
 def has_slow_reason(evidence: Evidence) -> bool:
     """Return whether a slow-down with a reason was at work, or a clock asked for that cannot be read."""
     faulty = by_bits(evidence, _FAULTS if target_clock_mhz(evidence) else _FAULTS | Reason.APPLICATIONS_CLOCKS)

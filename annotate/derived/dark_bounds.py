@@ -9,6 +9,7 @@ from annotate.budget import Bound, Group, Number, Replaces
 from annotate.derived.clock_blocks import ClockBlocks
 from annotate.derived.dark_time import DarkStretch, clock_stretches, list_stretches, power_stretches
 from annotate.evidence import Evidence
+from annotate.evidence.asked import kept
 
 _DARK_RATIO = 0.5  # the specification: dark for longer, a proof is unproven and its dark time bounds nothing
 _NEIGHBOUR_RATIO, _NEIGHBOUR_AT_CLOCK_RATIO = 1.0, 0.03  # what a neighbour takes at most; at one clock it moved 2.8 %
@@ -35,6 +36,7 @@ def dark_clock(
     return tuple(found)
 
 
+@kept
 def dark_power(evidence: Evidence, idle_w: float | None) -> tuple[DarkStretch, ...]:
     """Return the silences of the dense power record: proof 1, of a window whose entries do not tell its gaps."""
     return power_stretches(evidence, idle_w=idle_w)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.evidence import EMPTY, SIGNALS, Column, Evidence, Lane, Reason, Times, grid
+from annotate.evidence.asked import kept
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
@@ -38,6 +39,7 @@ class Held:
         return (self.most_ratio - self.least_ratio) / 2
 
 
+@kept
 def power_cap(evidence: Evidence) -> Held | None:
     """The share of the window in which the power cap held the clocks down; None where nothing tells."""
     return (
@@ -58,6 +60,7 @@ def may_be_capped(evidence: Evidence) -> bool:
     return held is None or held.ratio > _FREE_RATIO
 
 
+@kept
 def by_violation(evidence: Evidence, name: str) -> Held | None:
     """Return what continuous violation time says; None without a reading close to each edge, or after a reset."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
@@ -76,6 +79,7 @@ def by_violation(evidence: Evidence, name: str) -> Held | None:
     return Held.of(amount_ns, amount_ns - error_ns, amount_ns + error_ns, span_ns, "violation time")
 
 
+@kept
 def by_counter(evidence: Evidence, name: str) -> Held | None:
     """Return what a counter of nanoseconds that steps once a refresh says; None where no readings bracket the window.
 
@@ -97,6 +101,7 @@ def by_counter(evidence: Evidence, name: str) -> Held | None:
     return Held.of(rise.ratio * window.length_ns, least_ns, max(least_ns, most_ns), window.length_ns, "counter")
 
 
+@kept
 def by_bits(evidence: Evidence, bits: Reason) -> Held | None:
     """Return what the sampled event reasons say; None in a window shorter than three refreshes, or mostly unobserved.
 
@@ -119,6 +124,7 @@ def reports(evidence: Evidence, bits: Reason) -> bool:
     return known_mask is None or int(bits) & ~known_mask == 0
 
 
+@kept
 def reasons(evidence: Evidence) -> tuple[Times, Times]:
     """Times on a grid over the window, and the event reasons in force then, as integers; both empty where they do not speak."""
     column = evidence.within("event_reasons_mask")
@@ -128,6 +134,7 @@ def reasons(evidence: Evidence) -> tuple[Times, Times]:
     return known.at_ns, known.values.astype(np.int64)
 
 
+@kept
 def began_ns(evidence: Evidence, name: str) -> int | None:
     """Return when a counter of nanoseconds first ran inside the window, by the size of its first step; None if it never did."""
     window = evidence.window
@@ -150,6 +157,7 @@ def _first(seen: Column, from_ns: int) -> float:
     return float(seen.values[index]) if index < len(seen) else float("nan")
 
 
+@kept
 def running(evidence: Evidence, name: str, bits: Reason) -> Column:
     """Return whether a reason held, 1.0 or 0.0, in each refresh of the window: by how its counter grew, else by sampled bits.
 

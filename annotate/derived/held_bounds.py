@@ -8,6 +8,7 @@ import numpy as np
 from annotate.budget import Bound, Estimate, Group, Number
 from annotate.derived.held import Held, by_bits, by_counter, by_violation, longest, reasons
 from annotate.evidence import Evidence, Reason
+from annotate.evidence.asked import kept
 
 _HEAT = Reason.SW_THERMAL | Reason.HW_THERMAL
 
@@ -82,6 +83,7 @@ def slowdown_ratio(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: 
     return max(0.0, float((outside_mhz / inside_mhz) ** beta) - 1.0)
 
 
+@kept
 def clocks_beside(evidence: Evidence, bits: Reason) -> tuple[float | None, float | None]:
     """Return the driver's clock of a working GPU while a reason held (its mean), and otherwise (its median)."""
     at_ns, masks = reasons(evidence)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Column, Times, Timings, Values, WindowRecord
-from annotate.stats.robust import centre, spread
+from annotate.stats.robust import centre, quantiles, spread
 from annotate.times.durations import every_count
 
 Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
@@ -119,7 +119,7 @@ def resting_power_w(
     if high - low < _FEWEST_SAMPLES:
         return None
     lowest_w = float(dense.values[since:high].min())
-    return lowest_w if lowest_w < resting_ratio * float(np.percentile(dense.values[low:high], 90.0)) else None
+    return lowest_w if lowest_w < resting_ratio * quantiles(dense.values[low:high], 0.9)[0] else None
 
 
 def power_dips(
@@ -148,7 +148,7 @@ def power_dips(
     deep = deficit > shallow_ratio
     paired = deep & (np.append(deep[1:], False) | np.append(False, deep[:-1]))
     alone = deficit[~paired]
-    limit = max(shallow_ratio, BEYOND * float(np.percentile(alone, 99.0))) if len(alone) else shallow_ratio
+    limit = max(shallow_ratio, BEYOND * quantiles(alone, 0.99)[0]) if len(alone) else shallow_ratio
     found = (deficit > min(limit, 1.0)) | paired
     spacing_ns = np.minimum(np.diff(at_ns, prepend=at_ns[0] - SAMPLE_NS), 2 * SAMPLE_NS)
     lost_s = deficit * spacing_ns / 1e9
@@ -222,7 +222,7 @@ def overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
 
 def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, shallow_ratio: float) -> Values:
     """Return the median power of the working samples within half a second of each sample, or of all where none works."""
-    works = power_w > idle_w + shallow_ratio * (float(np.percentile(power_w, 90.0)) - idle_w)
+    works = power_w > idle_w + shallow_ratio * (quantiles(power_w, 0.9)[0] - idle_w)
     if not works.any():
         return power_w
     work_ns, work_w = at_ns[works], power_w[works]
@@ -230,6 +230,6 @@ def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, shallow_rati
     centres_ns = np.arange(at_ns[0], at_ns[-1] + 1, max(_AROUND_NS // 2, span_ns // _CENTRES_COUNT), dtype=np.int64)
     low = np.searchsorted(work_ns, centres_ns - _AROUND_NS, side="left")
     high = np.searchsorted(work_ns, centres_ns + _AROUND_NS, side="right")
-    usual_w = float(np.median(work_w))
-    medians = [float(np.median(work_w[i:j])) if j > i else usual_w for i, j in zip(low, high, strict=True)]
+    usual_w = centre(work_w)
+    medians = [centre(work_w[i:j]) if j > i else usual_w for i, j in zip(low, high, strict=True)]
     return np.interp(at_ns, centres_ns, medians)

@@ -10,6 +10,7 @@ from annotate.answer import Answer, Clear, Found, Severity, Unobserved
 from annotate.declared import amount, text
 from annotate.derived.timed import beside, loop, untimed_because
 from annotate.evidence import Evidence, Fact
+from annotate.evidence.asked import kept
 from annotate.ranges import Duration, Factor, Share
 from annotate.times.durations import readable
 
@@ -37,12 +38,14 @@ class EmptySpanLimits:
     overhead_ratio: Annotated[Factor, "a reading within half of the timer's own overhead holds no kernel"] = 1.5
 
 
+@kept
 def has_no_kernel(evidence: Evidence) -> bool:
     """Return whether the times end before the kernel does, or stand on another stream: then no time says how long it is."""
     early = stopped_early(evidence, EarlyStopLimits())
     return (isinstance(early, Found) and early.severity is Severity.REJECT) or has_empty_spans(evidence)
 
 
+@kept
 def has_empty_spans(evidence: Evidence) -> bool:
     """Return whether events stand on another stream than the kernel."""
     return isinstance(on_other_stream(evidence, EmptySpanLimits()), Found)

@@ -11,6 +11,7 @@ from annotate.derived.clock_blocks import ClockBlocks
 from annotate.derived.held import by_bits, by_counter, by_violation
 from annotate.derived.settings_throughout import target_clock_mhz
 from annotate.evidence import Evidence, Reason
+from annotate.evidence.asked import kept
 from annotate.times.durations import LEAST_MHZ, MOST_MHZ
 
 _DEVIATES = 1.96
@@ -34,6 +35,7 @@ class NamedClock:
     by: str
 
 
+@kept
 def named_clock(evidence: Evidence) -> NamedClock | None:
     """Return the named clock; None where none is known.  A range locked outside cannot be read back, and names none."""
     read_mhz = target_clock_mhz(evidence)
@@ -76,6 +78,7 @@ def named_clock_bounds(blocks: ClockBlocks, mhz: float, beta: float, *, rule: st
     )
 
 
+@kept
 def throttled_by(evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the rules whose slow-downs held for any time, and those of which neither a counter nor the reasons tell."""
     held, unknown = dict[str, None](), dict[str, None]()

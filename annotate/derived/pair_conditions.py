@@ -9,6 +9,7 @@ import numpy as np
 from annotate.derived import sm_clock
 from annotate.derived.sm_clock import measured
 from annotate.evidence import Column, Device, Evidence, Fact
+from annotate.evidence.asked import kept
 from annotate.stats.intervals import batch_interval
 from annotate.stats.robust import block_means, effective_count
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
@@ -168,6 +169,7 @@ def change_ratio(a: Evidence, b: Evidence) -> float | None:
     return float(np.median(after) / np.median(before) - 1.0) if len(before) and len(after) else None
 
 
+@kept
 def noise_ratio(evidence: Evidence) -> float | None:
     """The standard error of the window's own centre, relative to it; None where its times do not tell."""
     times = inside(evidence)
@@ -183,6 +185,7 @@ def overlap_ratio(a: Evidence, b: Evidence) -> float:
     return max(0, both_ns) / max(1, min(a.window.length_ns, b.window.length_ns))
 
 
+@kept
 def capped_throughout(evidence: Evidence) -> bool:
     """Return whether the power cap held the whole window."""
     capped = evidence.increase("power_violation_ns") or evidence.increase("power_cap_ns")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.evidence import HEARTBEAT_NS, STALE_NS, Evidence, Lane, Ownership, Process, ProcessList, Visibility
+from annotate.evidence.asked import kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,7 @@ class Presence:
         return self.least_ratio or 0.0, self.memory_bytes or 0
 
 
+@kept
 def presences(evidence: Evidence) -> tuple[Presence, ...]:
     """Everybody the driver named during the window, by PID; whoever had gone before it began is left out."""
     window, censuses = evidence.window, evidence.trace.censuses
@@ -57,6 +59,7 @@ def presences(evidence: Evidence) -> tuple[Presence, ...]:
     return tuple(_presence(evidence, pid, rows, at_begin, records) for pid, rows in seen.items())
 
 
+@kept
 def own_was_listed(evidence: Evidence) -> bool:
     """Return whether any process of the window was ever on the list: if not, its PIDs may be of another namespace."""
     return any(
@@ -64,6 +67,7 @@ def own_was_listed(evidence: Evidence) -> bool:
     )
 
 
+@kept
 def list_is_whole(evidence: Evidence) -> bool:
     """Return whether every process of the machine would have been on the list, as far as the witness knows."""
     near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - STALE_NS]
@@ -77,6 +81,7 @@ def alone(evidence: Evidence) -> bool:
     return whole and own_was_listed(evidence) and all(presence.own for presence in presences(evidence))
 
 
+@kept
 def unread_s(evidence: Evidence) -> float:
     """The longest interval of the window without a process list in force."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
@@ -101,6 +106,7 @@ def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
     return f"the process list was not read for {unread:.1f} s of the window" if unread > unread_limit_s else None
 
 
+@kept
 def unexplained_bytes(evidence: Evidence) -> float | None:
     """Device memory in use that neither a listed process nor the driver's own reserve explains, in the middle of the window.
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from annotate.declared import amount, text
 from annotate.evidence import Device, Evidence
+from annotate.evidence.asked import kept
 
 # What torch may do a float32 product in, by torch.get_float32_matmul_precision().
 _FLOAT32: dict[str | None, str] = {"highest": "fp32", "high": "tf32", "medium": "bf16"}
@@ -155,6 +156,7 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime |
     return LeastTime(flops / peak, f"in {dtype} at {clock_mhz:.0f} MHz", "FLOP/s", flops, peak)
 
 
+@kept
 def traffic_bound(evidence: Evidence) -> LeastTime | None:
     """LeastTime the time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
     device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")

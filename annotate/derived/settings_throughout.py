@@ -3,8 +3,10 @@
 import numpy as np
 
 from annotate.evidence import Evidence
+from annotate.evidence.asked import kept
 
 
+@kept
 def standing_value(evidence: Evidence, name: str) -> float | None:
     """A setting that had one value all through the window; None if it was not read, or changed."""
     window, column = evidence.window, evidence.trace.column(name).observed

@@ -9,10 +9,12 @@ import numpy as np
 
 from annotate.declared import amount
 from annotate.evidence import EMPTY, Column, Evidence, Reason, Times, Values
+from annotate.evidence.asked import kept
 from annotate.stats.robust import block_means, centre, step
 from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 
 
+@kept
 def working(evidence: Evidence) -> Column:
     """The gauge over the window but its first refresh, NaN while the driver calls the GPU idle; empty if it does not speak.
 
@@ -94,6 +96,7 @@ class Measured:
         return "the stamped iterations" if self.iterations else "the window's stamps"
 
 
+@kept
 def measured(evidence: Evidence) -> Measured | None:
     """The true clock while the work ran; None where nobody stamped it, or declared nonsense about it."""
     return _of_iterations(evidence) or _of_window(evidence)

@@ -11,6 +11,7 @@ from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, overlap_ns
 from annotate.derived.neighbours import neighbours
 from annotate.derived.presence import alone
 from annotate.evidence import Evidence, Timings
+from annotate.stats.robust import centre
 
 BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean windows of an H200 close to -1.1 to +0.6 points
 SHORTEST_NS = 1_000_000_000
@@ -104,7 +105,7 @@ def timed_accounts(
         foreign_ratio=foreign_most_ratio(evidence),
         has_times=True,
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
-        call_s=float(np.median(timings.took_s)),
+        call_s=centre(timings.took_s),
         launches_ratio=min(1.0, len(entries_s) * timings.calls_count * _LAUNCH_S / window.length_s),
     )
 

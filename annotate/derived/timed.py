@@ -7,6 +7,8 @@ import numpy as np
 from annotate.declared import amount, text
 from annotate.derived.presence import presences
 from annotate.evidence import Evidence, Timings, Values
+from annotate.evidence.asked import kept
+from annotate.stats.robust import centre
 from annotate.times.durations import inside
 
 # 15 kinds of kernel on an H200 left every SM free for every stamp, and its threads began within 0.13 µs in 95 of 100.
@@ -41,7 +43,7 @@ class Loop:
 
     def gap_s(self) -> float:
         """The median time from an entry's end to the next one's begin: negative where the host, which stamps, ran ahead."""
-        return float(np.median(_gaps_s(self.timings))) if self.entries_count > 1 else 0.0
+        return centre(_gaps_s(self.timings)) if self.entries_count > 1 else 0.0
 
     @property
     def entry_s(self) -> float:
@@ -64,6 +66,7 @@ class Loop:
         return None if self.utilization_ratio is None else self.utilization_ratio * self.round_s / self.calls_count
 
 
+@kept
 def loop(evidence: Evidence) -> Loop | None:
     """None if no time was taken in the window, or one that cannot be."""
     timings = inside(evidence)
@@ -79,7 +82,7 @@ def loop(evidence: Evidence) -> Loop | None:
     laid_out = len(gaps_s) > 0 and bool((np.abs(gaps_s) < 5e-9).all())
     return Loop(
         timings=timings,
-        call_s=float(np.median(timings.took_s)),
+        call_s=centre(timings.took_s),
         timed_s=float(timings.took_s.sum()) * calls_count,
         span_s=max((end_ns - begin_ns) / 1e9, float(timings.took_s[-1]) * calls_count),
         end_ns=end_ns,
@@ -91,6 +94,7 @@ def _gaps_s(timings: Timings) -> Values:
     return np.asarray(np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * timings.calls_count)
 
 
+@kept
 def elsewhere(evidence: Evidence) -> bool | None:
     """Return whether the calls may have run on another GPU than the one this evidence is of; None if nobody declared it."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}

@@ -27,7 +27,8 @@ class Column:
     @property
     def observed(self) -> Column:
         """The rows that hold a value."""
-        return self.where(~np.isnan(self.values))
+        unknown = np.isnan(self.values)
+        return self.where(~unknown) if unknown.any() else self
 
     def where(self, rows: npt.NDArray[np.bool_]) -> Column:
         """The rows that a mask names."""

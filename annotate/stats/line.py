@@ -78,10 +78,12 @@ def robust_line(x: Values, y: Values, *, high_sd: float, floor: float) -> Fitted
 
     Source: Huber, Annals of Mathematical Statistics 35 (1964) 73-101.
     """
-    line = _huber(x, y)
+    line, before = _huber(x, y), np.ones(len(x), np.bool_)
     for _ in range(2):
         kept = y - line.at(x) <= high_sd * spread(line.residuals, floor=floor)
-        line = _huber(x[kept], y[kept])
+        if (kept == before).all():  # the same points have the same line
+            break
+        line, before = _huber(x[kept], y[kept]), kept
     return line
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Times, Values
 from annotate.stats.intervals import block_length_count
+from annotate.stats.robust import centre, quantiles
 
 _CONFIDENCE = 0.95
 # Of the stretches one cycle long a tenth are nearly free of changes even where the level changes once a cycle.
@@ -47,7 +48,7 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
         means = np.lib.stride_tricks.sliding_window_view((sums[size:] - sums[:-size]) / size, length - size + 1)
         off = np.square(means - middles[:, np.newaxis])
         np.maximum(widest, size * off.mean(axis=1), out=widest)
-    return float(np.quantile(widest, _QUIET_RATIO))
+    return quantiles(widest, _QUIET_RATIO)[0]
 
 
 def long_run_variance(values: Values) -> tuple[float, int]:
@@ -95,7 +96,7 @@ def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> With
     """
     if len(values) < _FEWEST_COUNT:
         return None
-    middle = float(np.median(values))
+    middle = centre(values)
     below = (values < middle) + 0.5 * (values == middle)
     share = mean_within(at_ns, below, cycle_ns=cycle_ns)
     if share is None or not middle:
@@ -103,8 +104,8 @@ def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> With
     reach = share.half_ratio * float(below.mean())
     if reach >= 0.5:
         return None
-    low, high = np.quantile(values, (0.5 - reach, 0.5 + reach))
-    return WithinSpread(float(max(high - middle, middle - low)) / abs(middle), share.blocks_count, share.by_cycles)
+    low, high = quantiles(values, 0.5 - reach, 0.5 + reach)
+    return WithinSpread(max(high - middle, middle - low) / abs(middle), share.blocks_count, share.by_cycles)
 
 
 def cycle_means(at_ns: Times, values: Values, cycle_ns: int) -> Values:
@@ -113,7 +114,7 @@ def cycle_means(at_ns: Times, values: Values, cycle_ns: int) -> Values:
         return np.empty(0)
     place: npt.NDArray[np.int64] = (at_ns - at_ns[0]) // cycle_ns
     # The last value stands as long as a typical one does.
-    step_ns = int(np.median(np.diff(at_ns))) if len(at_ns) > 1 else 0
+    step_ns = int(centre(np.diff(at_ns))) if len(at_ns) > 1 else 0
     cycles_count = int((at_ns[-1] - at_ns[0] + step_ns) // cycle_ns)
     kept = place < cycles_count
     counts = np.bincount(place[kept], minlength=cycles_count)

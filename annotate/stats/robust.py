@@ -6,6 +6,7 @@ used, because its ``stats`` takes a second to load.
 
 from dataclasses import dataclass
 from heapq import heappop, heappush, heappushpop
+from math import isnan
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,36 @@ def centre(values: Values) -> float:
     """The median.  Raises ValueError for an empty series."""
     if not len(values):
         raise ValueError("expected at least one value, found none")
-    if len(values) < 1000 or np.isnan(values.sum()):
+    if isnan(values.sum()):
         return float(np.median(values))
-    # np.median parts a long series at three places at once, which takes seven times as long as at one.
+    # np.median parts a series at three places at once, which takes seven times as long as at one.
     half = len(values) // 2
-    parted = np.partition(values, half)
+    parted = np.array(values)
+    parted.partition(half)
     return float(parted[half] if len(values) % 2 else 0.5 * (parted[half] + parted[:half].max()))
+
+
+def quantiles(values: Values, *shares: float) -> list[float]:
+    """The quantiles at these shares, between two values by a straight line; numpy's, which take five times as long."""
+    if isnan(values.sum()):
+        return [float(each) for each in np.quantile(values, shares)]
+    last = len(values) - 1
+    places = [last * share for share in shares]
+    parted = np.array(values)
+    parted.partition(sorted({min(int(place) + more, last) for place in places for more in (0, 1)}))
+    out = []
+    for place in places:
+        part = place - int(place)
+        low, high = float(parted[int(place)]), float(parted[min(int(place) + 1, last)])
+        out.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part))  # exact at either end
+    return out
+
+
+def row_medians(values: Values, length: int) -> Values:
+    """The median of each so many consecutive values, none of them NaN; a rest at the end is left out."""
+    half = length // 2
+    parted = np.partition(values[: len(values) // length * length].reshape(-1, length), half, axis=1)
+    return np.asarray(parted[:, half] if length % 2 else 0.5 * (parted[:, half] + parted[:, :half].max(axis=1)), np.float64)
 
 
 def spread(values: Values, *, floor: float = 0.0) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.evidence import Times, Timings, Values
-from annotate.stats.robust import centre
+from annotate.stats.robust import centre, quantiles
 from annotate.times.clock_sensitivity import NoFit, Sensitivity
 
 STILL_RATIO = 0.01  # an uncapped H200 moves 0.5 %: within 1 % no exponent can be fitted, and none is needed
@@ -59,7 +59,7 @@ def one_clock_times(timings: Timings, fit: Sensitivity | NoFit) -> OneClockTimes
     if isinstance(fit, Sensitivity):
         took_s = timings.took_s[known] * fit.factor(clock_mhz[known], middle_mhz)
         return OneClockTimes(timings.at_ns[known], np.asarray(took_s, np.float64), middle_mhz, fit)
-    low_mhz, high_mhz = np.percentile(clock_mhz[known], (5.0, 95.0))
+    low_mhz, high_mhz = quantiles(clock_mhz[known], 0.05, 0.95)
     if high_mhz >= (1.0 + STILL_RATIO) * low_mhz:
         return OneClockTimes(timings.at_ns, timings.took_s, refusal=fit.reason)
     return OneClockTimes(timings.at_ns, timings.took_s, middle_mhz)

@@ -13,7 +13,7 @@ import numpy as np
 from annotate.evidence import Timings, Values
 from annotate.stats.intervals import batch_interval
 from annotate.stats.line import robust_line
-from annotate.stats.robust import centre, spread
+from annotate.stats.robust import centre, row_medians, spread
 from annotate.times.cold import cold
 
 _CONFIDENCE = 0.95
@@ -133,7 +133,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
     # Medians of 500 blocks carry the fit: less noise in the clocks, and it stays fast.
     length = -(-len(took_s) // 500)
     line = robust_line(
-        np.log(_medians(clock_mhz, length)), np.log(_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
+        np.log(row_medians(clock_mhz, length)), np.log(row_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
     )
     if not -line.r >= _LEAST_CORRELATION:
         return NoFit(
@@ -160,7 +160,3 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         count=len(took_s) + cold_count,
         slow_count=int(slow.sum()),
     )
-
-
-def _medians(values: Values, length: int) -> Values:
-    return np.asarray(np.median(values[: len(values) // length * length].reshape(-1, length), axis=1), np.float64)

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from annotate.answer import Unobserved
 from annotate.evidence import EMPTY, Evidence, Timings, Values, WindowRecord
+from annotate.evidence.asked import kept
 from annotate.stats.robust import centre, effective_count, spread
 
 # No SM ever ran outside these.
@@ -32,6 +33,7 @@ def usable(timings: Timings | None, window: WindowRecord) -> Timings | None:
     return Timings(at_ns, took_s, clock, timings.calls_count).in_order()
 
 
+@kept
 def inside(evidence: Evidence) -> Timings:
     """The iterations that began inside the window, in order; what is no duration is left out, and all if none is known."""
     timings = evidence.timings
@@ -70,7 +72,7 @@ def every_count(indices: npt.NDArray[np.intp], *, share_ratio: float = 0.5) -> i
     apart = np.diff(indices)
     if len(apart) < 4:
         return None
-    usual = int(np.median(apart))
+    usual = int(centre(apart))
     # A neighbour of an iteration that is one too says nothing of the next one's distance.
     return usual if usual > 1 and float((apart == usual).mean()) >= share_ratio else None
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Values
-from annotate.stats.robust import centre
+from annotate.stats.robust import centre, quantiles
 from annotate.times.durations import floor_s, worth_count
 
 _GRID_COUNT = 256
@@ -48,7 +48,7 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
     if len(took_s) < FEWEST_COUNT:
         return None
     logs = np.log(took_s)
-    low, high = np.percentile(logs, (_TAIL_PERCENT, 100.0 - _TAIL_PERCENT))
+    low, high = quantiles(logs, _TAIL_PERCENT / 100.0, (100.0 - _TAIL_PERCENT) / 100.0)
     least = 2.0 * floor_s(centre(took_s)) / centre(took_s)
     if high - low <= least:
         return None
@@ -77,8 +77,8 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
 
 def _bandwidth(values: Values) -> float:
     """Silverman's: wide enough that chance makes no valley."""
-    quarter, three_quarters = np.percentile(values, (25.0, 75.0))
-    width = min(float(values.std()), float(three_quarters - quarter) / 1.34)
+    quarter, three_quarters = quantiles(values, 0.25, 0.75)
+    width = min(float(values.std()), (three_quarters - quarter) / 1.34)
     return float(0.9 * width * len(values) ** -0.2)
 
 

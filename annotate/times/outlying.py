@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Times, Timings, Values
-from annotate.stats.robust import centre, spread
+from annotate.stats.robust import centre, row_medians, spread
 from annotate.times.cold import cold
 from annotate.times.durations import every_count, floor_s, readable
 
@@ -78,7 +78,7 @@ def _around(at_ns: Times, took_s: Values) -> Values:
     # A clock that moves over half a second makes nobody an outlier, and a burst of a neighbour is far shorter.
     blocks = min(max(1, round(span_s / 0.5)), max(1, len(took_s) // 25))
     size = len(took_s) // blocks
-    medians = np.median(took_s[: blocks * size].reshape(blocks, size), axis=1)
+    medians = row_medians(took_s[: blocks * size], size)
     around = np.empty(len(took_s))
     around[: blocks * size] = np.repeat(medians, size)
     around[blocks * size :] = medians[-1]

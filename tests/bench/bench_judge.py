@@ -1,4 +1,4 @@
-"""What judging costs, warm: milliseconds a window by its length."""
+"""What judging costs, warm: milliseconds a window by its length, beside what the machine takes for a fixed piece of work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,25 @@ from annotate.capsule.pack import pack, unpack
 from annotate.judge import judge
 from tests.annotate.builders import capped_ns, evidence
 from tests.campaign import clean
+from tests.proof.pairs import pair
+from tests.truth_windows import truth_windows
+
+_SECONDS_PAIR, _ITERATIONS_PAIR = 2, 3  # 6.0 s with 1087 iterations; 31 823 iterations
+_TRUTH = "nothing-gemm4k"  # 3 s with 14 000 stamped ones
+_FLOOR_COUNT = 20_000
+
+
+def floor_s() -> float:
+    """What the machine takes now for a loop of calls: other work beside it makes this longer as well."""
+    begun_s = time.perf_counter()
+    sum(len((number,)) for number in range(_FLOOR_COUNT))
+    return time.perf_counter() - begun_s
 
 
 def main() -> dict[str, float]:
     figures = {}
     judge(evidence())  # imports scipy
-    print("judging, warm            unpack ms   judge ms   capsule kB")
+    print("judging, warm              unpack ms   judge ms   capsule kB")
     cases = {
         f"{length_s:6.0f} s at {1 / period_s:3.0f} Hz": evidence(
             length_s=length_s, period_s=period_s, signals={"power_cap_ns": capped_ns()}
@@ -27,10 +40,15 @@ def main() -> dict[str, float]:
         about = clean.simulated(seed)
         assert about.timings is not None
         cases[f"{about.window.length_s:6.1f} s, {len(about.timings.at_ns)} timed"] = about
+    cases["6 s, disturbed"] = pair(_SECONDS_PAIR).disturbed
+    cases["30 000 timed, disturbed"] = pair(_ITERATIONS_PAIR).disturbed
+    cases["14 000 timed, H200"] = truth_windows()[_TRUTH].before
+    floors = []
     for name, about in cases.items():
         packed = pack([replace(about, baseline=None)])
         unpacking, judging = [], []
         for _ in range(5):
+            floors.append(floor_s())
             t0 = time.perf_counter()
             (unpacked,) = unpack(packed)
             each = replace(unpacked, baseline=about.baseline)
@@ -40,9 +58,11 @@ def main() -> dict[str, float]:
             judging.append(time.perf_counter() - t1)
         figures[f"{name.strip()}, ms"] = statistics.median(judging) * 1e3
         print(
-            f"{name:22} {statistics.median(unpacking) * 1e3:8.1f} "
+            f"{name:24} {statistics.median(unpacking) * 1e3:8.1f} "
             f"{statistics.median(judging) * 1e3:10.1f} {len(packed) / 1e3:12.1f}"
         )
+    figures["floor, ms"] = statistics.median(floors) * 1e3
+    print(f"{'a loop of 20 000 calls':24} {'':8} {figures['floor, ms']:10.1f}")
     return figures
 
 

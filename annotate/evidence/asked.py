@@ -1,0 +1,148 @@
+"""The evidence as one pass of questions sees it: it notes what an answer has read, and keeps what was computed of it.
+
+What read nothing that another pass lacks is the same there: nobody computes it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import fields, replace
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from annotate.evidence.circumstances import OtherWork
+from annotate.evidence.column import Column
+from annotate.evidence.evidence import Evidence
+from annotate.evidence.trace import Increase
+from annotate.evidence.window_record import Timings
+
+FACTS, TIMES = 1, 2  # bits of what an answer has read: declared facts that claim nothing; times or other work
+
+_Parameters = ParamSpec("_Parameters")
+_Value = TypeVar("_Value")
+
+
+class Ears:
+    """The bits of what was read since they were cleared."""
+
+    __slots__ = ("read",)
+
+    def __init__(self) -> None:
+        self.read = 0
+
+
+class Memory:
+    """All that was computed in one pass, each with what it read.
+
+    ``wider`` names passes that hear more, and the bits of what they hear more.
+    """
+
+    __slots__ = ("_kept", "_wider", "ears")
+
+    def __init__(self, *wider: tuple[Memory, int], ears: Ears | None = None) -> None:
+        self.ears = ears or Ears()
+        self._kept: dict[Hashable, tuple[Any, int]] = {}
+        self._wider = wider
+
+    def recall(self, key: Hashable, compute: Callable[[], _Value]) -> _Value:
+        """Return what was computed under this key, in this pass or in a wider one that read nothing more for it."""
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = self._from_wider(key) or self.noting(compute)
+        self.ears.read |= found[1]
+        return cast("_Value", found[0])
+
+    def noting(self, compute: Callable[[], _Value]) -> tuple[_Value, int]:
+        """Compute, and return with the value the bits of what that has read."""
+        before, self.ears.read = self.ears.read, 0
+        try:
+            value = compute()
+            return value, self.ears.read
+        finally:
+            self.ears.read |= before
+
+    def _from_wider(self, key: Hashable) -> tuple[Any, int] | None:
+        for memory, more in self._wider:
+            found = memory._kept.get(key)  # noqa: SLF001 - of its own class
+            if found is not None and not found[1] & more:
+                return found
+        return None
+
+
+_slot_timings = vars(Evidence)["timings"].__get__
+_slot_other_work = vars(Evidence)["other_work"].__get__
+
+
+class Asked(Evidence):
+    """Evidence with a memory; what it gives is the same as without."""
+
+    __slots__ = ("memory",)
+    memory: Memory
+
+    def __new__(cls, **parts: Any) -> Evidence:  # type: ignore[misc]
+        """Make evidence without a memory: ``dataclasses.replace`` makes other evidence, of which nothing is known yet."""
+        return Evidence(**parts)
+
+    @staticmethod
+    def of(evidence: Evidence, memory: Memory) -> Asked:
+        """Return the same evidence with this memory."""
+        asked = object.__new__(Asked)
+        object.__setattr__(asked, "memory", memory)
+        for each in fields(Evidence):
+            vars(Evidence)[each.name].__set__(asked, vars(Evidence)[each.name].__get__(evidence))
+        return asked
+
+    @property
+    def timings(self) -> Timings | None:
+        self.memory.ears.read |= TIMES
+        return cast("Timings | None", _slot_timings(self))
+
+    @property
+    def other_work(self) -> OtherWork | None:
+        self.memory.ears.read |= TIMES
+        return cast("OtherWork | None", _slot_other_work(self))
+
+    def within(self, name: str, *, step_ns: int = 10_000_000) -> Column:
+        return self.memory.recall(("within", name, step_ns), lambda: Evidence.within(self, name, step_ns=step_ns))
+
+    def increase(self, name: str) -> Increase | None:
+        return self.memory.recall(("increase", name), lambda: Evidence.increase(self, name))
+
+    def part(self, begin_ns: int, end_ns: int) -> Evidence:
+        part = Asked.of(self, Memory(ears=self.memory.ears))
+        vars(Evidence)["window"].__set__(part, replace(self.window, begin_ns=begin_ns, end_ns=end_ns))
+        return part
+
+
+def kept(
+    function: Callable[Concatenate[Evidence, _Parameters], _Value],
+) -> Callable[Concatenate[Evidence, _Parameters], _Value]:
+    """Make a function of evidence compute once for each memory; of evidence without one it computes each time."""
+
+    @wraps(function)
+    def recalled(evidence: Evidence, /, *args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Value:
+        if not isinstance(evidence, Asked):
+            return function(evidence, *args, **kwargs)
+        key = (function, args, *kwargs.items())
+        return evidence.memory.recall(key, lambda: function(evidence, *args, **kwargs))
+
+    return recalled
+
+
+class _Remembering(Protocol):
+    memory: Memory
+
+
+class Kept(Generic[_Value]):
+    """A property that is computed once for each memory."""
+
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> Kept[_Value]: ...
+    @overload
+    def __get__(self, owner: _Remembering, kind: type) -> _Value: ...
+    def __get__(self, owner: _Remembering | None, kind: type) -> Kept[_Value] | _Value:
+        return self if owner is None else owner.memory.recall(self, partial(self._compute, owner))
