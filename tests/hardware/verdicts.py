@@ -158,7 +158,12 @@ class Worker:
         call = gemm(4096)
         for _ in range(rounds):
             loop(call, 1.0)
-            facts = {"kind": "injected", "name": "cpu-hogs", "rules": ("idle-stretch", "bursty-duty-cycle"), "status_due": "flagged|rejected"}
+            facts = {
+                "kind": "injected",
+                "name": "cpu-hogs",
+                "rules": ("idle-stretch", "bursty-duty-cycle"),
+                "status_due": "flagged|rejected",
+            }
             self.window(facts, lambda _: loop(call, 3.0))
             self.collect()
         self.save()
