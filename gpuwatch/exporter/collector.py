@@ -138,6 +138,10 @@ class Collector(Collecting):
             for rule, count in sorted(outcomes.failures.items()):
                 page.put("gpuwatch_rule_failures_total", count, rule)
             page.histogram("gpuwatch_judging_seconds", outcomes.judging, from_zero=True)
+            for (proof, state), count in outcomes.proofs.items():
+                page.put("gpuwatch_proofs_total", count, proof, state)
+            page.histogram("gpuwatch_window_deviation_bound_ratio", outcomes.bounds, from_zero=True)
+            page.histogram("gpuwatch_window_repeatability_ratio", outcomes.repeatability, from_zero=True)
 
     def _own(self, page: MetricsPage) -> None:
         page.put("gpuwatch_daemon_cpu_seconds_total", clock.process_cpu_s())

@@ -9,16 +9,25 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
+from annotate.budget import Proof, ProofState
 from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Reason
 from annotate.rule import Severity
 from annotate.rules import RULES
 from annotate.verdict import Answered, Status
 from gpuwatch import clock
-from gpuwatch.exporter.metrics import JUDGING_BUCKETS, LATENESS_BUCKETS, LENGTH_BUCKETS, POWER_BUCKETS, RATIO_BUCKETS
+from gpuwatch.exporter.metrics import (
+    JUDGING_BUCKETS,
+    LATENESS_BUCKETS,
+    LENGTH_BUCKETS,
+    OFF_BUCKETS,
+    POWER_BUCKETS,
+    RATIO_BUCKETS,
+)
 from gpuwatch.interfaces import Lost, Run, Sweep
 
 LOADS = ("busy", "idle", "unknown")
@@ -203,6 +212,8 @@ class Outcomes:
         self.failures = Counter({rule.name: 0 for rule in RULES})
         self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
         self.judging = Buckets(JUDGING_BUCKETS)
+        self.proofs = Counter({(proof.value, state.value): 0 for proof in Proof for state in ProofState})
+        self.bounds, self.repeatability = Buckets(OFF_BUCKETS), Buckets(OFF_BUCKETS)
 
     def judged(self, run: Run, judging_s: float | None) -> None:
         """A window came to its end; ``judging_s`` is None where it was not judged at all."""
@@ -220,3 +231,17 @@ class Outcomes:
                         self.findings[finding["rule"], finding["severity"] or "note"] += 1
                     elif finding.get("failure") is not None:
                         self.failures[finding["rule"]] += 1
+                for proof in verdict.get("proofs") or ():
+                    self.proofs[proof["proof"], proof["state"]] += 1
+                if (budget := verdict.get("budget")) is not None:
+                    self._count_budget(budget)
+
+    def _count_budget(self, budget: Mapping[str, Any]) -> None:
+        """Count the largest bound of the numbers that decided, and the repeatability of the one that leads."""
+        bounds = [number["bound_ratio"] for number in budget["numbers"] if number["number"] in budget["claimed"]]
+        if bounds and None not in bounds:
+            self.bounds.note(max(bounds))
+        for number in budget["numbers"]:
+            ratio = (number.get("repeatability") or {}).get("ratio")
+            if number["number"] == budget.get("leading") and ratio is not None:
+                self.repeatability.note(ratio)

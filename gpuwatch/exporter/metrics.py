@@ -24,6 +24,7 @@ POWER_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1
 LATENESS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 LENGTH_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0)
 JUDGING_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+OFF_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3)  # the tolerance by default, 1 %, is one of them
 SCRAPE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
 # What each clock event reason means for a benchmark: benign is asked for or idle, limiting is the board at its own limits,
@@ -202,6 +203,14 @@ _TABLE = (
                status=("valid", "unproven", "flagged", "rejected")),
     _histogram("judging_seconds", "Time a window's judging took, waiting for the worker included.", JUDGING_BUCKETS,
                of="the windows"),
+    _counter("proofs_total", "What judged windows have shown, by proof and state; once a window and GPU.", ("proof", "state"),
+             "the verdicts", proof=("work-seen", "books", "conditions", "nobody-else", "steady-times"),
+             state=("shown", "broken", "unproven", "not-asked")),
+    _histogram("window_deviation_bound_ratio", "How far the numbers that a window's claim names can be off at most for what happened "
+               "in it, the farthest of them; once a window and GPU, left out where something was seen that has no bound.", OFF_BUCKETS,
+               of="the verdicts"),
+    _histogram("window_repeatability_ratio", "How well the number that leads a verdict repeats; once a window and GPU, left out where "
+               "it is not known.", OFF_BUCKETS, of="the verdicts"),
     # The store
     _gauge("store_bytes", "Size of the store: raw readings, and the ledger of windows and verdicts.", ("part",), "the store",
            part=("readings", "ledger")),

@@ -56,13 +56,13 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
             return stack.enter_context(running(folder / name, hosts[name], environment=listen))
 
         lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
-        # What is judged before the first scrape is in no increase(), and a busy machine scrapes late.
-        await_all(prometheus, *(f'gpuwatch_up{{instance="{name}"}}' for name in hosts))
+        # An increase is seen by whoever saw the count before it.
+        await_all(prometheus, f'count(gpuwatch_windows_total{{status="valid"}}) == {len(hosts)}')
         list(threads.map(lambda position: measured(lives["busy"].settings, position), range(3)))
         await_all(prometheus, "min_over_time(gpuwatch_gpu_up[1m]) == 0", "gpuwatch_gpu_xid_errors_total")
         measured(lives["faulty"].settings, 1)  # the slow lane, where memory errors are read, hurries for a window
         await_all(
-            prometheus, "gpuwatch_findings_total", "max_over_time(gpuwatch_windows_in_hand[1m]) > 0",
+            prometheus, "sum(gpuwatch_windows_total) == 4", "gpuwatch_findings_total", "max_over_time(gpuwatch_windows_in_hand[1m]) > 0",
             "rate(gpuwatch_gpu_energy_joules_total[4s])", "gpuwatch:windows:increase1d", "DCGM_FI_DEV_SM_CLOCK",
             'ALERTS{alertname="GpuwatchXid"}', 'ALERTS{alertname="GpuwatchEccUncorrected"}',
         )  # fmt: skip

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from annotate.evidence import Trace
+from annotate.judge import judge
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.exporter.counters import Outcomes
+from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Run
 from tests.gpuwatch.exporter.fleet import Fleet, of
 
@@ -32,7 +35,7 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     judged = fleet.outcomes.judged
     hazards = (found("power-limited", "note"), found("contention-process", "reject", accepted=True))
     judged(run("flagged", *hazards, Finding(rule="thermal", answered=Answered.CLEAR)), 0.15)
-    judged(run("flagged", hazards[0], Finding(rule="noisy", answered=Answered.UNOBSERVED, failure="OverflowError")), 0.15)
+    judged(run("flagged", hazards[0], Finding(rule="bimodal", answered=Answered.UNOBSERVED, failure="OverflowError")), 0.15)
     judged(replace(run("unproven"), verdicts=()), None)
     judged(run("open"), 1.0)  # no end: not a status of a verdict
     page = fleet.scrape()
@@ -41,7 +44,7 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     assert of(page, "gpuwatch_findings_total", rule="power-limited", severity="note") == 2
     assert of(page, "gpuwatch_findings_total", rule="contention-process", severity="reject") == 1
     assert of(page, "gpuwatch_findings_total", rule="throttle-thermal", severity="flag") == 0
-    assert of(page, "gpuwatch_rule_failures_total", rule="noisy") == 1
+    assert of(page, "gpuwatch_rule_failures_total", rule="bimodal") == 1
     assert of(page, "gpuwatch_rule_failures_total", rule="throttle-thermal") == 0
     assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="1.0") == 0
     assert of(page, "gpuwatch_window_duration_seconds_bucket", status="flagged", le="3.0") == 2
@@ -50,3 +53,28 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
     assert of(page, "gpuwatch_windows_in_hand") == 2
     assert "secret run" not in fleet.text()
     assert "ada" not in {value for _, labels in page for _, value in labels}
+
+
+def test_bounds_repeatability_and_proofs_are_counted() -> None:
+    """A verdict's bound, the repeatability of its leading number, and its proofs are counted; what is not known is not."""
+    fleet = Fleet("idle", outcomes=Outcomes())
+    assert of(fleet.scrape(), "gpuwatch_proofs_total", proof="books", state="unproven") == 0
+    (evidence,) = simulate("steady-copy")
+    seen = judge(evidence)
+    unwatched = judge(replace(evidence, trace=Trace(), timings=None, absence="no daemon was there"))
+    for verdict in (seen, unwatched):
+        fleet.outcomes.judged(replace(run(verdict.status.value), verdicts=(verdict.to_dict(),)), 0.15)
+    page = fleet.scrape()
+    assert of(page, "gpuwatch_proofs_total", proof="books", state="shown") == 1
+    assert of(page, "gpuwatch_proofs_total", proof="books", state="unproven") == 1
+    assert of(page, "gpuwatch_window_deviation_bound_ratio_bucket", le="0.01") == 2
+    assert of(page, "gpuwatch_window_repeatability_ratio_count") == 1
+
+
+def test_a_cause_without_a_bound_is_left_out_of_the_bounds() -> None:
+    (evidence,) = simulate("neighbour", timings=False)
+    verdict = judge(evidence).to_dict()
+    assert verdict["budget"]["numbers"][0]["bound_ratio"] is None
+    fleet = Fleet("idle", outcomes=Outcomes())
+    fleet.outcomes.judged(replace(run(verdict["status"]), verdicts=(verdict,)), None)
+    assert of(fleet.scrape(), "gpuwatch_window_deviation_bound_ratio_count") == 0
