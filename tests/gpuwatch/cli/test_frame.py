@@ -78,7 +78,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["record", "-o", "/no/such/folder/x"], "expected a file in a folder that can be written"),
         (["record", "-o", "/dev/null"], "expected a file, found /dev/null, which is a device or a pipe"),
         (["report", "-o", "/dev/stdout"], "expected a file, found /dev/stdout, which is a device or a pipe"),
-        (["compare"], "compare: expected A [B], found nothing; see: gpuwatch compare --help"),
+        (["compare"], "compare: expected A [B...], found nothing; see: gpuwatch compare --help"),
         (["verify", "/dev/null"], "expected a gpuwatch report, found an empty file"),
         (["verify", "/dev/zero"], "expected a gpuwatch report, found more than 50 MB"),
         (["config", "shw"], "shw"),
