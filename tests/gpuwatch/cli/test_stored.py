@@ -64,6 +64,15 @@ def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: 
     assert gpuwatch(*show).data["rejudged"] is False
 
 
+def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
+    """Who reads a verdict by other limits than the rules' own sees which, as text and as Markdown."""
+    show = (*daemon.flags(), "show", str(short.run_id))
+    changed = (*show, "--limit", "no-work.busy_ratio=0.02")
+    assert "other limits: no-work.busy_ratio 0.02 (default 0.01)" in gpuwatch(*changed).out
+    assert "other limits: no" in gpuwatch(*changed, "--markdown").out
+    assert "other limits" not in gpuwatch(*show).out
+
+
 def test_a_run_that_does_not_exist_is_one_line(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
     ended = gpuwatch(*daemon.flags(), "show", "ffffffff")
     assert (ended.code, ended.out) == (1, "")
