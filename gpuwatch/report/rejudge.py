@@ -2,7 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isclose
 from typing import Any
 
@@ -14,7 +14,7 @@ from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
-_EXACT = ("answered", "severity", "span_ns", "basis", "required", "accepted", "failure")
+_EXACT = ("kind", "answered", "severity", "span_ns", "basis", "required", "accepted", "failure", "limits_overridden")
 _WORDS = ("says", "remedy")  # of the version that judged: another one has its own
 _REPEATED = "findings: the report says them more than once or in another order than the judge"
 # Rules that came with version 0.2: a verdict of 0.1 lacks them, and no other rule.
@@ -179,6 +179,9 @@ def _differences(rule: str, ours: Finding | None, theirs: Finding | None, exact:
         return
     if not _is_same(ours.effect_ratio, theirs.effect_ratio):
         yield f"{rule}: the report says an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
+    causes = [None if each.cause is None else asdict(each.cause) for each in (ours, theirs)]
+    if not _is_same_data(*causes):
+        yield f"{rule}: the report says cause {causes[0]}, the evidence {causes[1]}"
     yield from _fact_differences(rule, ours, theirs, dict.fromkeys((*ours.facts, *theirs.facts)))
 
 
