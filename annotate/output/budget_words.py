@@ -123,3 +123,12 @@ def _most_words(budget: Budget) -> str:
     thresholds = [f"tolerance {percent(budget.tolerance_ratio)}"] if budget.tolerance_ratio != TOLERANCE_RATIO else []
     thresholds += [f"precision {percent(budget.precision_ratio)}"] if budget.precision_ratio is not None else []
     return f"{words} ({', '.join(thresholds)})" if thresholds else words
+
+
+def limits_line(verdict: Verdict) -> str:
+    """Return the limits that the policy overrides, each with its default; empty without any."""
+    return ", ".join(
+        f"{finding.rule}.{name} {limit.value:g} (default {limit.default:g})"
+        for finding in verdict.findings
+        for name, limit in finding.limits_overridden.items()
+    )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from annotate.output.budget_words import bound_words, claim_line, headline, is_told, shown_line
+from annotate.output.budget_words import bound_words, claim_line, headline, is_told, limits_line, shown_line
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
@@ -120,10 +120,11 @@ def _before(verdict: Verdict, device: str) -> list[str]:
 
 
 def _beside(verdict: Verdict) -> list[str]:
-    """The lines under the first: labels, the stated claim, and what was shown."""
+    """The lines under the first: labels, the stated claim, overridden limits, and what was shown."""
     labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
-    claim, shown = claim_line(verdict), plain(shown_line(verdict))
-    return [line for line in (labels, claim and f"claim: {claim}", shown and f"shown: {shown}") if line]
+    claim, shown, limits = claim_line(verdict), plain(shown_line(verdict)), plain(limits_line(verdict))
+    named = (labels, claim and f"claim: {claim}", limits and f"other limits: {limits}", shown and f"shown: {shown}")
+    return [line for line in named if line]
 
 
 def _told(verdict: Verdict, *, is_all: bool) -> list[Finding]:

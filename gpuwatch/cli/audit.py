@@ -1,6 +1,7 @@
 """gpuwatch audit: every window so far, worst first; an interval nobody wrapped; or a recording."""
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ class _Listed:
     @property
     def status(self) -> Status:
         return worst(self.verdicts).status
+
+    @property
+    def recorded_status(self) -> str | None:
+        """The status of record, or None for a window that was never judged."""
+        return self.run.status if self.run.status in set(Status) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,8 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
         output.emit_json({"rejudged": is_rejudged, "counts": _counts(listed), "runs": [_plain(each) for each in listed]})
     else:
         _table(listed, options.repeated(settings))
+        if is_rejudged:
+            output.say(_changes(listed))
         if listing.count is None and len(listed) == most:
             output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
     open_store.name_left_out(store)
@@ -185,6 +193,7 @@ def _plain(each: _Listed) -> dict[str, Any]:
     return {
         "run": run.id,
         "status": each.status.value,
+        "recorded_status": each.recorded_status,
         "label": run.label,
         "claim": run.claim,
         "begun_wall_s": run.begun_wall_s,
@@ -215,6 +224,16 @@ def _table(listed: Sequence[_Listed], flags: str) -> None:
     output.emit(output.table(rows, header=("STATUS", "BEGUN", "LENGTH", "LABEL", "RUN", "FOUND"), width=columns))
     counts = ", ".join(f"{count} {name}" for name, count in _counts(listed).items() if count)
     output.say(f"\n{counts}; gpuwatch show RUN{flags} says more")
+
+
+def _changes(listed: Sequence[_Listed]) -> str:
+    """Say which windows have another status than the one of record, and how many of each kind."""
+    changed = [each for each in listed if each.recorded_status not in (None, each.status.value)]
+    if not changed:
+        return "judged again: each status is the one of record"
+    kinds = Counter(f"{each.recorded_status} to {each.status.value}" for each in changed)
+    words = ", ".join(f"{count} from {kind}" for kind, count in kinds.most_common())
+    return f"judged again: {len(changed)} of {len(listed)} have another status than on record: {words}; nothing was written"
 
 
 def _distinct_length(ids: set[str]) -> int:

@@ -6,13 +6,13 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from annotate.compare.decision import Comparison, Decision
+from annotate.compare.decision import MARGIN_RATIO, Comparison, Decision
 from annotate.evidence import Evidence
 from annotate.output.report import plain
 from annotate.policy import Policy
@@ -20,8 +20,6 @@ from gpuwatch.cli import open_store, options, output, rejudge
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
-from gpuwatch.config import quantities
-from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.interfaces import Run
 
@@ -38,16 +36,7 @@ class _FunctionOptions:
     own_steady: bool
     no_check: bool
     rtol: float | None
-    tolerance: str
     cache: Literal["cold", "warm"] | None
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Raises UsageError: when the tolerance is no share."""
-        try:
-            return quantities.share_ratio(self.tolerance)
-        except QuantityError as error:
-            raise UsageError(f"--tolerance: {error}") from error
 
 
 @click.command("compare", short_help="Two runs, or two functions: faster, slower, the same, or not comparable.")
@@ -57,12 +46,9 @@ class _FunctionOptions:
 @click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
 @click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
-@click.option(
-    "--tolerance", metavar="SHARE", default="0.5%", show_default=True, help="Differences of functions inside it are none."
-)
 @click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
-@options.policy_options
+@options.policy_options_with("Differences of functions inside it are none (0.5% by default); of runs as of windows.")
 @options.json_option
 @options.settings_options
 @options.gathered(_FunctionOptions, "how")
@@ -86,11 +72,10 @@ def command(
     Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
     """
     failing = _failing(fail_on)
-    policy = policy_options.policy()
     are_functions = [names_function(variant) for variant in variants]
     if how.revision is not None or any(are_functions):
-        _check_functions(variants, are_functions, how.revision, policy)
-        found = _compare_functions(variants, how)
+        _check_functions(variants, are_functions, how.revision, replace(policy_options, tolerance=None).policy())
+        found = _compare_functions(variants, how, options.read_share("--tolerance", policy_options.tolerance) or MARGIN_RATIO)
         data, text = found.to_dict() | {"runs": None}, str(found)
     else:
         if len(variants) != 2:
@@ -98,7 +83,7 @@ def command(
             raise UsageError(f"expected two runs, or two functions FILE.py:FUNCTION, found {found_words}")
         with open_store.reader(options.settings()) as store:
             runs = (open_store.run(store, variants[0]), open_store.run(store, variants[1]))
-            compared = _compare_runs(store, *runs, policy)
+            compared = _compare_runs(store, *runs, policy_options.policy())
         data = {"design": "sequential", "timer": None, "comparisons": [compared.to_dict()], "verdict": None}
         data, text = data | {"runs": [run.id for run in runs]}, str(compared)
     # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
@@ -116,7 +101,9 @@ def _failing(text: str | None) -> set[str]:
 
 def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revision: str | None, policy: Policy | None) -> None:
     if policy is not None:
-        raise UsageError("--claim, --accept, --limit: expected two runs, found functions, which are compared as they are")
+        raise UsageError(
+            "--claim, --accept, --limit, --precision: expected two runs, found functions, which are compared as they are"
+        )
     if not all(are_functions):
         expected = "a function FILE.py:FUNCTION" if revision is not None or len(variants) == 1 else "two runs or two functions"
         raise UsageError(f"expected {expected}, found {' and '.join(variants)}")
@@ -126,9 +113,8 @@ def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revis
         raise UsageError(f"expected two functions, or one with --at REV, found {len(variants)}")
 
 
-def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions) -> Compared:
+def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_ratio: float) -> Compared:
     """Compare functions.  Raises Stop: when one raises, after its own part of the traceback was shown."""
-    tolerance_ratio = how.tolerance_ratio
     try:
         with checkouts.cleaned_up() if how.revision is not None else nullcontext():
             return _run_functions(variants, how, tolerance_ratio)

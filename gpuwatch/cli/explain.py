@@ -33,6 +33,8 @@ _STATUSES = {
     Status.REJECTED.value: "A hazard was found that is too large to quote the number with it: remove its cause and measure again.",
 }
 
+_RETIRED = "A rule of earlier versions, which policies may still name: without effect. In its place: {}."
+
 
 @click.command("explain", short_help="A rule's page, or a clock event reason.")
 @click.argument("name", metavar="[RULE|REASON|STATUS]", required=False)
@@ -43,7 +45,7 @@ def command(name: str | None, as_json: bool) -> None:
 
     REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS: valid, unproven …
     """
-    from annotate.rules import RULES
+    from annotate.rules import RETIRED, RULES
 
     rules = {rule.name: rule for rule in RULES}
     word = None if name is None else name.strip().lower()
@@ -51,6 +53,8 @@ def command(name: str | None, as_json: bool) -> None:
         data, text = _list(RULES)
     elif word in rules:
         data, text = {"rule": _rule(rules[word])}, _page(rules[word])
+    elif word in RETIRED:
+        data, text = {"rule": _retired(word, RETIRED[word])}, f"{word}\n{_filled(_RETIRED.format(RETIRED[word]))}"
     elif word in _STATUSES:
         data, text = {"status": {"name": word, "meaning": _STATUSES[word]}}, f"{word}\n{_filled(_STATUSES[word])}"
     elif (mask := _read_mask(name)) is not None:
@@ -137,6 +141,12 @@ def _rule(rule: Rule) -> dict[str, Any]:
             for limit in rule.limits.values()
         },
     }
+
+
+def _retired(name: str, successor: str) -> dict[str, Any]:
+    """Return a retired rule with every key of a rule."""
+    said = {"name": name, "family": "retired", "summary": _RETIRED.format(successor), "sections": {}}
+    return said | {"needs": [], "basis": "retired", "limits": {}}
 
 
 def _reason(bit: Reason) -> dict[str, Any]:

@@ -119,8 +119,8 @@ class PolicyOptions:
         names = frozenset(name.strip() for text in self.accept for name in text.split(","))
         claim = Claim.of(self.claim) if self.claim is not None else Claim.SUSTAINED
         thresholds = {
-            "tolerance": _read_share("--tolerance", self.tolerance),
-            "precision": _read_share("--precision", self.precision),
+            "tolerance": read_share("--tolerance", self.tolerance),
+            "precision": read_share("--precision", self.precision),
         }
         policy = Policy(claim=claim, accept=names, limits=by_rule)
         for name, ratio in thresholds.items():
@@ -128,7 +128,8 @@ class PolicyOptions:
         return policy
 
 
-def _read_share(option: str, text: str | None) -> float | None:
+def read_share(option: str, text: str | None) -> float | None:
+    """Read an option's share, as 0.5% or 0.005; None without one.  Raises UsageError."""
     try:
         return None if text is None else share_ratio(text)
     except QuantityError as error:
@@ -149,18 +150,29 @@ def _read_limit(text: str) -> tuple[str, str, float]:
 
 def policy_options(command: _F) -> _F:
     """Add --claim, --accept, --limit, --tolerance and --precision as one argument ``policy_options``."""
-    command = gathered(PolicyOptions, "policy_options")(command)
-    for option in (
-        click.option("--precision", metavar="SHARE", help="Ask numbers to repeat from window to window this well, as 2%."),
-        click.option("--tolerance", metavar="SHARE", help="Flag what disturbances moved by more than this; 1% by default."),
-        click.option(
-            "--limit", "limits", metavar="RULE.NAME=VALUE", multiple=True, help="Override a rule's limit. Repeatable."
-        ),
-        click.option("--accept", metavar="RULE", multiple=True, help="Accept a hazard; it stays in the verdict. Repeatable."),
-        click.option("--claim", metavar="CLAIM", help="sustained (default), burst or fixed-clock."),
-    ):
-        command = option(command)
-    return command
+    return policy_options_with("Flag what disturbances moved by more than this; 1% by default.")(command)
+
+
+def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
+    """Return ``policy_options`` whose --tolerance says this."""
+
+    def decorate(command: _F) -> _F:
+        command = gathered(PolicyOptions, "policy_options")(command)
+        for option in (
+            click.option("--precision", metavar="SHARE", help="Ask numbers to repeat from window to window this well, as 2%."),
+            click.option("--tolerance", metavar="SHARE", help=tolerance_help),
+            click.option(
+                "--limit", "limits", metavar="RULE.NAME=VALUE", multiple=True, help="Override a rule's limit. Repeatable."
+            ),
+            click.option(
+                "--accept", metavar="RULE", multiple=True, help="Accept a hazard; it stays in the verdict. Repeatable."
+            ),
+            click.option("--claim", metavar="CLAIM", help="sustained (default), burst or fixed-clock."),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @dataclass(frozen=True, slots=True)

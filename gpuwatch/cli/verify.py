@@ -52,8 +52,11 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
     named = [Path(each) for each in trust]
     trusted = signatures.trusted_keys(named, () if named else signatures.key_folders(os.environ), output.say)
     held = read_page.load(Path(file))
-    answers = [agreement(window) for window in held.record.windows]
     signers = [signatures.check_signature(window, trusted) for window in held.record.windows]
+    answers = [
+        agreement(window, is_trusted=signer.worth is signatures.Worth.TRUSTED)
+        for window, signer in zip(held.record.windows, signers, strict=True)
+    ]
     wanted = {signatures.Worth.TRUSTED} if trust else set(signatures.Worth) - {signatures.Worth.BROKEN}
     agrees = (
         bool(answers)
@@ -79,9 +82,10 @@ def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: 
 
 
 def _say(answer: Agreement, signer: CheckedSignature) -> None:
-    from gpuwatch.report import signatures
+    from gpuwatch.report import rejudge, signatures
 
     verdict = answer.window.verdict
+    earlier = rejudge.earlier_judge(verdict)
     simulated = "  SIMULATED" if verdict.simulated else ""
     # Not the status first: REJECTED is what was said of the measurement, and no answer about the report.
     name, status = plain(verdict.label or "unnamed window"), f"{verdict.status.value.upper()}{simulated}"
@@ -94,11 +98,17 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
         more = len(answer.differs) - _MOST_SHOWN
         for line in (*answer.differs[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else ())):
             output.emit(f"  {plain(line)}")
-        if verdict.judge_version != __version__:
+        if verdict.judge_version != __version__ and earlier is None:
             then = plain(verdict.judge_version)
             output.emit(
                 f"  judged by gpuwatch {then} then and by {__version__} now: the rules may have changed, not the report"
             )
+    if earlier is not None:
+        output.emit(
+            f"  judged by an earlier version ({earlier}): its words, severities and rules that are no more are not compared"
+        )
+        if answer.again is not None and answer.again.status is not verdict.status:
+            output.emit(f"  by the rules of {__version__} the same evidence is {answer.again.status.value.upper()}")
     output.emit(f"  signature: {plain(str(signer))}")
     if without := signatures.unsigned_names(answer.window):
         output.emit(f"  not signed: {', '.join(without)}: anybody may have written that")

@@ -1,8 +1,8 @@
 """A report's window judged again: everything that a page shows of it, compared with its evidence."""
 
 import datetime as dt
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from math import isclose
 from typing import Any
 
@@ -10,12 +10,19 @@ from annotate import __version__
 from annotate.errors import AnnotateError
 from annotate.judge import judge
 from annotate.policy import Policy
-from annotate.verdict import Finding, Status, Verdict
+from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
-_EXACT = ("answered", "severity", "span_ns", "basis", "required", "accepted", "failure")
+_EXACT = ("kind", "answered", "severity", "span_ns", "basis", "required", "accepted", "failure", "limits_overridden")
 _WORDS = ("says", "remedy")  # of the version that judged: another one has its own
+_REPEATED = "findings: the report says them more than once or in another order than the judge"
+# Rules that came with version 0.2: a verdict of 0.1 lacks them, and no other rule.
+_NEW_RULES = frozenset({
+    "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
+    "iteration-growth", "iteration-levels",
+})  # fmt: skip
+_EARLIER_RATIO = 1e-3  # of a mean clock over moments weighted otherwise; ten times what the two reports of 0.1 differ by
 _LAST_BITS_RATIO = 1e-7  # less than any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window's beginning is noted, and each is cut to its second
 
@@ -33,8 +40,12 @@ class Agreement:
         return not self.differs
 
 
-def agreement(window: ReportedWindow) -> Agreement:
-    """Judge the window again and compare."""
+def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
+    """Judge the window again and compare.
+
+    An earlier judge's words, severities and retired rules are not compared.  Its status is, unless ``is_trusted``: then
+    somebody whose key is trusted signed it.
+    """
     reported = window.verdict
     differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
     if window.evidence is None:
@@ -47,32 +58,91 @@ def agreement(window: ReportedWindow) -> Agreement:
         differs.append(f"its policy is not one this version has: {error}")
         return Agreement(window=window, again=None, differs=tuple(differs))
     again = judge(window.evidence, policy)
-    differs += [
-        f"{name}: the report says {ours!r}, the evidence {theirs!r}"
-        for name, ours, theirs in (
-            ("status", reported.status.value, again.status.value),
-            ("label", reported.label, again.label),
-            ("claim", reported.claim, again.claim),
-            ("GPU", reported.device_uuid, again.device_uuid),
-            ("GPU's name", reported.device_name, again.device_name),
-            ("simulated", reported.simulated, again.simulated),
-            ("beginning", reported.begin_ns, again.begin_ns),
-            ("end", reported.end_ns, again.end_ns),
-        )
-        if ours != theirs
-    ]
-    has_same_words = reported.judge_version == __version__
-    if has_same_words and reported.why != again.why:
-        differs.append(f"why: the report says {reported.why!r}, the evidence {again.why!r}")
-    ours, theirs = ({finding.rule: finding for finding in verdict.findings} for verdict in (reported, again))
-    named, named_again = ([finding.rule for finding in verdict.findings] for verdict in (reported, again))
-    if len(named) != len(ours) or (has_same_words and named != named_again and ours.keys() == theirs.keys()):
-        differs.append("findings: the report says them more than once or in another order than the judge")
-    for rule in dict.fromkeys((*ours, *theirs)):
-        differs += _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
-    if reported.budget is not None and not _is_same_data(_said_of(reported), _said_of(again)):
+    is_earlier = earlier_judge(reported) is not None
+    differs += _head_differences(reported, again, has_status=not (is_earlier and is_trusted))
+    differs += _earlier_differences(reported, again) if is_earlier else _finding_differences(reported, again)
+    if not is_earlier and not _is_same_data(_said_of(reported), _said_of(again)):
         differs.append("numbers, bounds, labels or proofs: the report says others than the evidence")
     return Agreement(window=window, again=again, differs=tuple(differs))
+
+
+def earlier_judge(verdict: Verdict) -> str | None:
+    """Return the judge's version, as ``0.1``, if it is an earlier one with other rules; else None."""
+    then, now = (_release(version) for version in (verdict.judge_version, __version__))
+    return f"{then[0]}.{then[1]}" if then is not None and now is not None and then < now else None
+
+
+def _release(version: str) -> tuple[int, int] | None:
+    major, _, rest = version.partition(".")
+    minor = rest.partition(".")[0]
+    return (
+        (int(major), int(minor))
+        if all(each.isascii() and each.isdigit() and len(each) < 9 for each in (major, minor))
+        else None
+    )
+
+
+def _head_differences(reported: Verdict, again: Verdict, *, has_status: bool) -> Iterator[str]:
+    for name, ours, theirs in (
+        *((("status", reported.status.value, again.status.value),) if has_status else ()),
+        ("label", reported.label, again.label),
+        ("claim", reported.claim, again.claim),
+        ("GPU", reported.device_uuid, again.device_uuid),
+        ("GPU's name", reported.device_name, again.device_name),
+        ("simulated", reported.simulated, again.simulated),
+        ("beginning", reported.begin_ns, again.begin_ns),
+        ("end", reported.end_ns, again.end_ns),
+    ):
+        if ours != theirs:
+            yield f"{name}: the report says {ours!r}, the evidence {theirs!r}"
+
+
+def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
+    """Yield every difference between two verdicts of one judge, and of another version's without its words."""
+    has_same_words = reported.judge_version == __version__
+    if has_same_words and reported.why != again.why:
+        yield f"why: the report says {reported.why!r}, the evidence {again.why!r}"
+    ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
+    if not _says_each_once(reported) or (has_same_words and [*ours] != [*theirs] and ours.keys() == theirs.keys()):
+        yield _REPEATED
+    for rule in dict.fromkeys((*ours, *theirs)):
+        yield from _differences(rule, ours.get(rule), theirs.get(rule), _EXACT + _WORDS if has_same_words else _EXACT)
+
+
+def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
+    """Yield where an earlier judge's answers and figures, of rules and names that still exist, are not today's."""
+    from annotate.rules import RETIRED
+
+    ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
+    if not _says_each_once(reported):
+        yield _REPEATED
+    for rule in dict.fromkeys((*ours, *theirs)):
+        then, now = ours.get(rule), theirs.get(rule)
+        if then is None or now is None:
+            if rule not in RETIRED and rule not in _NEW_RULES:
+                yield f"{rule}: the report says {_words(then)}, the evidence {_words(now)}"
+        elif {then.answered, now.answered} == {Answered.FOUND, Answered.CLEAR}:
+            yield f"{rule}: the report says {then.answered.value}, the evidence {now.answered.value}"
+        else:
+            names = [name for name, value in then.facts.items() if not _is_near(value, now.facts.get(name))]
+            yield from _fact_differences(rule, then, now, names)
+
+
+def _is_near(then: object, now: object) -> bool:
+    """Return True for figures that another version may have averaged otherwise, and where one of the two is not known."""
+    if then is None or now is None:
+        return True
+    if isinstance(then, float) and isinstance(now, float):
+        return isclose(then, now, rel_tol=_EARLIER_RATIO, abs_tol=1e-12)
+    return type(then) is type(now) and then == now
+
+
+def _by_rule(verdict: Verdict) -> dict[str, Finding]:
+    return {finding.rule: finding for finding in verdict.findings}
+
+
+def _says_each_once(verdict: Verdict) -> bool:
+    return len(_by_rule(verdict)) == len(verdict.findings)
 
 
 def _said_of(verdict: Verdict) -> dict[str, Any]:
@@ -109,7 +179,14 @@ def _differences(rule: str, ours: Finding | None, theirs: Finding | None, exact:
         return
     if not _is_same(ours.effect_ratio, theirs.effect_ratio):
         yield f"{rule}: the report says an effect of {ours.effect_ratio!r}, the evidence {theirs.effect_ratio!r}"
-    for name in dict.fromkeys((*ours.facts, *theirs.facts)):
+    causes = [None if each.cause is None else asdict(each.cause) for each in (ours, theirs)]
+    if not _is_same_data(*causes):
+        yield f"{rule}: the report says cause {causes[0]}, the evidence {causes[1]}"
+    yield from _fact_differences(rule, ours, theirs, dict.fromkeys((*ours.facts, *theirs.facts)))
+
+
+def _fact_differences(rule: str, ours: Finding, theirs: Finding, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
         of_report, of_evidence = (f"{each.facts[name]!r}" if name in each.facts else "nothing" for each in (ours, theirs))
         if of_report != of_evidence and not _is_same(ours.facts.get(name), theirs.facts.get(name)):
             yield f"{rule}.{name}: the report says {of_report}, the evidence {of_evidence}"

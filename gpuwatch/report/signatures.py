@@ -9,7 +9,7 @@ from annotate import __version__
 from gpuwatch.config import paths
 from gpuwatch.errors import UsageError
 from gpuwatch.report.record import ReportedWindow
-from gpuwatch.report.rejudge import begun_fits
+from gpuwatch.report.rejudge import begun_fits, earlier_judge
 from gpuwatch.signing import fingerprint, holds, read_public, statement
 
 SYSTEM_TRUSTED = paths.SYSTEM_CONFIG.parent / "trusted"
@@ -69,6 +69,8 @@ def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
         names.append("begun")
     if window.evidence is None:
         names += ["GPU's name", "why", "findings"]
+    elif earlier_judge(window.verdict) is not None:
+        names += ["words of findings", "severities", "rules that are no more"]
     elif window.verdict.judge_version != __version__:
         names.append("words of findings")
     return tuple(names)

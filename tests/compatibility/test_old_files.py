@@ -12,11 +12,14 @@ import pytest
 
 import gpuwatch as product
 from annotate.claims import Claim
+from annotate.rules import RETIRED
 from gpuwatch.measuring import canary_record
+from gpuwatch.report.record import as_json
 from tests.compatibility import old_version
 from tests.compatibility.write import SOURCE, shape
 from tests.gpuwatch import live
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
+from tests.gpuwatch.report.conftest import Page
 from tests.waiting import wait_until
 
 __all__ = ["daemon", "gpuwatch", "home"]
@@ -40,11 +43,32 @@ def name(output: dict[str, Any]) -> str:
     return " ".join(Path(each).name for each in output["arguments"])
 
 
-@pytest.mark.parametrize("output", STORED, ids=name)
+def judges_again(output: dict[str, Any]) -> bool:
+    return output["arguments"][0] in ("audit", "compare", "verify") and output["arguments"] != ["audit"]
+
+
+@pytest.mark.parametrize("output", [each for each in STORED if not judges_again(each)], ids=name)
 def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Every verdict, finding and fact of the earlier version is found in its files, read or judged again today."""
-    if output["arguments"][0] == "verify":
-        del output["json"]["page_as_written"]  # only the version that made a page can tell
+    """Every verdict, finding and fact of the earlier version is found in its files, as it was judged then."""
+    then, now = both(gpuwatch, old, output)
+    retired = [f".rule.{key} was" for key in ("basis", "family", "limits", "needs", "sections")]
+    changed = [each for each in old_version.lost(then, now) if not each.endswith(".schema was 1, is 2")]
+    if output["arguments"][0] == "explain" and now.get("rule", {}).get("family") == "retired":
+        changed = [each for each in changed if not each.startswith((*retired, ".rule.limits.", ".rule.sections."))]
+    assert changed == []
+
+
+@pytest.mark.parametrize("output", [each for each in STORED if judges_again(each)], ids=name)
+def test_rejudged_output_keeps_its_keys(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
+    """Files of the earlier version are judged again by today's rules: answers may change, and no key goes but retired rules'."""
+    then, now = both(gpuwatch, old, output)
+    gone = [each.removesuffix(" is gone") for each in old_version.lost(then, now) if each.endswith(" is gone")]
+    gone = [each for each in gone if ".facts." not in each]
+    assert [each for each in gone if each.rpartition("[")[2].rstrip("]") not in RETIRED] == []
+
+
+def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, Any]:
+    """Return what a command wrote then and what it writes now."""
     text = (
         json.dumps(output["json"])
         .replace("equal arms", "equal variants")
@@ -52,8 +76,61 @@ def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dic
         .replace(f"{old.parent}/work/socket", f"{old}/socket")
     )
     ended = gpuwatch(*(each.replace("FOLDER", str(old)) for each in output["arguments"]), "--json")
-    assert ended.code == output["code"], ended.err
-    assert list(old_version.lost(json.loads(text), json.loads(ended.out or ended.err))) == []
+    is_judged_otherwise = output["arguments"] == ["verify", "FOLDER/unsigned.html"]
+    assert ended.code == (1 if is_judged_otherwise else output["code"]), ended.err
+    return json.loads(text), json.loads(ended.out or ended.err)
+
+
+def test_old_store_is_judged_again_by_one_command(gpuwatch: Gpuwatch, old: Path) -> None:
+    """`audit --rejudge` names the status of record beside today's, and says in words how many changed, and how."""
+    of_record = {run: status for run, (_, status) in _windows(old / "state").items()}
+    again = gpuwatch("audit", "--rejudge", "--json").data
+    assert {each["run"]: each["recorded_status"] for each in again["runs"]} == of_record
+    changed = [each for each in again["runs"] if each["status"] != each["recorded_status"]]
+    said = gpuwatch("audit", "--rejudge").err
+    assert f"judged again: {len(changed)} of {len(of_record)} have another status than on record" in said
+    assert all(f"from {each['recorded_status']} to {each['status']}" in said for each in changed)
+    assert {run: status for run, (_, status) in _windows(old / "state").items()} == of_record
+
+
+def test_signed_old_report_agrees_whatever_its_words(gpuwatch: Gpuwatch, old: Path) -> None:
+    """Words and severities of an earlier judge are no disagreement where a trusted signer stands for the status."""
+    ended = gpuwatch("verify", str(old / "signed.html"), "--trust", str(old / "signer.pub"))
+    assert ended.code == 0, ended.out
+    assert "verdict and evidence agree: REJECTED" in ended.out
+    assert "judged by an earlier version (0.1)" in ended.out
+
+
+def test_unsigned_old_report_has_its_status_compared(gpuwatch: Gpuwatch, old: Path) -> None:
+    """Anybody may have written an unsigned page, and that an earlier version judged it: its status is compared, its words not."""
+    ended = gpuwatch("verify", str(old / "unsigned.html"), "--json")
+    (window,) = ended.data["windows"]
+    assert (ended.code, window["differs"]) == (1, ["status: the report says 'flagged', the evidence 'unproven'"])
+    assert "judged by an earlier version (0.1)" in gpuwatch("verify", str(old / "unsigned.html")).out
+
+
+def test_forged_answers_of_an_earlier_judge_are_found(gpuwatch: Gpuwatch, old: Path) -> None:
+    """A signature does not cover findings: those of rules that still exist are compared with the evidence."""
+    path = old / "signed.html"
+    html = path.read_text()
+    read = Page(html).blocks["gpuwatch-record"]
+    for change in ("answered", "rule", "facts"):
+        data = json.loads(read)
+        findings = data["windows"][0]["verdict"]["findings"]
+        found = next(each for each in findings if each["rule"] == "contention-process")
+        match change:
+            case "answered":
+                found["answered"], found["severity"] = "clear", None
+            case "rule":
+                findings.remove(found)
+            case _:
+                found["facts"] = {
+                    name: 7 * value if isinstance(value, float) else value for name, value in found["facts"].items()
+                }
+        path.write_text(html.replace(read, as_json(data)))
+        ended = gpuwatch("verify", str(path), "--trust", str(old / "signer.pub"))
+        assert ended.code == 1, change
+        assert "contention-process" in ended.out, change
 
 
 @pytest.mark.parametrize("output", LIVE, ids=name)
@@ -81,9 +158,8 @@ def test_configuration_keeps_its_meaning(gpuwatch: Gpuwatch, home: Path) -> None
     ended = gpuwatch("--config", str(file), "config", "show", "--json")
     written = tomllib.loads(file.read_text())
     tables = {f"{table}.{key}": value for table in written for key, value in _entries(written[table])}
-    assert {name: each["text"] for name, each in ended.data["settings"].items()} == {
-        name.removesuffix("."): value for name, value in tables.items()
-    }
+    wanted = {name.removesuffix("."): value for name, value in tables.items()}
+    assert {name: ended.data["settings"][name]["text"] for name in wanted} == wanted
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:

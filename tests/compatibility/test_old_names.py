@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from annotate.policy import Policy
+from annotate.rules import RETIRED, RETIRED_LIMITS, RULES
 from tests.compatibility import old_version
 from tests.compatibility.write import interface
 
@@ -26,7 +28,26 @@ def gone(old: Any, new: Any, place: str = "") -> list[str]:
 def test_names_of_the_earlier_version_stay(kind: str) -> None:
     """Commands with options, exit codes, Python's names and arguments, settings, facts, rules, limits and metrics."""
     assert OLD[kind]
-    assert set(gone(OLD[kind], NOW[kind])) <= RENAMED
+    retired = {
+        name
+        for rule, limits in OLD["rules"].items()
+        for name in (
+            [f" {rule}: was {limits}, is None"]
+            if rule in RETIRED
+            else (f" {rule} {each}" for each in RETIRED_LIMITS.get(rule, ()))
+        )
+    }
+    assert set(gone(OLD[kind], NOW[kind])) - retired <= RENAMED
+
+
+def test_policies_may_name_every_old_rule_and_limit() -> None:
+    """A policy of then is taken: what is retired in it has no effect, and what is left decides as it says."""
+    defaults = {rule.name: {limit.name: limit.default for limit in rule.limits.values()} for rule in RULES}
+    limits = {rule: {name: defaults.get(rule, {}).get(name, 0.5) for name in names} for rule, names in OLD["rules"].items()}
+    policy = Policy(accept=frozenset(OLD["rules"]), limits={rule: each for rule, each in limits.items() if each})
+    assert policy.accept == frozenset(OLD["rules"])
+    assert set(policy.limits) <= set(defaults)
+    assert any(name in RETIRED for name in policy.accept)
 
 
 def test_positional_arguments_keep_their_order() -> None:

@@ -131,7 +131,7 @@ def _gpu(device: Device, plan: SamplingPlan) -> Iterator[Check]:
 # What rules that every claim requires ask of a GPU: any one of these counters, or a sampled reason of these that it can report.
 _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
     (("power_cap_ns", "power_violation_ns"), Reason.SW_POWER_CAP),
-    (("sw_thermal_ns", "thermal_violation_ns"), Reason.SW_THERMAL | Reason.HW_THERMAL),
+    (("sw_thermal_ns", "thermal_violation_ns"), Reason.SW_THERMAL),
     (("hw_thermal_ns",), Reason.HW_THERMAL),
     ((), Reason.HW_SLOWDOWN),  # for which there is no counter
 )

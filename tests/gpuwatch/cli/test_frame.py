@@ -61,11 +61,11 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["record", "-o", "x.gpuwatch", "--gpu", ""], "--gpu: expected a UUID or its beginning, found an empty one"),
         (["show", "a", "b"], "unexpected extra argument"),
         (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
-        (["show", "--accept", "sampler-gpa"], "did you mean 'sampler-gap'"),
-        (["show", "--limit", "sampler-gap.longest_s"], "expected RULE.NAME=NUMBER"),
-        (["show", "--limit", "sampler-gap.longest=1"], "did you mean 'longest_s'"),
-        (["show", "--limit", "sampler-gap.longest_s=nan"], "expected RULE.NAME=NUMBER"),
-        (["explain", "samplergap"], "did you mean 'sampler-gap'"),
+        (["show", "--accept", "dark-tmie"], "did you mean 'dark-time'"),
+        (["show", "--limit", "clock-ramp.reject"], "expected RULE.NAME=NUMBER"),
+        (["show", "--limit", "no-work.busy_ratoi=1"], "did you mean 'busy_ratio'"),
+        (["show", "--limit", "no-work.busy_ratio=nan"], "expected RULE.NAME=NUMBER"),
+        (["explain", "darktime"], "did you mean 'dark-time'"),
         (["demo", "--scenes", "stedy-copy"], "did you mean 'steady-copy'"),
         (["demo", "--source", "replay:x.csv"], "gpuwatch audit --trace"),
         (["--source", "cuda", "doctor"], "--source: expected auto, nvml"),
@@ -78,7 +78,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["record", "-o", "/no/such/folder/x"], "expected a file in a folder that can be written"),
         (["record", "-o", "/dev/null"], "expected a file, found /dev/null, which is a device or a pipe"),
         (["report", "-o", "/dev/stdout"], "expected a file, found /dev/stdout, which is a device or a pipe"),
-        (["compare"], "compare: expected A [B], found nothing; see: gpuwatch compare --help"),
+        (["compare"], "compare: expected A [B...], found nothing; see: gpuwatch compare --help"),
         (["verify", "/dev/null"], "expected a gpuwatch report, found an empty file"),
         (["verify", "/dev/zero"], "expected a gpuwatch report, found more than 50 MB"),
         (["config", "shw"], "shw"),
@@ -146,7 +146,7 @@ def test_a_full_disk_or_a_closed_stream_is_one_line(tmp_path: Path, command: str
 
 
 def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
-    about = Verdict(status=Status.FLAGGED, findings=(), claim="sustained", why="sampler-gap: unseen")
+    about = Verdict(status=Status.FLAGGED, findings=(), claim="sustained", why="dark-time: unseen")
     assert worst_code(list_statuses([about]), frozenset({Status.UNPROVEN})) == Exit.UNPROVEN
     assert worst_code(list_statuses([about]), frozenset({Status.FLAGGED, Status.UNPROVEN})) == Exit.FLAGGED
     assert list_statuses([replace(about, why="")]) == {Status.FLAGGED}

@@ -36,6 +36,7 @@ def test_a_schema_is_one(schema: dict[str, object]) -> None:
     ("arguments", "name"),
     [
         (["explain"], "rules"),
+        (["explain", "dark-time"], "explained_rule"),
         (["explain", "sampler-gap"], "explained_rule"),
         (["explain", "0x1004"], "explained_mask"),
         (["config", "show"], "config_show"),

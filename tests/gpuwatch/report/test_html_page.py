@@ -49,20 +49,27 @@ def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
     places = [from_idle.words.find(part) for part in parts]
     assert -1 not in places
     assert places == sorted(places)
-    assert "What to do: Warm up" in from_idle.words
+    assert "What to do: Measure one state only" in from_idle.words
     assert "Why it matters." in from_idle.words
 
 
 def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None:
     drawn = from_idle.data("gpuwatch-drawn")["windows"][0]["timeline"]
     assert [lane["title"] for lane in drawn["lanes"]] == [
-        "Findings", "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU", "Iterations",
+        "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU", "Iterations",
     ]  # fmt: skip
-    assert [each["name"] for each in drawn["lanes"][1]["series"]] == ["NVML", "true, per iteration"]
-    assert [each["name"] for each in drawn["lanes"][6]["series"]] == ["outside every finding", "inside a finding"]
-    assert drawn["lanes"][4]["spans"][0]["name"] == "power cap (sw_power_cap)"
-    assert {each["rule"]: each["whole"] for each in drawn["findings"]} == {"regime-change": False, "window-too-short": True}
+    assert [each["name"] for each in drawn["lanes"][0]["series"]] == ["NVML", "true, per iteration"]
+    assert drawn["lanes"][3]["spans"][0]["name"] == "power cap (sw_power_cap)"
     assert "The board reached its power limit" in from_idle.words
+
+
+def test_the_time_line_marks_findings_with_a_span() -> None:
+    """Findings that say when they were have a lane, and iterations inside one stand apart."""
+    drawn = Page(rendered(judged(scene("mem-clock")))).data("gpuwatch-drawn")["windows"][0]["timeline"]
+    lanes = {lane["title"]: lane for lane in drawn["lanes"]}
+    assert next(iter(lanes)) == "Findings"
+    assert [each["name"] for each in lanes["Iterations"]["series"]] == ["outside every finding", "inside a finding"]
+    assert {each["rule"]: each["whole"] for each in drawn["findings"]}["mem-clock-change"] is False
 
 
 def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...]) -> None:
@@ -79,7 +86,7 @@ def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...])
 
 def test_figures_do_not_repeat_the_sentence_above_them(from_idle: Page) -> None:
     named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
-    assert {"before_ratio", "needed_s"} <= set(named)  # labels stand in their line, without figures
+    assert {"bound_ratio", "steady_by"} <= set(named)  # labels stand in their line, without figures
     assert not {"what", "because", "clock"} & set(named)
 
 

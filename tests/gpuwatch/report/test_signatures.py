@@ -181,7 +181,8 @@ def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -
     (home / "older.html").write_text(rendered(older))
     ended = gpuwatch("verify", str(home / "older.html"))
     assert ended.code == 1
-    assert "judged by gpuwatch 0.0.9 then and by" in ended.out
+    assert "judged by an earlier version (0.0): its words, severities" in ended.out
+    assert "status: the report says 'valid', the evidence" in ended.out
 
 
 def test_what_cannot_be_asked_is_one_line(gpuwatch: Gpuwatch, report: Path, home: Path) -> None:
