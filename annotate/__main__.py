@@ -19,7 +19,7 @@ from annotate.errors import CapsuleError
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.output.report import plain, texts
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -19,8 +19,8 @@ from annotate.budget import (
     ProofState,
 )
 from annotate.claims import Claim
-from annotate.policy import Policy
 from annotate.rule import Severity
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 
 REJECT_TOLERANCES = 5.0  # an estimate whose nearer end is farther from zero than this rejects

@@ -13,9 +13,9 @@ from annotate.claims import REQUIRED
 from annotate.evidence import Evidence, Fact
 from annotate.evidence.asked import FACTS, TIMES, Asked, Ears, Memory
 from annotate.passes import AskingPass, merge_passes
-from annotate.policy import Policy
 from annotate.proofs import books, conditions_held, nobody_else, steady_times, work_seen
 from annotate.rule import Rule, RuleKind
+from annotate.user_policy import Policy
 
 _Said = TypeVar("_Said")
 _Prove: TypeAlias = Callable[[Case, Mapping[str, Answer]], ProofShown]

@@ -16,10 +16,10 @@ from annotate.derived.measured_numbers import MeasuredNumbers
 from annotate.evidence import Evidence, Fact
 from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.inquiry import Inquired, inquire
-from annotate.policy import Policy
 from annotate.rule import Rule, RuleKind
 from annotate.rules import RULES
 from annotate.times.durations import usable
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, FindingCause, Verdict
 
 _TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process declared

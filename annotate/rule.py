@@ -47,7 +47,7 @@ Check: TypeAlias = Callable[..., Answer]  # (case, *, limits…) or (evidence, c
 
 
 _NEEDS = {
-    "census": "the process list",
+    "process_list": "the process list",
     "dense_power": "the driver's dense power record",
     "timings": "the time of each iteration",
     "timings.sm_clock_mhz": "the true clock of each iteration",

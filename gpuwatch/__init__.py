@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
 from annotate.claims import Claim
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Finding, Status, Verdict
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError

@@ -99,7 +99,7 @@ class Source(Protocol):
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
         """One row of the fast, slow or edge lane: these signals are asked, the others stay None."""
 
-    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
+    def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         """Who is on the GPU; with ``utilization`` also how busy each was since the last such call (costs milliseconds)."""
 
     def power_record(self, uuid: str) -> PowerRecord:
@@ -150,7 +150,7 @@ class Run:
     process: str | None
     uuids: tuple[str, ...]
     pids: frozenset[int]
-    told: Mapping[str, Fact]
+    declared: Mapping[str, Fact]
     host: Host | None
     status: str  # "open", "judging", or a Status value
     why: str

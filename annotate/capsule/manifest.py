@@ -15,12 +15,12 @@ UNPACKED_BYTES = 256 << 20
 MANIFEST_BYTES = 64 << 20  # as records it takes some twelve times as much
 NUMBERS_COUNT = 40_000_000  # in all arrays
 ROWS_COUNT = 120_000_000  # of all columns, repeated ones put back: a day of eight GPUs
-CENSUSES_COUNT = 2_000_000
+PROCESS_LISTS_COUNT = 2_000_000
 PAUSES_COUNT = 100_000  # each becomes a record
 RECORDED_COUNT = 1000  # windows of a record: a store keeps 32
 
 
-class Censuses(msgspec.Struct, frozen=True):
+class PackedProcessLists(msgspec.Struct, frozen=True):
     """Each different list of processes, and which was seen when: numbers of arrays."""
 
     uuid: str
@@ -40,18 +40,18 @@ class PackedSpans(msgspec.Struct, frozen=True):
     names: list[str]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, rename={"declared": "told", "process_lists": "censuses"}):
     """One piece of evidence; a column is the numbers of its arrays, and when values that are left out were repeated."""
 
     window: WindowRecord
     device: Device | None
     host: Host
-    told: dict[str, Fact]
+    declared: dict[str, Fact]
     absence: str | None
     columns: dict[str, list[int]]  # two numbers, or four
     dense: tuple[int, int]
     timings: list[int | None] | None  # two numbers as the first version wrote them, else four
-    censuses: Censuses | None
+    process_lists: PackedProcessLists | None
     events: tuple[Event, ...]
     gaps: list[tuple[int, int, Lane]]
     refresh_ns: dict[str, int]

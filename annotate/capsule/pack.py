@@ -102,7 +102,7 @@ def _put(evidence: Evidence, arrays: _Arrays, *, decimate: bool) -> dict[str, An
         "columns": {name: column(of, repeats=True, counts=name in COUNTERS) for name, of in trace.columns.items()},
         "dense": column(trace.dense_power, repeats=False),
         "timings": _put_timings(evidence.timings, arrays) if evidence.timings else None,
-        "censuses": _put_censuses(evidence, arrays, thins=thins),
+        "censuses": _put_process_lists(evidence, arrays, thins=thins),
         "events": [asdict(event) for event in trace.events],
         "gaps": [[gap.begin_ns, gap.end_ns, gap.lane.value] for gap in trace.gaps],
         "refresh_ns": dict(trace.refresh_ns),
@@ -143,34 +143,36 @@ def _span_ns(trace: Trace) -> int:
     return max(end for _, end in ends) - min(begin for begin, _ in ends) if ends else 0
 
 
-def _put_censuses(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> dict[str, Any] | None:
+def _put_process_lists(evidence: Evidence, arrays: _Arrays, *, thins: bool) -> dict[str, Any] | None:
     """Each different list of processes once, and when it was seen: who is on a GPU rarely changes."""
-    censuses = evidence.trace.censuses
-    if not censuses:
+    process_lists = evidence.trace.process_lists
+    if not process_lists:
         return None
-    at_ns = np.array([census.at_ns for census in censuses], np.int64)
+    at_ns = np.array([process_list.at_ns for process_list in process_lists], np.int64)
     thinned = None
     if thins:
         # The busiest moment of each interval stands for it, and every coming and going.
-        busy = np.array([max((p.utilization_ratio or 0.0 for p in census.processes), default=0.0) for census in censuses])
+        busy = np.array(
+            [max((p.utilization_ratio or 0.0 for p in process_list.processes), default=0.0) for process_list in process_lists]
+        )
         thinned = thinning.thin(at_ns, busy, evidence.window.begin_ns, evidence.window.end_ns)
     if thinned is not None:
-        pids = [frozenset(process.pid for process in census.processes) for census in censuses]
+        pids = [frozenset(process.pid for process in process_list.processes) for process_list in process_lists]
         moves = [i for i in range(1, len(pids)) if pids[i] != pids[i - 1]][: 4 * thinning.BUCKETS_COUNT]
         index = np.union1d(thinned.index, np.array([*moves, *(i - 1 for i in moves)], np.int64)).astype(np.int64)
         silent = np.searchsorted(index, thinned.index[thinned.silent])
         thinned = thinning.Thinned(index, thinned.step_ns, silent)
-        censuses, at_ns = tuple(censuses[i] for i in index.tolist()), at_ns[index]
+        process_lists, at_ns = tuple(process_lists[i] for i in index.tolist()), at_ns[index]
     lists: dict[str, int] = {}
     listed = [
-        lists.setdefault(json.dumps([[asdict(p) for p in census.processes], census.visibility.value]), len(lists))
-        for census in censuses
+        lists.setdefault(json.dumps([[asdict(p) for p in process_list.processes], process_list.visibility.value]), len(lists))
+        for process_list in process_lists
     ]
     return {
-        "uuid": censuses[0].uuid,
+        "uuid": process_lists[0].uuid,
         "lists": [json.loads(text) for text in lists],
         "at": arrays.whole(at_ns),
-        "took": arrays.whole(np.array([census.took_ns for census in censuses], np.int64)),
+        "took": arrays.whole(np.array([process_list.took_ns for process_list in process_lists], np.int64)),
         "listed": arrays.whole(np.array(listed, np.int64)),
         "repeats": [thinned.step_ns, arrays.whole(thinned.silent)] if thinned is not None else None,
     }

@@ -15,19 +15,19 @@ import numpy.typing as npt
 from annotate.capsule import byte_planes, decimate, limits
 from annotate.capsule.manifest import (
     ARRAYS,
-    CENSUSES_COUNT,
     MANIFEST,
     MANIFEST_BYTES,
     NUMBERS_COUNT,
     PAUSES_COUNT,
+    PROCESS_LISTS_COUNT,
     RECORDED_COUNT,
     ROWS_COUNT,
     SCHEMA,
     UNPACKED_BYTES,
-    Censuses,
     Entry,
     Head,
     Manifest,
+    PackedProcessLists,
     PackedSpans,
 )
 from annotate.errors import CapsuleError
@@ -82,7 +82,7 @@ def _member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
     entry = archive.getinfo(name)
     if entry.file_size > most_bytes:
         raise CapsuleError(f"expected at most {most_bytes} bytes of evidence in {name}, found {entry.file_size}")
-    # Of others the damage is told in yet more ways, and none of ours is packed so.
+    # Of others the damage is declared in yet more ways, and none of ours is packed so.
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise CapsuleError(f"expected {name} deflated, found method {entry.compress_type}")
     return archive.read(entry)
@@ -121,7 +121,7 @@ class _Reading:
     def __init__(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
         self._arrays = arrays
         self._rows_left = ROWS_COUNT
-        self._censuses_left = CENSUSES_COUNT
+        self._lists_left = PROCESS_LISTS_COUNT
 
     def evidence(self, entry: Entry) -> Evidence:
         for record in (entry.device, entry.host, *entry.events):
@@ -130,7 +130,7 @@ class _Reading:
         trace = Trace(
             columns={name: self._column(kept, counts=name in COUNTERS) for name, kept in entry.columns.items()},
             dense_power=self._column(entry.dense),
-            censuses=self._censuses(entry.censuses),
+            process_lists=self._process_lists(entry.process_lists),
             events=entry.events,
             gaps=tuple(_gap(Gap(begin_ns=begin, end_ns=end, lane=lane)) for begin, end, lane in entry.gaps),
             refresh_ns={name: limits.refresh(name, period_ns) for name, period_ns in entry.refresh_ns.items()},
@@ -143,7 +143,7 @@ class _Reading:
             device=entry.device,
             trace=trace,
             host=entry.host,
-            declared=entry.told,
+            declared=entry.declared,
             timings=self._timings(entry.timings) if entry.timings else None,
             absence=entry.absence,
             overlapping=tuple(map(_other_window, entry.overlapping)),
@@ -231,7 +231,7 @@ class _Reading:
             raise CapsuleError(f"expected one of {len(kept.names)} words for each of {count} pieces, found others")
         return tuple(kept.names[number] for number in named.tolist())
 
-    def _censuses(self, kept: Censuses | None) -> tuple[ProcessList, ...]:
+    def _process_lists(self, kept: PackedProcessLists | None) -> tuple[ProcessList, ...]:
         if kept is None:
             return ()
         at_ns, took_ns, listed = limits.times(self._times(kept.at)), self._times(kept.took), self._times(kept.listed)
@@ -245,9 +245,9 @@ class _Reading:
         index, times = np.arange(len(at_ns)), at_ns
         if kept.repeats:
             index, times = decimate.fill_index(at_ns, kept.repeats[0], self._silent(kept.repeats[1], len(at_ns)))
-        self._censuses_left -= len(times)
-        if self._censuses_left < 0:
-            raise CapsuleError(f"expected at most {CENSUSES_COUNT} lists of processes, found more")
+        self._lists_left -= len(times)
+        if self._lists_left < 0:
+            raise CapsuleError(f"expected at most {PROCESS_LISTS_COUNT} lists of processes, found more")
         # How busy a process was is said of the time since it was last asked, so only a list as such can be repeated.
         idle = [tuple(replace(process, utilization_ratio=None) for process in processes) for processes, _ in kept.lists]
         out = []

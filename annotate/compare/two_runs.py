@@ -15,10 +15,10 @@ from annotate.compare.quad_decision import Levels, decide_levels
 from annotate.derived import pair_conditions
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
-from annotate.policy import Policy
 from annotate.rules import comparison, comparison_design
 from annotate.stats.intervals import Interval, batch_interval
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
+from annotate.user_policy import Policy
 from annotate.verdict import Finding, Verdict
 
 # Identical work timed in turn on an H200 differed by up to 3.2 %; corrected to one clock, by a tenth of that.

@@ -26,7 +26,7 @@ class Moved:
 @kept
 def moved(evidence: Evidence) -> Moved | None:
     """Measure the movement; None where it was hardly read, no process list was, or another process may have caused it."""
-    if not evidence.trace.censuses:
+    if not evidence.trace.process_lists:
         return None
     values = evidence.within("memory_used_bytes", step_ns=evidence.trace.refresh_of_ns("memory_used_bytes")).observed.values
     if len(values) < 5 or any(not presence.own for presence in presences(evidence)):

@@ -205,7 +205,7 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     bound_ratio = max([*bounds, excess, hidden_ratio])
     return NumberShift(
         bound_ratio=bound_ratio,
-        seen_ratio=max([*resolved, excess]),
+        seen_ratio=max(resolved, default=0.0),  # the model's excess is nothing that was seen: stamps and a record replace it
         estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from annotate.budget import Bound, Group, Number, Replaces
 from annotate.derived.clock_blocks import ClockBlocks
-from annotate.derived.dark_time import DarkStretch, clock_stretches, list_stretches, power_stretches
+from annotate.derived.dark_time import DarkInterval, clock_intervals, list_intervals, power_intervals
 from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
 
@@ -20,43 +20,43 @@ def dark_clock(
     blocks: ClockBlocks | None,
     *,
     longest_s: Annotated[float, "two refreshes of the driver's page and a margin"] = 0.25,
-) -> tuple[DarkStretch, ...]:
+) -> tuple[DarkInterval, ...]:
     """Return the silences of the clock: proof 3.  Stamps fill those of the driver's clock, block by block."""
-    silent = clock_stretches(evidence, longest_s=longest_s)
+    silent = clock_intervals(evidence, longest_s=longest_s)
     if blocks is None or not blocks.stamped.any():
         return silent
     begins_ns = blocks.at_ns[~blocks.stamped]
-    found: list[DarkStretch] = []
+    found: list[DarkInterval] = []
     for each in silent:
         firsts_ns = np.maximum(begins_ns, each.begin_ns)
         lasts_ns = np.minimum(begins_ns + blocks.width_ns, each.end_ns)
         dark = firsts_ns < lasts_ns
         spans_ns = zip(firsts_ns[dark].tolist(), lasts_ns[dark].tolist(), strict=True)
-        found += [DarkStretch(*span_ns, each.excursion_ratio, each.bridged_by) for span_ns in spans_ns]
+        found += [DarkInterval(*span_ns, each.excursion_ratio, each.bridged_by) for span_ns in spans_ns]
     return tuple(found)
 
 
 @kept
-def dark_power(evidence: Evidence, idle_w: float | None) -> tuple[DarkStretch, ...]:
+def dark_power(evidence: Evidence, idle_w: float | None) -> tuple[DarkInterval, ...]:
     """Return the silences of the dense power record: proof 1, of a window whose entries do not tell its gaps."""
-    return power_stretches(evidence, idle_w=idle_w)
+    return power_intervals(evidence, idle_w=idle_w)
 
 
 def dark_lists(
     evidence: Evidence,
     *,
     longest_s: Annotated[float, "a neighbour fits into a longer silence of a list that is read five times a second"] = 0.5,
-) -> tuple[DarkStretch, ...]:
+) -> tuple[DarkInterval, ...]:
     """Return the silences of the process lists: proof 4."""
-    return list_stretches(evidence, _NEIGHBOUR_RATIO, longest_s=longest_s)
+    return list_intervals(evidence, _NEIGHBOUR_RATIO, longest_s=longest_s)
 
 
 def dark_bounds(
     length_ns: int,
     *,
-    clock: Sequence[DarkStretch] = (),
-    power: Sequence[DarkStretch] = (),
-    lists: Sequence[DarkStretch] = (),
+    clock: Sequence[DarkInterval] = (),
+    power: Sequence[DarkInterval] = (),
+    lists: Sequence[DarkInterval] = (),
     has_gaps: bool = False,
     rule: str = "dark-time",
 ) -> tuple[Bound, ...]:
@@ -66,7 +66,7 @@ def dark_bounds(
     proof that is dark for half of the window is unproven, and bounds nothing.
     """
     clock, power, lists = (each if _length_ns(each) < _DARK_RATIO * length_ns else () for each in (clock, power, lists))
-    mild = [DarkStretch(each.begin_ns, each.end_ns, _NEIGHBOUR_AT_CLOCK_RATIO) for each in lists]
+    mild = [DarkInterval(each.begin_ns, each.end_ns, _NEIGHBOUR_AT_CLOCK_RATIO) for each in lists]
     timed = (*clock, *lists)
     hidden = {
         Number.THROUGHPUT: timed if has_gaps else (*timed, *power),
@@ -90,7 +90,7 @@ def dark_bounds(
     )
 
 
-def largest_ratio(stretches: Iterable[DarkStretch], length_ns: int) -> float:
+def largest_ratio(stretches: Iterable[DarkInterval], length_ns: int) -> float:
     """Return the largest excursion at each instant, as a mean over the window."""
     each = tuple(stretches)
     if not each or length_ns <= 0:
@@ -103,5 +103,5 @@ def largest_ratio(stretches: Iterable[DarkStretch], length_ns: int) -> float:
     return float((largest * np.diff(edges)).sum()) / length_ns
 
 
-def _length_ns(stretches: Sequence[DarkStretch]) -> int:
+def _length_ns(stretches: Sequence[DarkInterval]) -> int:
     return sum(each.length_ns for each in stretches)

@@ -19,7 +19,7 @@ _THERMAL = ("sw_thermal_ns", "hw_thermal_ns")
 
 
 @dataclass(frozen=True, slots=True)
-class DarkStretch:
+class DarkInterval:
     """A silence, the largest excursion that could hide in it, and what bridges it, empty if nothing does."""
 
     begin_ns: int
@@ -32,7 +32,7 @@ class DarkStretch:
         return self.end_ns - self.begin_ns
 
 
-def dark_ratio(stretches: Sequence[DarkStretch], length_ns: int) -> float:
+def dark_ratio(stretches: Sequence[DarkInterval], length_ns: int) -> float:
     """Return the most by which a number of this window can be off for what hides in these stretches."""
     return sum(each.length_ns * each.excursion_ratio for each in stretches) / length_ns if length_ns > 0 else 0.0
 
@@ -46,26 +46,26 @@ def column_silences_ns(evidence: Evidence, name: str) -> list[Span]:
     return dark_spans_ns(evidence, column.at_ns[~unknown], column.at_ns[unknown])
 
 
-def clock_stretches(
+def clock_intervals(
     evidence: Evidence,
     *,
     longest_s: Annotated[float, "two refreshes of the driver's page and a margin"] = 0.25,
-) -> tuple[DarkStretch, ...]:
+) -> tuple[DarkInterval, ...]:
     """Return the silences of the driver's clock: proof 3, where nothing is stamped.
 
     Where the counter of capped time bridges a silence, and one of thermal time stood still, the clock moved no further
     than elsewhere in the trace.
     """
     found = [span for span in column_silences_ns(evidence, "sm_clock_mhz") if span[1] - span[0] > longest_s * 1e9]
-    return tuple(_clock_stretch(evidence, begin_ns, end_ns) for begin_ns, end_ns in found)
+    return tuple(_clock_interval(evidence, begin_ns, end_ns) for begin_ns, end_ns in found)
 
 
-def power_stretches(
+def power_intervals(
     evidence: Evidence,
     *,
     idle_w: float | None = None,
     apart_ns: Annotated[int, "two samples of the record"] = 2 * SAMPLE_NS,
-) -> tuple[DarkStretch, ...]:
+) -> tuple[DarkInterval, ...]:
     """Return the parts of the window without samples of the dense power record: proof 1, where there are no times.
 
     The counter of energy bridges one: the GPU cannot have idled for longer than the energy that is missing.
@@ -74,22 +74,22 @@ def power_stretches(
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns))
     edges_ns = [window.begin_ns, *dense.at_ns[low:high].tolist(), window.end_ns]
     found = [(begin, end) for begin, end in pairwise(edges_ns) if end - begin > apart_ns]
-    return tuple(_power_stretch(evidence, begin, end, idle_w) for begin, end in found)
+    return tuple(_power_interval(evidence, begin, end, idle_w) for begin, end in found)
 
 
-def list_stretches(
+def list_intervals(
     evidence: Evidence,
     excursion_ratio: float,
     *,
     longest_s: Annotated[float, "a neighbour fits into a longer silence of a list that is read five times a second"] = 0.5,
-) -> tuple[DarkStretch, ...]:
+) -> tuple[DarkInterval, ...]:
     """Return the parts of the window without a process list in force: proof 4.  Nothing bridges them."""
     window = evidence.window
     found: list[Span] = [(gap.begin_ns, gap.end_ns) for gap in evidence.trace.gaps if gap.lane == Lane.PROCESSES]
     until_ns = window.begin_ns
-    for census in evidence.trace.censuses:
-        found.append((until_ns, census.at_ns))
-        until_ns = max(until_ns, census.at_ns + STALE_NS)
+    for process_list in evidence.trace.process_lists:
+        found.append((until_ns, process_list.at_ns))
+        until_ns = max(until_ns, process_list.at_ns + STALE_NS)
     found.append((until_ns, window.end_ns))
     inside = ((max(begin_ns, window.begin_ns), min(end_ns, window.end_ns)) for begin_ns, end_ns in found)
     merged: list[Span] = []
@@ -99,18 +99,18 @@ def list_stretches(
         else:
             merged.append((begin_ns, end_ns))
     return tuple(
-        DarkStretch(begin_ns, end_ns, excursion_ratio) for begin_ns, end_ns in merged if end_ns - begin_ns > longest_s * 1e9
+        DarkInterval(begin_ns, end_ns, excursion_ratio) for begin_ns, end_ns in merged if end_ns - begin_ns > longest_s * 1e9
     )
 
 
-def _clock_stretch(evidence: Evidence, begin_ns: int, end_ns: int) -> DarkStretch:
+def _clock_interval(evidence: Evidence, begin_ns: int, end_ns: int) -> DarkInterval:
     trace = evidence.trace
     cap = trace.increase("power_cap_ns", begin_ns, end_ns) or trace.increase("power_violation_ns", begin_ns, end_ns)
     heat = [rise.amount for name in _THERMAL if (rise := trace.increase(name, begin_ns, end_ns)) is not None]
     if cap is None or not heat or any(heat):
-        return DarkStretch(begin_ns, end_ns, 1.0)
+        return DarkInterval(begin_ns, end_ns, 1.0)
     excursion_ratio = _clock_range_ratio(trace, capped=cap.amount > 0)
-    return DarkStretch(begin_ns, end_ns, excursion_ratio, "counters of capped and thermal time")
+    return DarkInterval(begin_ns, end_ns, excursion_ratio, "counters of capped and thermal time")
 
 
 def _clock_range_ratio(trace: Trace, *, capped: bool) -> float:
@@ -122,7 +122,7 @@ def _clock_range_ratio(trace: Trace, *, capped: bool) -> float:
     return min(1.0, max(seen, _CAPPED_RANGE_RATIO if capped else 0.0))
 
 
-def _power_stretch(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: float | None) -> DarkStretch:
+def _power_interval(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: float | None) -> DarkInterval:
     """Return the stretch with the share of it in which the GPU can have idled, by the energy around it."""
     trace, dense = evidence.trace, evidence.trace.dense_power
     energy = trace.column("energy_j")
@@ -132,7 +132,7 @@ def _power_stretch(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: float
     last = int(np.searchsorted(at_ns, end_ns, side="left"))
     inside = (dense.at_ns >= evidence.window.begin_ns) & (dense.at_ns <= evidence.window.end_ns)
     if first < 0 or last >= len(at_ns) or idle_w is None or not inside.any():
-        return DarkStretch(begin_ns, end_ns, 1.0)
+        return DarkInterval(begin_ns, end_ns, 1.0)
     usual_w = float(np.median(dense.values[inside]))
     around = (dense.at_ns > at_ns[first]) & (dense.at_ns <= at_ns[last])
     outside = around & ~((dense.at_ns > begin_ns) & (dense.at_ns < end_ns))
@@ -140,7 +140,7 @@ def _power_stretch(evidence: Evidence, begin_ns: int, end_ns: int, idle_w: float
     other_ns = at_ns[last] - at_ns[first] - (end_ns - begin_ns) - int(outside.sum()) * SAMPLE_NS
     spent_j = float(joules[last] - joules[first]) - seen_j - usual_w * float(other_ns) / 1e9
     if usual_w <= idle_w:
-        return DarkStretch(begin_ns, end_ns, 1.0)
+        return DarkInterval(begin_ns, end_ns, 1.0)
     missing_j = usual_w * (end_ns - begin_ns) / 1e9 - spent_j
     idle_ns = missing_j / (usual_w - idle_w) * 1e9
-    return DarkStretch(begin_ns, end_ns, float(np.clip(idle_ns / (end_ns - begin_ns), 0.0, 1.0)), "energy")
+    return DarkInterval(begin_ns, end_ns, float(np.clip(idle_ns / (end_ns - begin_ns), 0.0, 1.0)), "energy")

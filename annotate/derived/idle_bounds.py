@@ -5,7 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number, Replaces
-from annotate.derived.dark_time import dark_ratio, power_stretches
+from annotate.derived.dark_time import dark_ratio, power_intervals
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
@@ -17,7 +17,7 @@ _REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
 _LEAST_WORKED_RATIO = 0.01  # less is no share to divide by
 
 
-def stretch_bound(
+def interval_bound(
     idle: IdleGaps,
     rule: str,
     *,
@@ -124,7 +124,7 @@ def dark_bound(evidence: Evidence, idle_w: float | None, *, rule: str = "dark-ti
 
     Times whose books balance bridge them: then nothing is left of what the witnesses could not resolve.
     """
-    ratio = 0.0 if is_bridged else min(1.0, dark_ratio(power_stretches(evidence, idle_w=idle_w), evidence.window.length_ns))
+    ratio = 0.0 if is_bridged else min(1.0, dark_ratio(power_intervals(evidence, idle_w=idle_w), evidence.window.length_ns))
     return Bound(
         number=Number.THROUGHPUT,
         rule=rule,

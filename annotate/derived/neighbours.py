@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated
 
-from annotate.derived.dark_time import DarkStretch, list_stretches
+from annotate.derived.dark_time import DarkInterval, list_intervals
 from annotate.derived.presence import Presence, own_was_listed, presences, unexplained_bytes
 from annotate.evidence import STALE_NS, Evidence, OtherWindow, ProcessList, Visibility
 
@@ -34,7 +34,7 @@ class Neighbours:
     is_whole: bool = False  # every list would have shown every process of the machine
     own_listed: bool = False
     edges_listed: bool = False  # a list was in force at both edges
-    silences: tuple[DarkStretch, ...] = ()
+    silences: tuple[DarkInterval, ...] = ()
 
     @property
     def at_work(self) -> tuple[Presence, ...]:
@@ -84,13 +84,13 @@ def neighbours(
         is_whole=whole,
         own_listed=own_listed,
         edges_listed=_edges_listed(evidence),
-        silences=list_stretches(evidence, 1.0),
+        silences=list_intervals(evidence, 1.0),
     )
 
 
 def _lists(evidence: Evidence) -> list[ProcessList]:
     """The lists that speak of the window: those in it, the last before and the first after it."""
-    window, lists = evidence.window, evidence.trace.censuses
+    window, lists = evidence.window, evidence.trace.process_lists
     inside = [each for each in lists if window.begin_ns <= each.at_ns <= window.end_ns]
     before = [each for each in lists if window.begin_ns - STALE_NS <= each.at_ns < window.begin_ns][-1:]
     after = [each for each in lists if each.at_ns > window.end_ns][:1]
@@ -98,7 +98,7 @@ def _lists(evidence: Evidence) -> list[ProcessList]:
 
 
 def _edges_listed(evidence: Evidence) -> bool:
-    window, lists = evidence.window, evidence.trace.censuses
+    window, lists = evidence.window, evidence.trace.process_lists
     began = any(window.begin_ns - STALE_NS <= each.at_ns <= window.begin_ns + _UNREAD_NS for each in lists)
     return began and any(each.at_ns >= window.end_ns - STALE_NS for each in lists)
 

@@ -15,7 +15,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
-class StretchCause:
+class IdleCause:
     """The part of one cause: how many of the stretches, how much idle time, how far its pauses cover them, and who says so."""
 
     cause: str
@@ -25,13 +25,13 @@ class StretchCause:
     overlap_ratio: float = 0.0
 
 
-def stretch_causes(
+def idle_causes(
     idle: IdleGaps,
     pauses: Sequence[Pause],
     run_wait_s: float | None = None,
     *,
     least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
-) -> tuple[StretchCause, ...]:
+) -> tuple[IdleCause, ...]:
     """Return the causes of the stretches that stand out, the largest first.
 
     Each stretch has the cause whose pauses cover most of it, at least half.
@@ -49,7 +49,7 @@ def late_entry_causes(
     run_wait_s: float | None = None,
     *,
     least_ratio: Annotated[float, "the specification: half of a stretch, or of what no pause explains"] = 0.5,
-) -> tuple[StretchCause, ...]:
+) -> tuple[IdleCause, ...]:
     """Return the causes of iterations that took longer than those around them, the largest first.
 
     A pause explains a late one if it lies within it and covers half of what it is late by.
@@ -71,7 +71,7 @@ def lost_time_causes(
     pauses: Sequence[Pause],
     run_wait_s: float | None,
     least_ratio: float,
-) -> tuple[StretchCause, ...]:
+) -> tuple[IdleCause, ...]:
     """Return the causes of intervals in which so much time was lost, the largest first.
 
     ``length_ns`` is the time that a pause has to cover in each.
@@ -85,7 +85,7 @@ def lost_time_causes(
     covered = np.minimum(covered, 1.0)
     chosen = np.where(covered.max(axis=0) >= least_ratio, covered.argmax(axis=0), 0)
     found = [
-        StretchCause(names[row - 1], OVERLAP, int(mine.sum()), float(idle_s[mine].sum()), float(np.average(covered[row][mine])))
+        IdleCause(names[row - 1], OVERLAP, int(mine.sum()), float(idle_s[mine].sum()), float(np.average(covered[row][mine])))
         for row in range(1, len(names) + 1)
         if (mine := chosen == row).any()
     ]
@@ -94,7 +94,7 @@ def lost_time_causes(
         rest_s = float(idle_s[rest].sum())
         waited = run_wait_s is not None and run_wait_s >= least_ratio * rest_s
         cause, by = ("run-queue", WAITED) if waited else (UNKNOWN, NOTHING_KNOWN)
-        found.append(StretchCause(cause, by, int(rest.sum()), rest_s))
+        found.append(IdleCause(cause, by, int(rest.sum()), rest_s))
     return tuple(sorted(found, key=lambda each: -each.idle_s))
 
 

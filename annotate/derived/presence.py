@@ -43,18 +43,18 @@ class Presence:
 @kept
 def presences(evidence: Evidence) -> tuple[Presence, ...]:
     """Everybody the driver named during the window, by PID; whoever had gone before it began is left out."""
-    window, censuses = evidence.window, evidence.trace.censuses
-    inside = [census for census in censuses if window.begin_ns <= census.at_ns <= window.end_ns]
-    before = [census for census in censuses if census.at_ns < window.begin_ns][-1:]
+    window, process_lists = evidence.window, evidence.trace.process_lists
+    inside = [process_list for process_list in process_lists if window.begin_ns <= process_list.at_ns <= window.end_ns]
+    before = [process_list for process_list in process_lists if process_list.at_ns < window.begin_ns][-1:]
     if not inside:
-        inside = [census for census in before if window.begin_ns - census.at_ns <= STALE_NS]
+        inside = [process_list for process_list in before if window.begin_ns - process_list.at_ns <= STALE_NS]
     if not inside:
         return ()
     at_begin = {process.pid for process in (before or inside)[0].processes}
     seen: dict[int, list[tuple[int, Process]]] = {}
-    for census in inside:
-        for process in census.processes:
-            seen.setdefault(process.pid, []).append((census.at_ns, process))
+    for process_list in inside:
+        for process in process_list.processes:
+            seen.setdefault(process.pid, []).append((process_list.at_ns, process))
     records = _records(evidence)
     return tuple(_presence(evidence, pid, rows, at_begin, records) for pid, rows in seen.items())
 
@@ -63,15 +63,17 @@ def presences(evidence: Evidence) -> tuple[Presence, ...]:
 def own_was_listed(evidence: Evidence) -> bool:
     """Return whether any process of the window was ever on the list: if not, its PIDs may be of another namespace."""
     return any(
-        _is_own(evidence, process) and process.listed for census in evidence.trace.censuses for process in census.processes
+        _is_own(evidence, process) and process.listed
+        for process_list in evidence.trace.process_lists
+        for process in process_list.processes
     )
 
 
 @kept
 def list_is_whole(evidence: Evidence) -> bool:
     """Return whether every process of the machine would have been on the list, as far as the witness knows."""
-    near = [c for c in evidence.trace.censuses if c.at_ns >= evidence.window.begin_ns - STALE_NS]
-    return bool(near) and all(census.visibility is Visibility.HOST for census in near)
+    near = [c for c in evidence.trace.process_lists if c.at_ns >= evidence.window.begin_ns - STALE_NS]
+    return bool(near) and all(process_list.visibility is Visibility.HOST for process_list in near)
 
 
 def alone(evidence: Evidence) -> bool:
@@ -86,11 +88,11 @@ def unread_s(evidence: Evidence) -> float:
     """The longest interval of the window without a process list in force."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     until_ns, longest_ns = begin_ns, 0
-    for census in evidence.trace.censuses:
-        if census.at_ns >= end_ns:
+    for process_list in evidence.trace.process_lists:
+        if process_list.at_ns >= end_ns:
             break
-        longest_ns = max(longest_ns, census.at_ns - until_ns)
-        until_ns = max(begin_ns, census.at_ns + STALE_NS)
+        longest_ns = max(longest_ns, process_list.at_ns - until_ns)
+        until_ns = max(begin_ns, process_list.at_ns + STALE_NS)
     longest_ns = max(longest_ns, end_ns - until_ns)
     for gap in evidence.trace.gaps:
         if gap.lane == Lane.PROCESSES:
@@ -115,11 +117,11 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     window = evidence.window
     reserved_bytes = evidence.device.memory_reserved_bytes if evidence.device else None
     refresh_ns = evidence.trace.refresh_of_ns("memory_used_bytes")
-    if reserved_bytes is None or window.length_ns < 3 * refresh_ns or not evidence.trace.censuses:
+    if reserved_bytes is None or window.length_ns < 3 * refresh_ns or not evidence.trace.process_lists:
         return None
     used = evidence.within("memory_used_bytes", step_ns=refresh_ns)
-    at_ns = np.array([census.at_ns for census in evidence.trace.censuses], np.int64)
-    held_bytes = np.array([_held_bytes(census) for census in evidence.trace.censuses])
+    at_ns = np.array([process_list.at_ns for process_list in evidence.trace.process_lists], np.int64)
+    held_bytes = np.array([_held_bytes(process_list) for process_list in evidence.trace.process_lists])
     index = np.searchsorted(at_ns, used.at_ns, side="right") - 1
     fresh = (index >= 0) & (used.at_ns - at_ns[np.maximum(index, 0)] <= STALE_NS)
     rest_bytes = np.where(fresh, used.values - held_bytes[np.maximum(index, 0)] - reserved_bytes, np.nan)
@@ -128,8 +130,8 @@ def unexplained_bytes(evidence: Evidence) -> float | None:
     return float(np.median(known)) if len(known) * 2 >= len(rest_bytes) else None
 
 
-def _held_bytes(census: ProcessList) -> float:
-    held_bytes = [process.memory_bytes for process in census.processes if process.listed]
+def _held_bytes(process_list: ProcessList) -> float:
+    held_bytes = [process.memory_bytes for process in process_list.processes if process.listed]
     return float("nan") if None in held_bytes else float(sum(held for held in held_bytes if held is not None))
 
 
@@ -150,15 +152,15 @@ def _records(evidence: Evidence) -> list[_Record]:
     window = evidence.window
     out: list[_Record] = []
     last_ns: int | None = None
-    for census in evidence.trace.censuses:
-        by_pid = {p.pid: p.utilization_ratio for p in census.processes if p.utilization_ratio is not None}
+    for process_list in evidence.trace.process_lists:
+        by_pid = {p.pid: p.utilization_ratio for p in process_list.processes if p.utilization_ratio is not None}
         if not by_pid:
             continue
-        since_ns = census.at_ns - HEARTBEAT_NS if last_ns is None else last_ns
-        last_ns = census.at_ns
-        inside_ns = min(census.at_ns, window.end_ns) - max(since_ns, window.begin_ns)
+        since_ns = process_list.at_ns - HEARTBEAT_NS if last_ns is None else last_ns
+        last_ns = process_list.at_ns
+        inside_ns = min(process_list.at_ns, window.end_ns) - max(since_ns, window.begin_ns)
         if inside_ns > 0:
-            out.append(_Record(census.at_ns - since_ns, inside_ns, by_pid))
+            out.append(_Record(process_list.at_ns - since_ns, inside_ns, by_pid))
     return out
 
 

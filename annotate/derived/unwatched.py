@@ -39,7 +39,7 @@ def dark_spans_ns(evidence: Evidence, seen: Times, blank: Times) -> list[tuple[i
 def _last_sign_of_life_ns(trace: Trace) -> int:
     """The last time anything at all was written down: a silent signal of a living witness did not change."""
     times = [int(column.at_ns[-1]) for column in trace.columns.values() if len(column)]
-    times += [census.at_ns for census in trace.censuses[-1:]]
+    times += [process_list.at_ns for process_list in trace.process_lists[-1:]]
     times += [int(at_ns) for at_ns in trace.dense_power.at_ns[-1:]]
     return max(times, default=0)
 

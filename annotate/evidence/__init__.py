@@ -3,7 +3,7 @@
 Everything is frozen, and ``None`` (in arrays: NaN) means "not observed", never zero.  Times are CLOCK_MONOTONIC
 nanoseconds of the machine that recorded; the unit of any other amount is the last word of its name.
 
-A `Device` is read in lanes: `Reading`, `Census`, `PowerRecord`, `Event`, `Gap`.  Around a `Window` they become a `Trace` of
+A `Device` is read in lanes: `Reading`, `ProcessList`, `PowerRecord`, `Event`, `Gap`.  Around a `Window` they become a `Trace` of
 columns.  With the `Host`'s facts, `Timings` and what was declared, that is the `Evidence`.
 """
 

@@ -40,7 +40,7 @@ class Evidence:
     record: WorkRecord | None = None
 
     def observes(self, name: str) -> bool:
-        """Return whether it holds a signal, ``census``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X``."""
+        """Return whether it holds a signal, ``process_list``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X``."""
         match name.partition("."):
             case ("host", _, fact):
                 return getattr(self.host, fact) is not None
@@ -48,8 +48,8 @@ class Evidence:
                 return self.declared.get(fact) is not None
             case ("device", _, fact):
                 return self.device is not None and getattr(self.device, fact) is not None
-            case ("census", _, _):
-                return bool(self.trace.censuses)
+            case ("process_list", _, _):
+                return bool(self.trace.process_lists)
             case ("dense_power", _, _):
                 return len(self.trace.dense_power) > 0
             case ("timings", "", _):

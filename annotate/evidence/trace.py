@@ -56,7 +56,7 @@ class Trace:
 
     columns: Mapping[str, Column] = field(default_factory=dict)
     dense_power: Column = EMPTY
-    censuses: tuple[ProcessList, ...] = ()
+    process_lists: tuple[ProcessList, ...] = ()
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     refresh_ns: Mapping[str, int] = field(default_factory=dict)  # measured on this GPU, by signal
@@ -65,7 +65,7 @@ class Trace:
     def of(
         readings: Iterable[Reading],
         *,
-        censuses: Sequence[ProcessList] = (),
+        process_lists: Sequence[ProcessList] = (),
         power: Sequence[PowerRecord] = (),
         events: Sequence[Event] = (),
         gaps: Sequence[Gap] = (),
@@ -86,7 +86,7 @@ class Trace:
         return Trace(
             columns=columns,
             dense_power=Column(np.array([t for t, _ in dense], np.int64), np.array([w for _, w in dense], np.float64)),
-            censuses=tuple(sorted(censuses, key=lambda census: census.at_ns)),
+            process_lists=tuple(sorted(process_lists, key=lambda process_list: process_list.at_ns)),
             events=tuple(sorted(events, key=lambda event: event.at_ns)),
             gaps=tuple(sorted(gaps, key=lambda gap: gap.begin_ns)),
             refresh_ns=dict(refresh_ns or {}),

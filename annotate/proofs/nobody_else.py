@@ -54,7 +54,7 @@ def _is_open(bound: Bound) -> bool:
 
 def _missing(case: Case, others: Neighbours, found: Mapping[str, Answer]) -> tuple[str, ...]:
     window = case.evidence.window
-    if not case.evidence.trace.censuses:
+    if not case.evidence.trace.process_lists:
         return ("a process list",)
     out: list[str] = []
     if not others.edges_listed:

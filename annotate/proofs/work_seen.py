@@ -8,7 +8,7 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy_share import BusyShare, gauge_share
-from annotate.derived.dark_time import power_stretches
+from annotate.derived.dark_time import power_intervals
 from annotate.derived.idle_bounds import counted_regular_ratio, is_power_free, keeps_period
 from annotate.derived.presence import alone
 
@@ -83,7 +83,7 @@ def _is_clock_unknown(case: Case) -> bool:
 
 def _dark_ratio(case: Case) -> float:
     window = case.evidence.window
-    dark_ns = sum(each.length_ns for each in power_stretches(case.evidence, idle_w=case.idle_w))
+    dark_ns = sum(each.length_ns for each in power_intervals(case.evidence, idle_w=case.idle_w))
     return dark_ns / window.length_ns if window.length_ns > 0 else 1.0
 
 

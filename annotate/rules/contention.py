@@ -17,7 +17,7 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 @rule(
     "contention-process",
     kind=RuleKind.BIAS,
-    needs=("census",),
+    needs=("process_list",),
     says="process {pid} ({name}, user {user}) {did}",
     remedy="Stop process {pid} or measure on another GPU.",
 )
@@ -62,7 +62,7 @@ def contention_process(
     unlisted = unlisted_because(evidence, unread_limit_s)
     if unlisted is not None:
         return Unobserved(unlisted)
-    return Clear({"censuses_count": len(evidence.trace.censuses)})
+    return Clear({"censuses_count": len(evidence.trace.process_lists)})
 
 
 @rule(
@@ -127,7 +127,7 @@ def _by_books(case: Case, facts: Mapping[str, Fact], error_ratio: float) -> Answ
         sign = f"the GPU was busy {open_ratio:.1%} of the time beyond {by}"
         bounds = unseen_bounds("contention-residual", case.foreign_work, accounts, open_ratio)
         return Found(facts={**facts, "sign": sign, "beyond_ratio": open_ratio}, bounds=bounds)
-    if not case.evidence.trace.censuses:
+    if not case.evidence.trace.process_lists:
         return Unobserved(case.evidence.absence or "the process list was not observed")
     if accounts is None:
         return Unobserved("processes may be missing from the list, and no books tell how busy the measured ones were")

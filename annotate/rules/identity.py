@@ -168,7 +168,9 @@ def persistence_off(
         return Clear()
     virtual = bool(evidence.device and evidence.device.virtualization not in (None, "none"))
     held = any(
-        census.processes for census in evidence.trace.censuses if census.at_ns <= evidence.window.begin_ns - settled_s * 1e9
+        process_list.processes
+        for process_list in evidence.trace.process_lists
+        if process_list.at_ns <= evidence.window.begin_ns - settled_s * 1e9
     )
     where = " in this virtual machine" if virtual else ", but the GPU was in use before the window began" if held else ""
     return Found(facts={"where": where})

@@ -9,9 +9,9 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio
-from annotate.derived.idle_bounds import gauge_bound, is_power_free, stretch_bound
+from annotate.derived.idle_bounds import gauge_bound, interval_bound, is_power_free
 from annotate.derived.idle_gaps import IdleGaps
-from annotate.derived.pause_causes import UNKNOWN, StretchCause, stretch_causes
+from annotate.derived.pause_causes import UNKNOWN, IdleCause, idle_causes
 from annotate.evidence import Fact
 from annotate.ranges import PositiveShare, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
@@ -106,11 +106,11 @@ def idle_stretch(
     # The record of power shows no stretch as short as utilisation adds up.
     lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
     if not idle.irregular.any():
-        return _by_gauge(case, lost_ratio) if lost_ratio else _without_stretch(case, idle)
-    bound = stretch_bound(
+        return _by_gauge(case, lost_ratio) if lost_ratio else _without_interval(case, idle)
+    bound = interval_bound(
         idle, idle_stretch.name, buys_clock=is_power_free(case.evidence) is not True, replaces=_replaces(case)
     )
-    causes = stretch_causes(idle, case.evidence.pauses, case.evidence.host.run_wait_s, least_ratio=named_ratio)
+    causes = idle_causes(idle, case.evidence.pauses, case.evidence.host.run_wait_s, least_ratio=named_ratio)
     return Found(
         facts=_said(case, idle, causes),
         effect_ratio=-idle.irregular_ratio,
@@ -124,7 +124,7 @@ def _replaces(case: Case) -> Replaces:
     return Replaces.UNRESOLVED if case.gaps is not None and case.times_agree else Replaces.NOTHING
 
 
-def _without_stretch(case: Case, idle: IdleGaps) -> Answer:
+def _without_interval(case: Case, idle: IdleGaps) -> Answer:
     """Return that nothing stands out.  Dips of power which the times contradict are found, with what is left of them."""
     facts: dict[str, Fact] = {"idle_ratio": 0.0, "gaps_count": 0}
     replaces = _replaces(case)
@@ -134,7 +134,7 @@ def _without_stretch(case: Case, idle: IdleGaps) -> Answer:
     words: dict[str, Fact] = {"what": what, "cause": UNKNOWN, "cause_words": "", "advice": _UNKNOWN_REMEDY}
     is_shown = case.evidence.observes("dense_power") or case.evidence.observes("utilization_ratio")
     return (
-        Found(facts=facts | words, bounds=(stretch_bound(idle, idle_stretch.name, replaces=replaces),))
+        Found(facts=facts | words, bounds=(interval_bound(idle, idle_stretch.name, replaces=replaces),))
         if is_shown
         else Clear(facts)
     )
@@ -152,7 +152,7 @@ def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:
     return Found(facts=facts | words, bounds=(gauge_bound(lost_ratio, idle_stretch.name),))
 
 
-def _said(case: Case, idle: IdleGaps, causes: Sequence[StretchCause]) -> dict[str, Fact]:
+def _said(case: Case, idle: IdleGaps, causes: Sequence[IdleCause]) -> dict[str, Fact]:
     """Return the sentence of the stretches and their cause, as facts."""
     spans, begin_ns, lost = idle.spans_ns(), case.evidence.window.begin_ns, idle.irregular_ratio
     longest = max(spans, key=lambda span: span[1] - span[0])
@@ -175,7 +175,7 @@ def _said(case: Case, idle: IdleGaps, causes: Sequence[StretchCause]) -> dict[st
     return facts
 
 
-def _worded(cause: StretchCause, spans_count: int) -> str:
+def _worded(cause: IdleCause, spans_count: int) -> str:
     perhaps = "perhaps " if cause.overlap_ratio == 0.0 else ""
     share = f", {cause.gaps_count} of {spans_count}" if cause.gaps_count < spans_count else ""
     return f"{perhaps}{cause.cause}{share}"

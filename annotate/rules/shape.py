@@ -10,7 +10,7 @@ from annotate.budget import Bound, Estimate, Group, Number
 from annotate.case import Case
 from annotate.derived.held import power_cap
 from annotate.derived.idle_bounds import is_power_free
-from annotate.derived.pause_causes import UNKNOWN, StretchCause, late_entry_causes
+from annotate.derived.pause_causes import UNKNOWN, IdleCause, late_entry_causes
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Fact
 from annotate.ranges import Duration, Share
@@ -143,7 +143,7 @@ def _facts(every: Outlying, lying: Outlying, shape: Pattern) -> dict[str, Fact]:
     }
 
 
-def _cause_facts(causes: Sequence[StretchCause]) -> dict[str, Fact]:
+def _cause_facts(causes: Sequence[IdleCause]) -> dict[str, Fact]:
     main = causes[0]
     return {
         "cause": main.cause,

@@ -133,7 +133,7 @@ def contention_self(
 @rule(
     "display-active",
     kind=RuleKind.BIAS,
-    needs=("census",),
+    needs=("process_list",),
     says="{display}",
     remedy="Move the display to another GPU or stop it, and measure again.",
 )

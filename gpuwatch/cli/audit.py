@@ -11,7 +11,7 @@ import click
 
 from annotate.evidence import Evidence
 from annotate.output.report import plain
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
@@ -168,7 +168,7 @@ def _refuse(given: dict[str, Any], why: str) -> None:
 
 def _explain_limits(pieces: Sequence[Evidence]) -> None:
     """Say what a recording cannot show, and which column would help: a verdict names only the missing evidence."""
-    if not pieces or any(piece.trace.censuses for piece in pieces):
+    if not pieces or any(piece.trace.process_lists for piece in pieces):
         return
     output.say(
         "gpuwatch: a log holds no process list, so nothing in it can be proven valid; what it flags or rejects by clocks, "

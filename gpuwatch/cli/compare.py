@@ -15,7 +15,7 @@ import click
 from annotate.compare.decision import MARGIN_RATIO, Comparison, Decision
 from annotate.evidence import Evidence
 from annotate.output.report import plain
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from gpuwatch.cli import open_store, options, output, rejudge
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
 
 DATABASE = "gpuwatch.db"
-_TOLD_COUNT = 5
+_DECLARED_COUNT = 5
 
 
 def folder(settings: Settings) -> Path:
@@ -65,10 +65,10 @@ def reader(settings: Settings) -> Reader:
 def name_left_out(store: Reader) -> None:
     """Name on standard error the windows that a list had to leave out."""
     lines = list(store.left_out.values())
-    for line in lines[:_TOLD_COUNT]:
+    for line in lines[:_DECLARED_COUNT]:
         output.say(f"gpuwatch: {plain(line)}; it is left out")
-    if len(lines) > _TOLD_COUNT:
-        output.say(f"gpuwatch: {len(lines) - _TOLD_COUNT} more windows cannot be read and are left out")
+    if len(lines) > _DECLARED_COUNT:
+        output.say(f"gpuwatch: {len(lines) - _DECLARED_COUNT} more windows cannot be read and are left out")
 
 
 def _instead(store: Reader, prefix: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from annotate.claims import Claim
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio

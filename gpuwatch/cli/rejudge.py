@@ -13,7 +13,7 @@ import msgspec
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.evidence import Evidence, WindowRecord
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock
 from gpuwatch.cli import times
@@ -205,7 +205,7 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
         process=None,
         uuids=tuple(wanted),
         pids=frozenset(pids),
-        told={},
+        declared={},
         host=None,
         status="judging",
         why="",
@@ -225,6 +225,10 @@ def _as_if_wrapped(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
     found = store.evidence(unwrapped, uuid)
     if unwrapped.pids:
         return found
-    near = (census for census in found.trace.censuses if unwrapped.begin_ns <= census.at_ns <= found.window.end_ns)
-    seen = frozenset(process.pid for census in near for process in census.processes)
+    near = (
+        process_list
+        for process_list in found.trace.process_lists
+        if unwrapped.begin_ns <= process_list.at_ns <= found.window.end_ns
+    )
+    seen = frozenset(process.pid for process_list in near for process in process_list.processes)
     return store.evidence(replace(unwrapped, pids=seen), uuid) if len(seen) == 1 else found

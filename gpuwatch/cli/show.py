@@ -48,7 +48,7 @@ def command(
         output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
     else:
         output.emit(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
-        if stated := describe(run.told):
+        if stated := describe(run.declared):
             output.say(f"  stated: {stated}")
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")

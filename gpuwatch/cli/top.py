@@ -147,9 +147,9 @@ def _gpu(position: int, gpu: LiveGpu, at_ns: int) -> dict[str, Any]:
         "memory_total_bytes": device.memory_total_bytes,
         "reasons": None if mask is None else [explained.name for bit, explained in REASONS.items() if mask & bit],
         "said": {name: gpu.said(name) for name in SIGNALS},
-        "visibility": gpu.census.visibility.value if gpu.census is not None else None,
+        "visibility": gpu.process_list.visibility.value if gpu.process_list is not None else None,
         "processes": None
-        if gpu.census is None
+        if gpu.process_list is None
         else [
             {
                 "pid": each.pid,
@@ -158,7 +158,7 @@ def _gpu(position: int, gpu: LiveGpu, at_ns: int) -> dict[str, Any]:
                 "memory_bytes": each.memory_bytes,
                 "utilization_ratio": each.utilization_ratio,
             }
-            for each in gpu.census.processes
+            for each in gpu.process_list.processes
         ],
         "processes_left_out_count": gpu.processes_left_out_count,
     }

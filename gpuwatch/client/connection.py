@@ -95,11 +95,11 @@ class Client:
         policy: dict[str, Any] | None = None,
         gpus: list[str] | None = None,
         parent: str | None = None,
-        told: dict[str, messages.FactValue] | None = None,
+        declared: dict[str, messages.FactValue] | None = None,
         thread: int = 0,
     ) -> messages.Opened:
         """Begin a window around the process at this end and its descendants."""
-        request = messages.Open(claim, label, policy or {}, gpus, parent, told or {}, thread)
+        request = messages.Open(claim, label, policy or {}, gpus, parent, declared or {}, thread)
         return self._exchange(request, messages.Opened)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
@@ -116,8 +116,8 @@ class Client:
     def send_spans(self, spans: messages.Spans) -> None:
         self._exchange(spans, messages.TimesTaken)
 
-    def close_window(self, run: str, begin_ns: int, end_ns: int, told: dict[str, messages.FactValue] | None = None) -> None:
-        self._exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, told=told or {}), messages.Closed)
+    def close_window(self, run: str, begin_ns: int, end_ns: int, declared: dict[str, messages.FactValue] | None = None) -> None:
+        self._exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, declared=declared or {}), messages.Closed)
 
     def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.JudgedReply:
         """Wait for a window's verdicts; ``status`` is open or judging where they did not come in time."""

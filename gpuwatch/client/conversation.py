@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and
 from gpuwatch.client.launch import say
@@ -58,7 +58,7 @@ class Conversation:
         meanwhile: Callable[[], dict[str, FactValue]],
     ) -> str:
         """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
-        told: dict[str, FactValue] = {}
+        declared: dict[str, FactValue] = {}
         self._settings = self._settings or load()
         policy = policy.or_thresholds(self._settings.tolerance_ratio, self._settings.precision_ratio)
 
@@ -70,17 +70,17 @@ class Conversation:
                 policy=policy.to_dict(),
                 gpus=gpus,
                 parent=parent,
-                told=told,
+                declared=declared,
                 thread=_launching_thread(),
             )
 
-        self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: told.update(meanwhile()))
+        self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: declared.update(meanwhile()))
         self._run_id = opened.run
         if opened.warning:
             say(opened.warning)
         return opened.run
 
-    def close(self, begin_ns: int, end_ns: int, testimony: Testimony, told: dict[str, FactValue]) -> None:
+    def close(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
         """Settle the interval, send times and declared facts, and hang up."""
         if self._client is None:
             return
@@ -95,7 +95,7 @@ class Conversation:
                         raise
                 testimony.hand_over_times(self._client, run)
                 testimony.hand_over_beside(self._client, run)
-            self._client.close_window(run, begin_ns, end_ns, testimony.all() | told)
+            self._client.close_window(run, begin_ns, end_ns, testimony.all() | declared)
             self.hang_up()
 
     def verdicts(self) -> tuple[Verdict, ...]:

@@ -31,7 +31,7 @@ class HostMarks:
         # Begin, end and word of each, in one array: no mark makes an object that the collector tracks.
         self._rows = array("q")
 
-    def told(self) -> dict[str, FactValue]:
+    def declared(self) -> dict[str, FactValue]:
         """Return the facts that the marks declare, after their times were read."""
         return {"timer": self.timer}
 

@@ -22,7 +22,7 @@ from gpuwatch.client.stated_claim import StatedClaim, check_facts
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
-from gpuwatch.wire.messages import TOLD_LENGTH, FactValue
+from gpuwatch.wire.messages import DECLARED_LENGTH, FactValue
 from gpuwatch.wire.recorded_times import RecordedTimes
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch")
 
 ROOM_COUNT = 15_000  # iterations whose clocks are stamped where their number is not known beforehand
-_TOLD_LENGTH = TOLD_LENGTH - 4096  # of what is told in all: versions, flags and GPUs need some too
+_DECLARED_LENGTH = DECLARED_LENGTH - 4096  # of all declared facts: versions, flags and GPUs need some too
 
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ class Testimony:
     ) -> None:
         self.before = torch_state.Snapshot()
         self._driver = driver
-        self._told: dict[str, FactValue] = stated.facts()
+        self._declared: dict[str, FactValue] = stated.facts()
         self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings | RecordedTimes] = []
         self.beside = Beside()
@@ -79,7 +79,7 @@ class Testimony:
                     from gpuwatch.cuda.stamp import Stamps
 
                     self._stamps = Stamps.allocate(2, self._driver)
-        return self.before.facts | self._told
+        return self.before.facts | self._declared
 
     def stamp(self) -> None:
         """Stamp the true clock at the window's beginning and end."""
@@ -87,26 +87,26 @@ class Testimony:
             if self._stamps is not None:
                 self._stamps.put()
 
-    def tell(self, facts: dict[str, FactValue]) -> None:
+    def declare(self, facts: dict[str, FactValue]) -> None:
         """Raises UsageError for what the judge does not know, and for what could not be handed over at the end."""
         from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}
         for name, fact in facts.items():
             if name not in FACTS:
-                raise UsageError(f"tell: {name!r} is not a fact the judge knows; known: {', '.join(sorted(FACTS))}")
+                raise UsageError(f"declare: {name!r} is not a fact the judge knows; known: {', '.join(sorted(FACTS))}")
             try:
                 checked[name] = _sendable(name, fact)
             except UsageError:
                 raise
             except Exception as error:  # its type is the caller's, whose conversions may fail in any way
-                raise UsageError(f"tell: {name}: expected a value that converts, found {type(error).__name__}") from error
+                raise UsageError(f"declare: {name}: expected a value that converts, found {type(error).__name__}") from error
         check_facts(checked)
-        told = self._told | checked
-        length = sum(len(name) + len(str(fact)) for name, fact in told.items())
-        if length > _TOLD_LENGTH:
-            raise UsageError(f"tell: expected at most {_TOLD_LENGTH} characters in all, found {length}")
-        self._told = told
+        declared = self._declared | checked
+        length = sum(len(name) + len(str(fact)) for name, fact in declared.items())
+        if length > _DECLARED_LENGTH:
+            raise UsageError(f"declare: expected at most {_DECLARED_LENGTH} characters in all, found {length}")
+        self._declared = declared
 
     def look_at(self, tensors: tuple[Any, ...]) -> None:
         """Sample the inputs of the measured work.  Raises UsageError: where none is a tensor."""
@@ -196,13 +196,13 @@ class Testimony:
 
     def hand_over_times(self, client: Client, run: str) -> None:
         """Send the times, recorded ones rather than marked ones."""
-        told: dict[str, FactValue] = {"timer": "caller"}
+        declared: dict[str, FactValue] = {"timer": "caller"}
         pieces: list[Timings] = []
         with spared("reading the times of iterations"):
             pieces = [each for each in map(_as_timings, self._recorded) if len(each.took_s)]
             if not pieces and self._marks is not None:
                 marked = self._marks.timings()
-                pieces, told = [marked] if marked else [], self._marks.told()
+                pieces, declared = [marked] if marked else [], self._marks.declared()
         try:
             for piece in pieces:
                 client.times(run, piece)
@@ -213,13 +213,13 @@ class Testimony:
             _log.warning("gpuwatch: times of iterations: %s", error)
             return
         if pieces:
-            self._told = told | self._told
+            self._declared = declared | self._declared
 
     def all(self) -> dict[str, FactValue]:
         """Return everything there is to tell at the end; a declared fact never takes the place of one seen here."""
-        at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._told}
+        at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._declared}
         seen = at_beginning | torch_state.facts_since(self.before) | self._true_clock() | self._looked
-        return self._told | {name: fact for name, fact in seen.items() if fact or name not in self._told}
+        return self._declared | {name: fact for name, fact in seen.items() if fact or name not in self._declared}
 
     def _true_clock(self) -> dict[str, FactValue]:
         """Return the mean clock between the stamps at the window's edges."""
@@ -262,13 +262,15 @@ def _sendable(name: str, fact: object) -> FactValue:
         try:
             fact.encode()
         except UnicodeEncodeError as error:
-            raise UsageError(f"tell: {name}: expected text that can be written as UTF-8; {error.reason}") from error
+            raise UsageError(f"declare: {name}: expected text that can be written as UTF-8; {error.reason}") from error
         return str(fact)
     if isinstance(fact, Integral):
         if not -(2**63) <= int(fact) < 2**63:
-            raise UsageError(f"tell: {name}: expected a whole number of at most 64 bits, found one of {int(fact).bit_length()}")
+            raise UsageError(
+                f"declare: {name}: expected a whole number of at most 64 bits, found one of {int(fact).bit_length()}"
+            )
         return int(fact)
     if isinstance(fact, Real):
         with contextlib.suppress(OverflowError):
             return float(fact)
-    raise UsageError(f"tell: {name}: expected text, a number, a truth value or None, found {found_words(fact)}")
+    raise UsageError(f"declare: {name}: expected text, a number, a truth value or None, found {found_words(fact)}")

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from annotate.claims import Claim
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from gpuwatch import clock
 from gpuwatch.client.conversation import Conversation
 from gpuwatch.client.iteration import Iteration
@@ -113,11 +113,11 @@ class Window(WindowAnswers):
             self.raise_for_verdict()
 
     def _leave(self, error: BaseException | None, *, is_forked: bool) -> None:
-        told: dict[str, FactValue] = {}
+        declared: dict[str, FactValue] = {}
         if self._sync and error is None and not is_forked:
             self._testimony.stamp()
             with self._conversation.guard("synchronising"):
-                told["sync_s"] = torch_state.synchronize()
+                declared["sync_s"] = torch_state.synchronize()
         self.end_ns = clock.now_ns()
         self._testimony.beside.end()
         _enclosing.set(_find_open(_enclosing.get()))
@@ -125,8 +125,8 @@ class Window(WindowAnswers):
             self._conversation.leave_to_parent()
             return
         if error is not None and not (isinstance(error, SystemExit) and not error.code):
-            told["exception"] = type(error).__name__
-        self._conversation.close(self.begin_ns or 0, self.end_ns, self._testimony, told)
+            declared["exception"] = type(error).__name__
+        self._conversation.close(self.begin_ns or 0, self.end_ns, self._testimony, declared)
         self._note_in_parents(self.end_ns)
 
     def iteration(self) -> Iteration:
@@ -196,12 +196,14 @@ class Window(WindowAnswers):
         self._check_inside("inputs")
         self._testimony.look_at(tensors)
 
-    def tell(self, **facts: FactValue) -> None:
+    def declare(self, **facts: FactValue) -> None:
         """Declare facts that only the measured process knows, by the names of ``annotate.declared``.
 
         Raises UsageError: for other names, and for values that cannot be sent.
         """
-        self._testimony.tell(facts)
+        self._testimony.declare(facts)
+
+    tell = declare  # its former name, for one release
 
     def _check_inside(self, doing: str) -> None:
         if self.begin_ns is None or self.end_ns is not None:

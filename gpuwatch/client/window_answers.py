@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.conversation import Conversation
 from gpuwatch.errors import RejectedError, UsageError

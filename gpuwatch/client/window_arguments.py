@@ -2,7 +2,7 @@
 
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text, found_words
 from gpuwatch.wire.messages import LABEL_LENGTH, NAME_LENGTH

@@ -113,7 +113,7 @@ def _run(request: CompareRequest) -> Compared:
             own = _run_alone(request, timer, first, others)
             if watched is not None:
                 measured = {} if floor_ratio is None else {"aa_floor_ratio": floor_ratio}
-                watched.tell(design="interleaved", timer=timer.name, variants_count=len(others), **measured, **facts)
+                watched.declare(design="interleaved", timer=timer.name, variants_count=len(others), **measured, **facts)
     floor = FLOOR_RATIO if floor_ratio is None else floor_ratio
     found = [
         decide(first.name, name, each.quads, floor_ratio=floor, margin_ratio=request.tolerance) for name, each in ran.items()

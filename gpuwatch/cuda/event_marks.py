@@ -52,7 +52,7 @@ class CudaMarks:
         self._is_open = True
         self._stamps = Stamps.allocate(2 * count, driver)
 
-    def told(self) -> dict[str, FactValue]:
+    def declared(self) -> dict[str, FactValue]:
         if self._spread_s is None:
             return {"timer": self.timer}
         return {"timer": self.timer, "stamp_spread_s": self._spread_s, "stamp_seen_ratio": self._seen_ratio}

@@ -162,7 +162,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
     from annotate.capsule.pack import pack
     from annotate.evidence import Evidence, WindowRecord
     from annotate.judge import judge
-    from annotate.policy import Policy
+    from annotate.user_policy import Policy
     from gpuwatch.signing import statement
     from gpuwatch.store import Reader
 
@@ -175,7 +175,7 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         window = WindowRecord(
             begin_ns=run.begin_ns, end_ns=run.end_ns or run.begin_ns, label=run.label, pids=run.pids, program=run.program
         )
-        nothing = Evidence(window=window, declared=run.told, absence=run.why or "no GPU is covered by this window")
+        nothing = Evidence(window=window, declared=run.declared, absence=run.why or "no GPU is covered by this window")
         verdicts = [judge(nothing, policy)]
     else:
         judged = [(piece, judge(piece, policy)) for piece in evidence.values()]
@@ -198,7 +198,7 @@ def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str
     Otherwise a record that admits a window would admit the next one by it, and so drift away from the first five.
     """
     from annotate.judge import judge
-    from annotate.policy import Policy
+    from annotate.user_policy import Policy
     from annotate.verdict import Status
     from annotate.work_record import recorded_window, work_key
 

@@ -82,7 +82,7 @@ class TrackedWindow:
         watched = self._services.gpus
         for uuid in self.gpus.named or watched.uuids[:1]:
             watched.source.adopt(uuid, self.run.pid)
-        await watched.edges.mark(self.gpus.at_edges(self.run.told, watched.uuids))
+        await watched.edges.mark(self.gpus.at_edges(self.run.declared, watched.uuids))
         self.run = replace(self.run, begin_ns=clock.now_ns())
 
     async def watch(self) -> None:
@@ -90,7 +90,7 @@ class TrackedWindow:
         watched = self._services.gpus
         watched.window_opened(self.gpus.named)
         self._is_sampled = True
-        await watched.edges.edge(self.gpus.at_edges(self.run.told, watched.uuids))
+        await watched.edges.edge(self.gpus.at_edges(self.run.declared, watched.uuids))
         self._note_latest()
         if self.run.pid:
             identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
@@ -138,7 +138,7 @@ class TrackedWindow:
 
     def close(self, declared: dict[str, FactValue]) -> None:
         """Take the last facts that its process declares."""
-        self.run = replace(self.run, told={**self.run.told, **declared})
+        self.run = replace(self.run, declared={**self.run.declared, **declared})
         self.closed.set()
 
     # It gets its verdict
@@ -171,13 +171,13 @@ class TrackedWindow:
 
     async def _read_end(self) -> None:
         watched = self._services.gpus
-        await asyncio.gather(watched.edges.edge(self.gpus.at_edges(self.run.told, watched.uuids)), self.host.end())
+        await asyncio.gather(watched.edges.edge(self.gpus.at_edges(self.run.declared, watched.uuids)), self.host.end())
 
     def _store_evidence(self) -> None:
         """Store what only this window's client and processes know of it."""
         watched = self._services.gpus
         self._note_latest(since_ns=self.run.begin_ns)
-        uuids, why = self.gpus.covered(self.run.told, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
+        uuids, why = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
         self._put(
             status="judging",
             uuids=uuids,
@@ -214,7 +214,7 @@ class TrackedWindow:
     def _store_known(self) -> None:
         """Store its interval with the GPUs and processes known so far."""
         watched = self._services.gpus
-        uuids, _ = self.gpus.covered(self.run.told, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
+        uuids, _ = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
         self._services.store.put_run(replace(self.run, uuids=uuids, pids=frozenset(self.host.pids)))
 
     def _put(self, **changes: Any) -> None:  # of the fields' own types

@@ -38,5 +38,5 @@ def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: b
 def check_declared(declared: Mapping[str, messages.FactValue]) -> None:
     """Bound all facts together, which are stored for good; a message bounds each.  Raises UsageError."""
     size = sum(len(name) + len(str(fact)) for name, fact in declared.items())
-    if size > messages.TOLD_LENGTH:
-        raise UsageError(f"told: expected at most {messages.TOLD_LENGTH} characters, found {size}")
+    if size > messages.DECLARED_LENGTH:
+        raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")

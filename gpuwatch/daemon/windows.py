@@ -13,7 +13,7 @@ from pathlib import Path
 
 from annotate.errors import AnnotateError
 from annotate.evidence import ProcessList
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices
@@ -231,7 +231,7 @@ class Windows:
             process=None,
             uuids=named or (),
             pids=frozenset({pid} if pid else ()),
-            told=request.told,
+            declared=request.declared,
             host=None,
             status="open",
             why=warning or "",

@@ -57,8 +57,22 @@ class GpuTally:
     """The counts of one GPU; a page is made of a copy, so that no sampler waits for it."""
 
     __slots__ = (
-        "census", "device", "fast", "held_ns", "lanes", "lateness", "limit_w", "lock", "mask", "mask_at_ns", "mem", "peaks_w",
-        "power", "slow", "sm", "xids",
+        "device",
+        "fast",
+        "held_ns",
+        "lanes",
+        "lateness",
+        "limit_w",
+        "lock",
+        "mask",
+        "mask_at_ns",
+        "mem",
+        "peaks_w",
+        "power",
+        "process_list",
+        "slow",
+        "sm",
+        "xids",
     )  # fmt: skip
 
     def __init__(self, device: Device) -> None:
@@ -67,7 +81,7 @@ class GpuTally:
         self.lanes = {lane: LaneTally() for lane in Lane}
         self.fast: Reading | None = None
         self.slow: Reading | None = None
-        self.census: ProcessList | None = None
+        self.process_list: ProcessList | None = None
         self.sm = tuple(Buckets(RATIO_BUCKETS) for _ in LOADS)
         self.mem = tuple(Buckets(RATIO_BUCKETS) for _ in LOADS)
         self.power = Buckets(POWER_BUCKETS)
@@ -99,7 +113,7 @@ class GpuTally:
                     self.slow = observed
                     self.limit_w = observed.power_limit_w or self.limit_w
             elif isinstance(observed, ProcessList):
-                self.census = observed
+                self.process_list = observed
             elif isinstance(observed, PowerRecord) and observed.sample_w:
                 self.peaks_w.append((observed.at_ns, max(observed.sample_w)))
 
@@ -107,7 +121,7 @@ class GpuTally:
         """As it is now."""
         other = GpuTally(self.device)
         with self.lock:
-            other.fast, other.slow, other.census = self.fast, self.slow, self.census
+            other.fast, other.slow, other.process_list = self.fast, self.slow, self.process_list
             other.lanes = {lane: copy(lane_tally) for lane, lane_tally in self.lanes.items()}
             other.sm = tuple(buckets.copy() for buckets in self.sm)
             other.mem = tuple(buckets.copy() for buckets in self.mem)

@@ -128,8 +128,8 @@ def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
         for load, buckets in zip(LOADS, of_loads, strict=True):
             page.histogram("gpuwatch_gpu_clock_ratio", buckets, *ids, domain, load)
     page.histogram("gpuwatch_gpu_power_limit_ratio", tally.power, *ids)
-    if tally.census is not None and _fresh(tally.lanes[Lane.PROCESSES].at_ns, 0, now_ns):
-        _processes(page, ids, tally.census, processes_count)
+    if tally.process_list is not None and _fresh(tally.lanes[Lane.PROCESSES].at_ns, 0, now_ns):
+        _processes(page, ids, tally.process_list, processes_count)
 
 
 def _observed(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
@@ -181,12 +181,12 @@ def _events(
             page.put("gpuwatch_gpu_clock_event_seconds_total", held_ns / 1e9, *ids, reason, "sampled")
 
 
-def _processes(page: MetricsPage, ids: tuple[str, str], census: ProcessList, most_count: int) -> None:
-    listed = [process for process in census.processes if process.listed]
+def _processes(page: MetricsPage, ids: tuple[str, str], process_list: ProcessList, most_count: int) -> None:
+    listed = [process for process in process_list.processes if process.listed]
     page.put("gpuwatch_gpu_processes", sum(not process.graphics for process in listed), *ids, "compute")
     page.put("gpuwatch_gpu_processes", sum(process.graphics for process in listed), *ids, "graphics")
-    if census.visibility is not Visibility.UNKNOWN:
-        page.put("gpuwatch_gpu_processes_complete", census.visibility is Visibility.HOST, *ids)
+    if process_list.visibility is not Visibility.UNKNOWN:
+        page.put("gpuwatch_gpu_processes_complete", process_list.visibility is Visibility.HOST, *ids)
     sized = {process.pid: process for process in listed if process.memory_bytes is not None}
     for process in heapq.nlargest(most_count, sized.values(), key=lambda each: each.memory_bytes or 0):
         page.put("gpuwatch_process_gpu_memory_bytes", process.memory_bytes, *ids, str(process.pid), process.name or "")

@@ -145,12 +145,12 @@ _TABLE = (
     _gauge("gpu_memory_reserved_bytes", "Device memory that driver and firmware use with nobody on the GPU.", GPU,
            "Device.memory_reserved_bytes"),
     _gauge("gpu_memory_size_bytes", "Device memory in all.", GPU, "Device.memory_total_bytes"),
-    _gauge("gpu_processes", "Processes on the GPU; 0 is a list that was read and empty.", (*GPU, "kind"), "Census",
+    _gauge("gpu_processes", "Processes on the GPU; 0 is a list that was read and empty.", (*GPU, "kind"), "ProcessList",
            kind=("compute", "graphics")),
     _gauge("gpu_processes_complete", "1 if the process list is the whole machine's; 0 if processes of other containers are "
-           "hidden from the daemon. Absent where that is not known.", GPU, "Census.visibility"),
+           "hidden from the daemon. Absent where that is not known.", GPU, "ProcessList.visibility"),
     _gauge("process_gpu_memory_bytes", "Device memory of a process. Off unless exporter.processes = N, then only the N "
-           "largest a GPU.", (*GPU, "pid", "process"), "Census"),
+           "largest a GPU.", (*GPU, "pid", "process"), "ProcessList"),
     # Faults and modes
     _counter("gpu_ecc_errors_total", "Memory errors, volatile counts of the driver.", (*GPU, "kind"),
              "ecc_corrected_count, ecc_uncorrected_count", kind=("corrected", "uncorrected")),

@@ -19,12 +19,12 @@ _OF_HOST = tuple(name.removeprefix("host_") for name in _NAMES if name.startswit
 _WORST_FIRST = ("reject", "flag", "note")
 
 
-def hostname(boot_id: str, told: str | None, given: str | None) -> str:
+def hostname(boot_id: str, named: str | None, given: str | None) -> str:
     """Name a run's machine: the same at every export, since a run is looked for there.
 
     A run whose daemon died before it had looked is filed under its boot.
     """
-    return given or told or f"boot-{boot_id[:8]}"
+    return given or named or f"boot-{boot_id[:8]}"
 
 
 def partition(begun_wall_s: float, host: str) -> str:
@@ -41,7 +41,7 @@ def rows(run: Run, devices: Mapping[str, Device | None], host: str) -> list[Row]
 
 
 def _of_run(run: Run, host: str) -> Row:
-    told_numbers, told_words = _facts(run.told)
+    told_numbers, told_words = _facts(run.declared)
     limits = (run.policy.get("limits") or {}).items()
     return {
         "boot_id": run.boot_id,

@@ -191,7 +191,7 @@ def _identify(pid: int) -> Identity:
 
 
 class Identities:
-    """Names of processes, asked once and again when old: a census five times a second must not cost what psutil does."""
+    """Names of processes, asked once and again when old: a process list five times a second must not cost what psutil does."""
 
     def __init__(
         self,

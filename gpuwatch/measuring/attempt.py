@@ -28,7 +28,7 @@ class MeasuredWindow(Protocol):
 
     run_id: str | None
 
-    def tell(self, **facts: FactValue) -> None: ...
+    def declare(self, **facts: FactValue) -> None: ...
 
     def record(self, times: Timings) -> None: ...
 
@@ -154,7 +154,7 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
             job.show("measuring", chunks.spent_s / max(stopping.least_s, 1e-9), stopping.interval)
         busy = {} if chunks.busy_ratio is None else {"busy_ratio": chunks.busy_ratio}
         warm = {"warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady}
-        window.tell(**{**warm, **job.facts, **busy})
+        window.declare(**{**warm, **job.facts, **busy})
         window.record(timings)
         if (other := chunks.other_work()) is not None:
             window.record_other_work(other)

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, Literal
 
 from annotate.claims import Claim
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from gpuwatch import timers
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from annotate.claims import Claim
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.testimony import spared
 from gpuwatch.config.settings import Settings

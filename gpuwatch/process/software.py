@@ -34,18 +34,18 @@ def facts() -> dict[str, FactValue]:
 
     What libraries read of it they read when they were loaded; going through a hundred variables takes 0.1 ms.
     """
-    told: dict[str, FactValue] = {"environment": _environment()}
+    declared: dict[str, FactValue] = {"environment": _environment()}
     torch: Any = sys.modules.get("torch")
     version = getattr(torch, "__version__", None)
     if torch is None or version is None:
-        return told
-    told["torch_version"] = str(version)
-    told |= _known("cuda_version", lambda: torch.version.cuda)
-    told |= _known("matmul_precision", getattr(torch, "get_float32_matmul_precision", None))
-    told |= _known("cudnn_tf32", lambda: torch.backends.cudnn.allow_tf32)
-    told |= _known("cudnn_benchmark", lambda: torch.backends.cudnn.benchmark)
-    told |= _known("deterministic", getattr(torch, "are_deterministic_algorithms_enabled", None))
-    return told
+        return declared
+    declared["torch_version"] = str(version)
+    declared |= _known("cuda_version", lambda: torch.version.cuda)
+    declared |= _known("matmul_precision", getattr(torch, "get_float32_matmul_precision", None))
+    declared |= _known("cudnn_tf32", lambda: torch.backends.cudnn.allow_tf32)
+    declared |= _known("cudnn_benchmark", lambda: torch.backends.cudnn.benchmark)
+    declared |= _known("deterministic", getattr(torch, "are_deterministic_algorithms_enabled", None))
+    return declared
 
 
 def cudnn_version() -> dict[str, FactValue]:
@@ -78,5 +78,5 @@ def environment(environ: Mapping[str, str] | None = None) -> str:
         for name, value in sorted(environ.items())
         if _SPEED.fullmatch(name) and not _NOT_SPEED.search(name) and not _ADDRESS.search(value)
     ]
-    # A variable may hold any bytes: what is no text could not be told, and the window would be lost over it.
+    # A variable may hold any bytes: what is no text could not be declared, and the window would be lost over it.
     return clean_text(";".join(entries))[:_ENVIRONMENT_LENGTH]

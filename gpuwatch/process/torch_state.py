@@ -58,29 +58,29 @@ class Snapshot:
 
 def snapshot() -> Snapshot:
     """Read the software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
-    told = software.facts() | {
+    declared = software.facts() | {
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
         "profiler_used": notice_profiler(),
         "tampered": ",".join(tampering.replaced()),
     }
     cuda = cuda_at_hand()
     if cuda is None:
-        return Snapshot(told)
-    return Snapshot(told | software.cudnn_version() | _described(cuda), _allocations(cuda))
+        return Snapshot(declared)
+    return Snapshot(declared | software.cudnn_version() | _described(cuda), _allocations(cuda))
 
 
 def facts_since(before: Snapshot) -> dict[str, FactValue]:
     """Return the facts that changed since a window's beginning, and what the allocator did meanwhile."""
     now = snapshot()
-    told = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
-    # What was so at the beginning stays told, though it was undone before the end.
+    declared = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
+    # What was so at the beginning stays declared, though it was undone before the end.
     for name in ("launch_blocking", "profiler_used"):
         if before.facts.get(name):
-            told.pop(name, None)
+            declared.pop(name, None)
     names = {name for edge in (before.facts, now.facts) for name in str(edge.get("tampered") or "").split(",") if name}
     if names:
-        told["tampered"] = ",".join(sorted(names))
-    return told | _grown(before.allocations, now.allocations)
+        declared["tampered"] = ",".join(sorted(names))
+    return declared | _grown(before.allocations, now.allocations)
 
 
 def notice_profiler() -> bool:
@@ -103,16 +103,16 @@ _seen_profiled: set[int] = set()  # this process, not the one it was forked from
 
 def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type here
     """Return the GPUs as CUDA describes them; SMs and cache only where all are alike."""
-    told: dict[str, FactValue] = {}
+    declared: dict[str, FactValue] = {}
     # The UUID is younger than torch 2.0, the size of the cache than 2.1.
     with contextlib.suppress(AttributeError, RuntimeError):
         found = [cuda.get_device_properties(index) for index in _used(cuda)]
         for name, attribute in (("sm_count", "multi_processor_count"), ("l2_bytes", "L2_cache_size")):
             amounts = {getattr(properties, attribute, None) for properties in found}
             if len(amounts) == 1 and isinstance(amount := amounts.pop(), int):
-                told[name] = amount
-        told["cuda_uuids"] = ",".join(f"GPU-{properties.uuid}" for properties in found)
-    return told
+                declared[name] = amount
+        declared["cuda_uuids"] = ",".join(f"GPU-{properties.uuid}" for properties in found)
+    return declared
 
 
 def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type here

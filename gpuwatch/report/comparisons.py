@@ -7,7 +7,7 @@ from annotate.compare.decision import Comparison
 from annotate.errors import AnnotateError
 from annotate.evidence import Evidence
 from annotate.output.report import plain
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from gpuwatch.report.record import ReportedWindow
 
 

@@ -124,10 +124,12 @@ def _reasons(evidence: Evidence) -> str | None:
 
 def _processes(evidence: Evidence) -> str | None:
     window = evidence.window
-    inside = [census for census in evidence.trace.censuses if window.begin_ns <= census.at_ns <= window.end_ns]
+    inside = [
+        process_list for process_list in evidence.trace.process_lists if window.begin_ns <= process_list.at_ns <= window.end_ns
+    ]
     if not inside:
         return None
-    whose = {process.pid: process.ownership for census in inside for process in census.processes}
+    whose = {process.pid: process.ownership for process_list in inside for process in process_list.processes}
     counts = {each: list(whose.values()).count(each) for each in Ownership}
     return ", ".join(f"{count} {each.value}" for each, count in counts.items() if count) or "none seen"
 

@@ -53,8 +53,8 @@ def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
         yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
     for uuid in str(evidence.declared.get("cuda_uuids") or "").split(","):
         yield "serial", uuid.strip()
-    for census in evidence.trace.censuses:
-        yield from (("user", process.user) for process in census.processes)
+    for process_list in evidence.trace.process_lists:
+        yield from (("user", process.user) for process in process_list.processes)
 
 
 def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
@@ -90,9 +90,9 @@ def _redact_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evide
         absence=_through(evidence.absence, without),
         trace=replace(
             trace,
-            censuses=tuple(
-                replace(census, uuid=without(census.uuid), processes=_through(census.processes, without))
-                for census in trace.censuses
+            process_lists=tuple(
+                replace(process_list, uuid=without(process_list.uuid), processes=_through(process_list.processes, without))
+                for process_list in trace.process_lists
             ),
             events=_through(trace.events, without),
         ),

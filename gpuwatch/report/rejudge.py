@@ -9,7 +9,7 @@ from typing import Any
 from annotate import __version__
 from annotate.errors import AnnotateError
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, Status, Verdict
 from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids

@@ -13,7 +13,7 @@ from annotate.verdict import Finding, Verdict
 from gpuwatch.report.thinned_series import plot_series, rounded, seconds_since
 
 _MARGIN_S = 2.0  # of time drawn before and after the window
-_SILENT_NS = 1_500_000_000  # longer without a census: not observed
+_SILENT_NS = 1_500_000_000  # longer without a process list: not observed
 _DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
 _WHOLE_RATIO = 0.98  # of the window: a finding of this length covers all of it
@@ -138,18 +138,18 @@ def _role(bit: int) -> str:
 
 def _processes(evidence: Evidence) -> dict[str, Any]:
     begin_ns, end_ns = _edges(evidence)
-    censuses = [census for census in evidence.trace.censuses if begin_ns <= census.at_ns <= end_ns]
-    at_ns = np.array([census.at_ns for census in censuses], np.int64)
+    process_lists = [process_list for process_list in evidence.trace.process_lists if begin_ns <= process_list.at_ns <= end_ns]
+    at_ns = np.array([process_list.at_ns for process_list in process_lists], np.int64)
     seen: dict[int, list[int]] = {}
     named: dict[int, Any] = {}
-    for index, census in enumerate(censuses):
-        for process in census.processes:
+    for index, process_list in enumerate(process_lists):
+        for process in process_list.processes:
             seen.setdefault(process.pid, []).append(index)
             named[process.pid] = process
     roles = {Ownership.OWN: "good", Ownership.FOREIGN: "reject", Ownership.UNKNOWN: "muted"}
     spans = []
     for pid in sorted(seen, key=lambda pid: (-len(seen[pid]), pid))[:_MOST_PROCESSES]:
-        there = np.zeros(len(censuses), np.bool_)
+        there = np.zeros(len(process_lists), np.bool_)
         there[seen[pid]] = True
         name = f"{named[pid].name or 'process'} {pid}, {named[pid].ownership.value}"
         spans.append({"name": name, "role": roles[named[pid].ownership], "at": _spans(at_ns, there, evidence)})

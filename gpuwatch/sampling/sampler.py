@@ -185,7 +185,9 @@ class Sampler:
             source = self._current.source
             try:
                 observed: Observed = (
-                    source.census(uuid) if lane is Lane.PROCESSES else source.read(uuid, lane, self.plan.names.get(lane, ()))
+                    source.read_process_list(uuid)
+                    if lane is Lane.PROCESSES
+                    else source.read(uuid, lane, self.plan.names.get(lane, ()))
                 )
             except SourceError as error:
                 self._give(Sweep(uuid, lane, now_ns, 0, 0, Lost(self._clock.now_ns(), str(error))))
@@ -220,7 +222,7 @@ def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, tim
     uuid, names = plan.uuid, plan.names.get(Lane.SLOW, ())
 
     def read_processes() -> Sequence[Observed]:
-        return (current.source.census(uuid),)
+        return (current.source.read_process_list(uuid),)
 
     def processes_ns() -> int:
         return timing.processes_ns if periods.is_active else timing.idle_processes_ns
@@ -232,7 +234,7 @@ def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, tim
         return (current.source.read(uuid, Lane.SLOW, names),)
 
     def read_use() -> Sequence[Observed]:
-        return (current.source.census(uuid, utilization=True),)
+        return (current.source.read_process_list(uuid, utilization=True),)
 
     def use_ns() -> int:
         return timing.process_use_ns if periods.is_active else timing.idle_process_use_ns

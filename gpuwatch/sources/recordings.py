@@ -54,7 +54,9 @@ def _joined(pieces: Sequence[Evidence]) -> Evidence:
     trace = Trace(
         columns={name: _column([trace.column(name) for trace in traces]) for name in sorted(names)},
         dense_power=_column([trace.dense_power for trace in traces]),
-        censuses=tuple(sorted(dict.fromkeys(c for t in traces for c in t.censuses), key=lambda census: census.at_ns)),
+        process_lists=tuple(
+            sorted(dict.fromkeys(c for t in traces for c in t.process_lists), key=lambda process_list: process_list.at_ns)
+        ),
         events=tuple(sorted(dict.fromkeys(e for t in traces for e in t.events), key=lambda event: event.at_ns)),
         gaps=tuple(sorted(dict.fromkeys(g for t in traces for g in t.gaps), key=lambda gap: gap.begin_ns)),
         refresh_ns={name: period for t in traces for name, period in t.refresh_ns.items()},

@@ -75,15 +75,17 @@ class Replay:
                 values[name] = _TYPES.get(name, float)(value)
         return Reading(uuid=uuid, lane=lane, at_ns=self._now_ns(then_ns), took_ns=0, **values)
 
-    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
+    def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         evidence, then_ns = self._at(uuid)
         at_ns = self._now_ns(then_ns)
-        known = [census for census in evidence.trace.censuses if census.at_ns <= then_ns]
+        known = [process_list for process_list in evidence.trace.process_lists if process_list.at_ns <= then_ns]
         if not known or _in_gap(evidence.trace, Lane.PROCESSES, then_ns):
             return ProcessList(uuid=uuid, at_ns=at_ns, took_ns=0, processes=(), visibility=Visibility.UNKNOWN)
         processes = known[-1].processes
-        if utilization:  # the last census that asked for it
-            busy = [census for census in known if any(p.utilization_ratio is not None for p in census.processes)]
+        if utilization:  # the last list that asked for it
+            busy = [
+                process_list for process_list in known if any(p.utilization_ratio is not None for p in process_list.processes)
+            ]
             processes = busy[-1].processes if busy else processes
         processes = tuple(replace(process, ownership=Ownership.UNKNOWN) for process in processes)
         return replace(known[-1], at_ns=at_ns, took_ns=0, processes=processes)

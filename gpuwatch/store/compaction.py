@@ -32,7 +32,7 @@ class SegmentRows:
     """Rows for one segment; ``uuid`` stands where the tables have a number for the GPU."""
 
     readings: list[tuple[Lane, int, str, int, tuple[Any, ...]]] = field(default_factory=list)  # lane, at, uuid, stood_ms
-    censuses: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us
+    process_lists: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us
     power: list[tuple[str, tuple[int, ...], tuple[float, ...]]] = field(default_factory=list)
     gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)  # for the ledger: they are stored for good
@@ -40,7 +40,7 @@ class SegmentRows:
     def take(self, later: SegmentRows) -> None:
         """Add what came after, but for its events."""
         self.readings += later.readings
-        self.censuses += later.censuses
+        self.process_lists += later.process_lists
         self.power += later.power
         self.gaps += later.gaps
 
@@ -48,7 +48,7 @@ class SegmentRows:
         """The same rows in two parts of half the size each, but for the events."""
         first, second = SegmentRows(), SegmentRows()
         left = len(self) // 2
-        for name in ("readings", "censuses", "power", "gaps"):
+        for name in ("readings", "process_lists", "power", "gaps"):
             rows = getattr(self, name)
             setattr(first, name, rows[:left])
             setattr(second, name, rows[left:])
@@ -67,7 +67,7 @@ class SegmentRows:
         return SegmentRows(gaps=[*rest, *((uuid, Lane.FAST, *span) for uuid, span in lost.items())])
 
     def __len__(self) -> int:
-        return len(self.readings) + len(self.censuses) + len(self.power) + len(self.gaps)
+        return len(self.readings) + len(self.process_lists) + len(self.power) + len(self.gaps)
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class Compactor:
                 if observed.lane is Lane.EDGE:
                     self._split(gpu, observed.uuid)
         elif isinstance(observed, ProcessList):
-            self._census(gpu, observed)
+            self._process_list(gpu, observed)
         elif isinstance(observed, PowerRecord):
             self._power(gpu, observed)
         elif isinstance(observed, Lost):
@@ -199,20 +199,20 @@ class Compactor:
             self._close(Lane.FAST, uuid, interval)
             gpu.fast = _StandingRow(interval.until_ns, interval.until_ns, interval.content)
 
-    def _census(self, gpu: _GpuState, census: ProcessList) -> None:
-        was_lost = self._back(gpu, census.uuid, Lane.PROCESSES, census.at_ns)
-        content = (census.visibility, census.processes)
+    def _process_list(self, gpu: _GpuState, process_list: ProcessList) -> None:
+        was_lost = self._back(gpu, process_list.uuid, Lane.PROCESSES, process_list.at_ns)
+        content = (process_list.visibility, process_list.processes)
         interval = gpu.listing
         # How busy each was speaks of the time since it was last asked: such a record is a point, never a interval.
-        busy = any(process.utilization_ratio is not None for process in census.processes)
+        busy = any(process.utilization_ratio is not None for process in process_list.processes)
         same = interval is not None and not busy and not was_lost and content == interval.content[1:]
-        if same and interval is not None and 0 < census.at_ns - interval.until_ns <= HEARTBEAT_NS:
-            interval.until_ns = census.at_ns
+        if same and interval is not None and 0 < process_list.at_ns - interval.until_ns <= HEARTBEAT_NS:
+            interval.until_ns = process_list.at_ns
             return
-        self._close_listing(census.uuid, interval)
-        gpu.listing = _StandingRow(census.at_ns, census.at_ns, (census.took_ns // 1000, *content))
+        self._close_listing(process_list.uuid, interval)
+        gpu.listing = _StandingRow(process_list.at_ns, process_list.at_ns, (process_list.took_ns // 1000, *content))
         if busy:
-            self._close_listing(census.uuid, gpu.listing)
+            self._close_listing(process_list.uuid, gpu.listing)
             gpu.listing = None
 
     def _power(self, gpu: _GpuState, record: PowerRecord) -> None:
@@ -253,7 +253,7 @@ class Compactor:
         interval.handed_ns = interval.until_ns
         took_us, visibility, processes = interval.content
         stood_ms = (interval.until_ns - interval.at_ns) // _MS
-        self._rows.censuses.append((interval.at_ns, uuid, stood_ms, took_us, visibility, processes))
+        self._rows.process_lists.append((interval.at_ns, uuid, stood_ms, took_us, visibility, processes))
 
 
 def _denies(content: tuple[Any, ...], pulse: tuple[Any, ...]) -> bool:

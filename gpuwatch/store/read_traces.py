@@ -34,7 +34,7 @@ class Pieces:
     end_ns: int
     lanes: dict[Lane, list[tuple[Times, dict[str, Values]]]] = field(default_factory=dict)
     power: list[tuple[Times, Values]] = field(default_factory=list)
-    censuses: list[ProcessList] = field(default_factory=list)
+    process_lists: list[ProcessList] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
 
     def read(self, db: Database, uuid: str) -> None:
@@ -45,7 +45,7 @@ class Pieces:
         gpu: int = row[0]
         for lane in LANE_COLUMNS:
             self._lane(db, gpu, lane)
-        self._census(db, gpu, uuid)
+        self._process_list(db, gpu, uuid)
         for at_ns, count, samples in db.execute(
             "SELECT at_ns, count, samples FROM power WHERE gpu = ? AND id BETWEEN ? AND ? ORDER BY id",
             (gpu, key(self.begin_ns - POWER_BLOB_NS, gpu), key(self.end_ns, gpu)),
@@ -63,7 +63,7 @@ class Pieces:
         return Trace(
             columns={name: column for name in SIGNALS if (column := self._column(name)) is not None},
             dense_power=Column(power_at_ns[inside], power_w[inside]),
-            censuses=tuple(sorted(self.censuses, key=lambda census: census.at_ns)),
+            process_lists=tuple(sorted(self.process_lists, key=lambda process_list: process_list.at_ns)),
             events=tuple(events),
             gaps=tuple(sorted(self.gaps, key=lambda gap: gap.begin_ns)),
             refresh_ns=dict(refresh_ns),
@@ -83,7 +83,7 @@ class Pieces:
         named = {column.signal: values[:, i] / column.scale for i, column in enumerate(columns)}
         self.lanes.setdefault(lane, []).append((times, named))
 
-    def _census(self, db: Database, gpu: int, uuid: str) -> None:
+    def _process_list(self, db: Database, gpu: int, uuid: str) -> None:
         select = "SELECT at_ns, stood_ms, took_us, visibility, present FROM census WHERE gpu = ?"
         rows = _since(db, select, gpu, self.begin_ns, self.end_ns)
         if not rows:
@@ -99,7 +99,7 @@ class Pieces:
                     replace(known[number], memory_bytes=memory_bytes, utilization_ratio=ratio)
                     for number, memory_bytes, ratio in seats[present]
                 )
-            self.censuses.append(
+            self.process_lists.append(
                 ProcessList(
                     uuid=uuid, at_ns=at_ns, took_ns=took_us * 1000, processes=lists[present], visibility=Visibility(visibility)
                 )

@@ -50,7 +50,7 @@ class Reader(RunReader):
             device=self._device(uuid, run.boot_id, run.begin_ns),
             trace=with_ownership(trace, run.pids, ended_s),
             host=run.host or Host(boot_id=run.boot_id),
-            declared=run.told,
+            declared=run.declared,
             timings=self._timings(run.id),
             absence=None if trace.columns else self._lost(uuid, run.boot_id, end_ns) or run.why or _NOTHING_STORED,
             overlapping=self.overlapping(run, uuid),
@@ -143,7 +143,7 @@ def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> T
     may have been foreign, whose PID a child of the tree was given, and a tree that starts many may have been given it
     twice; PIDs are kept without the moments at which they were found to be of the tree, and a start time may be that of who
     had the PID up to half a minute before (``host.Identities``).  No process of the window's own is ever called foreign for
-    it.  Without PIDs nothing can be told.
+    it.  Without PIDs nothing can be declared.
     """
     if not pids:
         return trace
@@ -153,12 +153,12 @@ def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> T
         own = process.pid in pids and not reused
         return replace(process, ownership=Ownership.OWN if own else Ownership.FOREIGN)
 
-    lists: dict[int, tuple[Process, ...]] = {}  # a list that stood is one object in many censuses
+    lists: dict[int, tuple[Process, ...]] = {}  # a list that stood is one object in many of them
 
-    def seen(census: ProcessList) -> ProcessList:
-        key = id(census.processes)
+    def seen(process_list: ProcessList) -> ProcessList:
+        key = id(process_list.processes)
         if key not in lists:
-            lists[key] = tuple(map(whose, census.processes))
-        return replace(census, processes=lists[key])
+            lists[key] = tuple(map(whose, process_list.processes))
+        return replace(process_list, processes=lists[key])
 
-    return replace(trace, censuses=tuple(map(seen, trace.censuses)))
+    return replace(trace, process_lists=tuple(map(seen, trace.process_lists)))

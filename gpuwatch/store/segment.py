@@ -108,7 +108,7 @@ class Segment(HeldFile):
             "INSERT OR REPLACE INTO census VALUES (?, ?, ?, ?, ?)",
             [
                 (self._key(at_ns, uuid), stood_ms, took_us, visibility.value, self._present(processes))
-                for at_ns, uuid, stood_ms, took_us, visibility, processes in rows.censuses
+                for at_ns, uuid, stood_ms, took_us, visibility, processes in rows.process_lists
             ],
         )
         connection.executemany(

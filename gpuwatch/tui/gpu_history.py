@@ -38,8 +38,8 @@ class GpuHistory:
         if row is not None:
             columns = {name: _appended(known.column(name), row, name, self._kept_ns) for name in self._signals}
             known = replace(known, columns={name: column for name, column in columns.items() if len(column)})
-        if gpu.census is not None and (not known.censuses or gpu.census.at_ns > known.censuses[-1].at_ns):
-            known = replace(known, censuses=(*known.censuses, gpu.census))
+        if gpu.process_list is not None and (not known.process_lists or gpu.process_list.at_ns > known.process_lists[-1].at_ns):
+            known = replace(known, process_lists=(*known.process_lists, gpu.process_list))
         self.trace = known
 
     def next_query(self, begin_ns: int, end_ns: int, *, every_ns: int = 0) -> tuple[int, int] | None:
@@ -70,7 +70,7 @@ class GpuHistory:
         self.trace = Trace(
             columns={name: column for name, column in columns.items() if len(column)},
             dense_power=_spliced(self.trace.dense_power, answer.dense_power, begin_ns, from_ns),
-            censuses=_joined(self.trace.censuses, answer.censuses, begin_ns, from_ns),
+            process_lists=_joined(self.trace.process_lists, answer.process_lists, begin_ns, from_ns),
             events=_joined(self.trace.events, answer.events, begin_ns, from_ns),
             gaps=tuple(sorted((gap for gap in gaps.values() if gap.end_ns >= from_ns), key=attrgetter("begin_ns"))),
         )
@@ -84,7 +84,7 @@ class GpuHistory:
             self.trace,
             columns={name: _until(column, until_ns) for name, column in self.trace.columns.items()},
             dense_power=_until(self.trace.dense_power, until_ns),
-            censuses=tuple(each for each in self.trace.censuses if each.at_ns <= until_ns),
+            process_lists=tuple(each for each in self.trace.process_lists if each.at_ns <= until_ns),
             events=tuple(each for each in self.trace.events if each.at_ns <= until_ns),
         )
 

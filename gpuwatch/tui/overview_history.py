@@ -72,7 +72,7 @@ class OverviewHistory:
         self._histories = {uuid: history for uuid, history in self._histories.items() if uuid in present}
         self._drawn = {uuid: drawn for uuid, drawn in self._drawn.items() if uuid in present}
         for gpu in live.gpus:
-            self.history(gpu.device.uuid).add_live(replace(gpu, census=None))
+            self.history(gpu.device.uuid).add_live(replace(gpu, process_list=None))
 
     def next_query(self, live: Live, *, is_past: bool) -> HistoryQuery | None:
         """Return the next query; None while all that shows is known."""

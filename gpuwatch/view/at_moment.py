@@ -31,7 +31,7 @@ def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = No
         lost=lost,
         period_ns={} if period_ns is None else {Lane.FAST: period_ns},
         rows=rows,
-        census=_census(trace, at_ns, reach_ns),
+        process_list=_process_list(trace, at_ns, reach_ns),
     )
 
 
@@ -53,9 +53,9 @@ def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Read
     return Reading(uuid=uuid, lane=lane, at_ns=row_ns, took_ns=0, **values)
 
 
-def _census(trace: Trace, at_ns: int, reach_ns: int) -> ProcessList | None:
-    known = [census for census in trace.censuses if at_ns - reach_ns <= census.at_ns <= at_ns]
-    told = next((census for census in reversed(known) if census.tells_use), None)
+def _process_list(trace: Trace, at_ns: int, reach_ns: int) -> ProcessList | None:
+    known = [process_list for process_list in trace.process_lists if at_ns - reach_ns <= process_list.at_ns <= at_ns]
+    told = next((process_list for process_list in reversed(known) if process_list.tells_use), None)
     return known[-1].with_use(told or known[-1]) if known else None
 
 
@@ -79,7 +79,7 @@ def part(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
         trace,
         columns={name: column for name, column in columns.items() if len(column)},
         dense_power=cut(trace.dense_power),
-        censuses=tuple(census for census in trace.censuses if begin_ns <= census.at_ns <= end_ns),
+        process_lists=tuple(process_list for process_list in trace.process_lists if begin_ns <= process_list.at_ns <= end_ns),
         events=tuple(event for event in trace.events if begin_ns <= event.at_ns <= end_ns),
         gaps=tuple(gap for gap in trace.gaps if gap.begin_ns <= end_ns and gap.end_ns >= begin_ns),
     )

@@ -26,7 +26,7 @@ class LiveGpu:
     lost: str | None = None
     period_ns: Mapping[Lane, int] = field(default_factory=dict)
     rows: Mapping[Lane, Reading] = field(default_factory=dict)
-    census: ProcessList | None = None
+    process_list: ProcessList | None = None
     processes_left_out_count: int = 0
 
     def said(self, name: str) -> Any:  # of the signal's own type
@@ -83,15 +83,20 @@ def _live(gpu: ShownGpu, known: Mapping[str, LiveGpu]) -> LiveGpu:
         if data.get("lane") in list(Lane):
             row = _record(data, Reading)
             rows[row.lane] = row
-    census, left_out_count = (before.census, before.processes_left_out_count) if before else (None, 0)
-    if gpu.census is not None:
-        census, left_out_count = _record(gpu.census, ProcessList), gpu.processes_left_out_count
+    process_list, left_out_count = (before.process_list, before.processes_left_out_count) if before else (None, 0)
+    if gpu.process_list is not None:
+        process_list, left_out_count = _record(gpu.process_list, ProcessList), gpu.processes_left_out_count
     periods: dict[Lane, int] = {}
     for name, period_ns in gpu.period_ns.items():
         with contextlib.suppress(ValueError):
             periods[Lane(name)] = period_ns
     return LiveGpu(
-        device=device, lost=gpu.lost, period_ns=periods, rows=rows, census=census, processes_left_out_count=left_out_count
+        device=device,
+        lost=gpu.lost,
+        period_ns=periods,
+        rows=rows,
+        process_list=process_list,
+        processes_left_out_count=left_out_count,
     )
 
 

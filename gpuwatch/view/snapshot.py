@@ -71,7 +71,7 @@ def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns
         lost=watched.lost and watched.lost[:400],
         period_ns={lane.value: period_ns for lane, period_ns in watched.period_ns.items()},
         rows=rows,
-        census=processes,
+        process_list=processes,
         processes_left_out_count=left_out_count,
     )
 

@@ -18,8 +18,8 @@ OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # declared facts stay far below; a longer line is no request
 ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window have verdicts of 60 kB each
 # Bounds of what a client sends.  Every field of a request declares its own; a test finds one that does not.
-TOLD_COUNT = 256
-TOLD_LENGTH = 16_384  # of all names and facts of a message together
+DECLARED_COUNT = 256
+DECLARED_LENGTH = 16_384  # of all names and facts of a message together
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH = 256
 RUN_LENGTH = PARENT_LENGTH = 64
@@ -46,8 +46,8 @@ _T = TypeVar("_T")
 _Whole: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _Name: TypeAlias = Annotated[str, Meta(max_length=NAME_LENGTH)]
 _RunId: TypeAlias = Annotated[str, Meta(max_length=RUN_LENGTH)]
-_FactText: TypeAlias = Annotated[str, Meta(max_length=TOLD_LENGTH - NAME_LENGTH)]
-_Told: TypeAlias = Annotated[dict[_Name, _FactText | _Whole | float | bool | None], Meta(max_length=TOLD_COUNT)]
+_FactText: TypeAlias = Annotated[str, Meta(max_length=DECLARED_LENGTH - NAME_LENGTH)]
+_Declared: TypeAlias = Annotated[dict[_Name, _FactText | _Whole | float | bool | None], Meta(max_length=DECLARED_COUNT)]
 _LimitValue: TypeAlias = _Name | _Whole | float | bool | None  # of any type: the policy refuses what is no number
 _Limits: TypeAlias = Annotated[dict[_Name, _LimitValue], Meta(max_length=LIMITS_COUNT)]
 _PolicyValue: TypeAlias = (
@@ -73,7 +73,7 @@ class Hello(Message, tag="hello", frozen=True):
     state: Annotated[str, Meta(max_length=PATH_LENGTH)] | None = None
 
 
-class Open(Message, tag="open", frozen=True):
+class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
     """A request to begin a window around the process at the other end of the connection and its descendants."""
 
     claim: _Name = "sustained"
@@ -82,7 +82,7 @@ class Open(Message, tag="open", frozen=True):
     # UUIDs or unique beginnings of them; None: those the process tree uses
     gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
-    told: _Told = {}
+    declared: _Declared = {}
     thread: _Whole = 0  # the one that launches the work, if it is not the process's first
 
 
@@ -123,13 +123,13 @@ class Spans(Message, tag="spans", frozen=True):
     names: Annotated[list[_Name], Meta(max_length=SPAN_NAMES_COUNT)]
 
 
-class Close(Message, tag="close", frozen=True):
+class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
     """The end of a window; its times must lie between the daemon's own stamps, unless an ``end`` settled them."""
 
     run: _RunId
     begin_ns: _Whole
     end_ns: _Whole
-    told: _Told = {}
+    declared: _Declared = {}
 
 
 class AskVerdicts(Message, tag="verdicts", frozen=True):

@@ -12,7 +12,7 @@ class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True):
     lost: str | None = None
     period_ns: dict[str, int] = {}  # by lane
     rows: list[dict[str, Any]] = []  # the last of each lane that has rows
-    census: dict[str, Any] | None = None
+    process_list: dict[str, Any] | None = None
     processes_left_out_count: int = 0
 
 

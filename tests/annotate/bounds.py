@@ -19,8 +19,8 @@ from annotate.budget import (
     Replaces,
 )
 from annotate.combine import Grounds
-from annotate.policy import Policy
 from annotate.rule import Severity
+from annotate.user_policy import Policy
 
 # Names of real rules, which a policy may accept.
 RULES = ("throttle-thermal", "clock-drift", "regime-change", "contention-process", "outliers", "cold-start", "bimodal")

@@ -95,7 +95,7 @@ def evidence(
     readings = [row(Lane.FAST, t, names_of(Lane.FAST)) for t in times(period_s)]
     readings += [row(Lane.SLOW, t, names_of(Lane.SLOW)) for t in times(1.0)]
     readings += [row(Lane.EDGE, t, names_of(Lane.EDGE)) for t in (0.0, length_s)]
-    censuses = [
+    process_lists = [
         ProcessList(uuid=UUID, at_ns=BEGIN_NS + round(t * 1e9), took_ns=10_000, processes=tuple(processes), visibility=visibility)
         for t in times(0.2)
     ] if processes is not None else []  # fmt: skip
@@ -108,7 +108,7 @@ def evidence(
     return Evidence(
         window=WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9), label=label, pids=frozenset({OWN_PID})),
         device=device,
-        trace=Trace.of(readings, censuses=censuses, power=power, events=tuple(events), gaps=tuple(gaps)),
+        trace=Trace.of(readings, process_lists=process_lists, power=power, events=tuple(events), gaps=tuple(gaps)),
         host=host or Host(boot_id="boot", span_s=length_s, cpu_s=length_s, run_wait_s=0.0, steal_ratio=0.0, cgroup_throttled_s=0.0,
                           cpu_allowed_count=16, numa_nodes="0", sharing="", wall_step_s=0.0, watcher_cpu_s=0.2),
         declared=declared or {},

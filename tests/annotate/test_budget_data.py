@@ -18,7 +18,7 @@ from annotate.budget_data import ClaimFacts, budget_from_data, budget_to_data
 from annotate.combine import Grounds, decide
 from annotate.errors import InvalidValueError
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from tests.annotate import bounds as made
 from tests.annotate.bounds import cause, clean
 from tests.annotate.builders import evidence

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from annotate.budget import Bound, Group, Number, NumberBudget, Proof, ProofShown, ProofState, Repeatability
 from annotate.claims import Claim
 from annotate.combine import CLAIMED, Grounds, combine, decide, severity
-from annotate.policy import Policy
 from annotate.rule import Severity
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from tests.annotate import bounds as made
 from tests.annotate.bounds import SHOWN, cause, clean

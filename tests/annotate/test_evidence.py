@@ -93,20 +93,24 @@ def test_grid_of_a_day_is_bounded() -> None:
     assert (day[0], day[-1] < 86_400 * SECOND_NS) == (0, True)
 
 
-def census(at_s: float, *processes: Process) -> ProcessList:
+def process_list(at_s: float, *processes: Process) -> ProcessList:
     return ProcessList(uuid=UUID, at_ns=round(at_s * SECOND_NS), took_ns=1, processes=processes)
 
 
 def test_process_list_keeps_earlier_use() -> None:
     """What the utilisation record declared stands until the next is due and for the same process only."""
     hidden = Process(pid=9, utilization_ratio=0.3, listed=False)
-    earlier = census(0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden)
+    earlier = process_list(
+        0, Process(pid=7, started_s=1.0, utilization_ratio=0.7), Process(pid=8, utilization_ratio=0.1), hidden
+    )
     same, other = Process(pid=7, started_s=1.0, memory_bytes=5), Process(pid=7, started_s=2.0, memory_bytes=5)
     busy = Process(pid=7, started_s=1.0, memory_bytes=5, utilization_ratio=0.7)
-    assert census(10, same).with_use(earlier).processes == (busy, hidden)
-    assert census(10, other).with_use(earlier).processes == (other, hidden)
-    assert census(13, same).with_use(earlier).processes == (same,)
-    assert replace(census(10, same), use_asked=True).with_use(earlier).processes == (same,)  # asked since, and nobody named
-    assert census(10, Process(pid=8, utilization_ratio=0.0)).with_use(earlier).processes == (
+    assert process_list(10, same).with_use(earlier).processes == (busy, hidden)
+    assert process_list(10, other).with_use(earlier).processes == (other, hidden)
+    assert process_list(13, same).with_use(earlier).processes == (same,)
+    assert replace(process_list(10, same), use_asked=True).with_use(earlier).processes == (
+        same,
+    )  # asked since, and nobody named
+    assert process_list(10, Process(pid=8, utilization_ratio=0.0)).with_use(earlier).processes == (
         Process(pid=8, utilization_ratio=0.0),
     )

@@ -18,9 +18,9 @@ from annotate.claims import Claim
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.output.report import text
-from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, rule
 from annotate.rules import RULES
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import evidence
 from tests.annotate.occurrences import every_scene

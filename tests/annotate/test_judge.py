@@ -16,9 +16,9 @@ from annotate.claims import REQUIRED, Claim
 from annotate.declared import FACTS
 from annotate.evidence import Evidence, Fact, Ownership, Process, Timings, Trace, Visibility, WindowRecord
 from annotate.judge import judge
-from annotate.policy import Policy
 from annotate.rule import Answer, Clear, Found, RuleKind, Severity, Unobserved, rule
 from annotate.rules import RULES
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import BEGIN_NS, OWN, Signal, capped_ns, evidence
 from tests.annotate.strategies import evidences, timings, tolds
@@ -205,16 +205,20 @@ def test_accepting_one_hazard_changes_no_other_finding(about: Evidence, name: st
 
 @pytest.mark.parametrize("claim", [Claim.SUSTAINED, Claim.BURST])
 @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
-def test_clean_copy_is_valid_where_all_processes_show(claim: Claim, visibility: Visibility) -> None:
-    """In a container nothing shows who else was there: the window is unproven, for this reason alone."""
-    verdict = judge(evidence(length_s=4.0, visibility=visibility), Policy(claim=claim))
-    if visibility is Visibility.HOST:
-        assert verdict.status is Status.VALID, str(verdict)
-    else:
-        assert (verdict.status, verdict.why) == (
-            Status.UNPROVEN, "nobody-else: process lists that show the whole machine"
-        )  # fmt: skip
+def test_clean_copy_is_valid_where_its_time_is_explained(claim: Claim, visibility: Visibility) -> None:
+    """In a container the recorded use of the own process explains all; without that record it is unproven, for this alone."""
+    about = evidence(length_s=4.0, visibility=visibility)
+    verdict = judge(about, Policy(claim=claim))
+    assert verdict.status is Status.VALID, str(verdict)
     assert not [finding for finding in verdict.hazards if finding.severity != "note"]
+    if visibility is Visibility.NAMESPACE:
+        lists = tuple(
+            replace(each, processes=tuple(replace(process, utilization_ratio=None) for process in each.processes))
+            for each in about.trace.process_lists
+        )
+        unrecorded = judge(replace(about, trace=replace(about.trace, process_lists=lists)), Policy(claim=claim))
+        assert unrecorded.status is Status.UNPROVEN
+        assert "nobody-else: process lists that show the whole machine" in unrecorded.why
 
 
 def test_judge_steady_capped_gemm_is_valid() -> None:

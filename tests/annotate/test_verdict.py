@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import annotate
 from annotate.errors import InvalidValueError
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, OverriddenLimit, Status, Verdict, worst
 from tests.annotate.builders import evidence
 from tests.examples import share_of

@@ -172,7 +172,7 @@ def test_a_rule_needs_only_evidence_that_exists(rule: Rule) -> None:
         elif root == "declared":
             assert name in FACTS
         else:
-            assert need in LANES or need in ("timings", "timings.sm_clock_mhz", "census", "dense_power", "baseline")
+            assert need in LANES or need in ("timings", "timings.sm_clock_mhz", "process_list", "dense_power", "baseline")
 
 
 def test_units_are_a_closed_list_with_one_base_each() -> None:

@@ -19,9 +19,9 @@ from annotate.derived.idle_bounds import duty_bounds
 from annotate.evidence import Evidence, Fact, RecordedWindow, WorkRecord
 from annotate.inquiry import inquire
 from annotate.judge import judge
-from annotate.policy import Policy
 from annotate.proofs import nobody_else
 from annotate.rules import RULES
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from annotate.work_record import recorded_window, work_key, work_record
 from tests.annotate.builders import DEVICE, evidence

@@ -24,7 +24,7 @@ _HOST = Host(
     steal_ratio=0.0, cpu_pressure_ratio=0.0, numa_nodes="0", profilers="", sharing="", threads_born_count=0,
     processes_born_count=0, born_cpu_s=0.0, wall_step_s=0.0, watcher_cpu_s=0.2,
 )  # fmt: skip
-_TOLD: Mapping[str, Fact] = {
+_DECLARED: Mapping[str, Fact] = {
     "torch_version": "2.9.1", "environment": "", "cuda_uuids": UUID, "l2_bytes": 60 << 20, "launch_blocking": False,
     "profiler_used": False, "tampered": "", "alloc_count": 0, "alloc_retry_count": 0, "timer": "host", "timer_overhead_s": 0.0,
     "sync_s": 0.0, "busy_ratio": 0.95, "stamp_seen_ratio": 1.0, "stamp_spread_s": 1e-7, "warmup_count": 100,
@@ -47,7 +47,7 @@ def clean(*, timer: str = "host") -> Evidence:
         signals=signals,
         device=_DEVICE,
         host=replace(_HOST, span_s=20.0),
-        declared={**_TOLD, "timer": timer},
+        declared={**_DECLARED, "timer": timer},
         timings=Timings(times.at_ns, took_s, rng.normal(1979.0, 1.0, len(took_s))),
     )
     return replace(about, baseline=about)
@@ -94,7 +94,7 @@ def read_by(rule: Rule, about: Evidence) -> set[str]:
     whole = Evidence(
         window=about.window,
         device=_watched(about.device, log, {f.name: f"device.{f.name}" for f in fields(about.device)}),
-        trace=_watched(trace, log, {"censuses": "census", "dense_power": "dense_power"}),
+        trace=_watched(trace, log, {"process_lists": "process_list", "dense_power": "dense_power"}),
         host=_watched(about.host, log, {f.name: f"host.{f.name}" for f in fields(about.host)}),
         declared=_Read(about.declared, log, "declared."),
         timings=timings,
@@ -118,8 +118,8 @@ def without(about: Evidence, *names: str) -> Evidence:
                 about = replace(about, device=replace(about.device, **nothing))
             case ("declared", _, fact):
                 about = replace(about, declared={k: v for k, v in about.declared.items() if k != fact})
-            case ("census", _, _):
-                about = replace(about, trace=replace(about.trace, censuses=()))
+            case ("process_list", _, _):
+                about = replace(about, trace=replace(about.trace, process_lists=()))
             case ("dense_power", _, _):
                 about = replace(about, trace=replace(about.trace, dense_power=Trace().dense_power))
             case ("timings", "", _):

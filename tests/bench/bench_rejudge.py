@@ -17,12 +17,14 @@ from tests.gpuwatch.store.stored import a_run
 
 _COUNT = 10_000
 _SCENES = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "attention", "thermal", "convolution")
-_TOLD: dict[str, Fact] = {"torch_version": "2.9.1", "sync_s": 0.002, "busy_ratio": 0.97}
+_DECLARED: dict[str, Fact] = {"torch_version": "2.9.1", "sync_s": 0.002, "busy_ratio": 0.97}
 
 
 def filled(folder: Path, count: int) -> None:
     """A store of so many judged windows: the evidence of a few scenes again and again, their readings gone."""
-    pieces = [replace(simulate(scene, seed=seed, timings=False)[0], declared=_TOLD) for scene in _SCENES for seed in range(3)]
+    pieces = [
+        replace(simulate(scene, seed=seed, timings=False)[0], declared=_DECLARED) for scene in _SCENES for seed in range(3)
+    ]
     packed = [pack([piece]) for piece in pieces]
     store = Store(folder, source="simulated", boot_id="boot")
     for i in range(count):
@@ -30,7 +32,7 @@ def filled(folder: Path, count: int) -> None:
         assert piece.device is not None
         run = a_run(
             id=f"{i:08d}", begin_ns=piece.window.begin_ns, end_ns=piece.window.end_ns, label=piece.window.label,
-            pids=piece.window.pids, uuids=(piece.device.uuid,), told=piece.declared, begun_wall_s=1.7e9 + i, status="valid",
+            pids=piece.window.pids, uuids=(piece.device.uuid,), declared=piece.declared, begun_wall_s=1.7e9 + i, status="valid",
         )  # fmt: skip
         store.put_run(run, {piece.device.uuid: capsule})
         if i % 500 == 499:

@@ -54,20 +54,20 @@ def simulated(seed: int) -> Evidence:
         mishaps=(Mishap(fault=Fault.HOT_AIR, begin_s=0.0, value=rng.uniform(-6.0, 8.0)),),
         bench=bench,
     )
-    found = _with_told(simulate(scene, seed=seed)[0], kernel.name)
+    found = _with_declared(simulate(scene, seed=seed)[0], kernel.name)
     if seed % 2:
         other = replace(scene, bench=(bench[0] + 0.25, bench[1] + 0.25))
-        found = replace(found, baseline=_with_told(simulate(other, seed=seed + _BASELINE_SEED)[0], kernel.name))
+        found = replace(found, baseline=_with_declared(simulate(other, seed=seed + _BASELINE_SEED)[0], kernel.name))
     return found
 
 
-def _with_told(evidence: Evidence, kernel: str) -> Evidence:
+def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
     """As a careful harness on a whole GPU would have it: every rule has what it asks for, and nothing to find."""
     timings = evidence.timings
     assert evidence.device is not None
     assert timings is not None
     flops, moved_bytes = _WORK.get(kernel, (None, 4 << 30))
-    told: dict[str, Fact] = {
+    declared: dict[str, Fact] = {
         "torch_version": "2.9.1",
         "cuda_version": "13.0",
         "cudnn_version": "91200",
@@ -130,7 +130,7 @@ def _with_told(evidence: Evidence, kernel: str) -> Evidence:
         cuda_cores_count=16_896,
         memory_bus_bits_count=6144,
     )
-    return replace(evidence, declared=told, host=host, device=device)
+    return replace(evidence, declared=declared, host=host, device=device)
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:

@@ -81,18 +81,18 @@ def timed(evidence: Evidence, change: Callable[[Timings, Values], Values]) -> Ev
 
 
 def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> Evidence:
-    """Another process in every census of a stretch; its utilisation only where the record was asked."""
+    """Another process in every process list of an interval; its utilisation only where the record was asked."""
 
-    def asked(census_processes: tuple[Process, ...]) -> bool:
-        return any(each.utilization_ratio is not None for each in census_processes)
+    def asked(process_list_processes: tuple[Process, ...]) -> bool:
+        return any(each.utilization_ratio is not None for each in process_list_processes)
 
-    censuses = []
-    for census in evidence.trace.censuses:
-        busy = asked(census.processes)
+    process_lists = []
+    for process_list in evidence.trace.process_lists:
+        busy = asked(process_list.processes)
         there = process if busy else replace(process, utilization_ratio=None)
-        seen = begin_ns <= census.at_ns < end_ns and (process.listed or busy)
-        censuses.append(replace(census, processes=(*census.processes, there)) if seen else census)
-    return replace(evidence, trace=replace(evidence.trace, censuses=tuple(censuses)))
+        seen = begin_ns <= process_list.at_ns < end_ns and (process.listed or busy)
+        process_lists.append(replace(process_list, processes=(*process_list.processes, there)) if seen else process_list)
+    return replace(evidence, trace=replace(evidence.trace, process_lists=tuple(process_lists)))
 
 
 # The keywords of these four are fields of a record, each of its own type: hence Any.
@@ -115,7 +115,7 @@ def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
         trace=replace(
             trace,
             columns={name: kept(column) for name, column in trace.columns.items()},
-            censuses=tuple(c for c in trace.censuses if not begin_ns < c.at_ns < end_ns),
+            process_lists=tuple(c for c in trace.process_lists if not begin_ns < c.at_ns < end_ns),
             gaps=(*trace.gaps, *(Gap(begin_ns=begin_ns, end_ns=end_ns, lane=lane) for lane in (Lane.FAST, Lane.PROCESSES))),
         ),
     )
@@ -125,7 +125,7 @@ def hosted(evidence: Evidence, **facts: Any) -> Evidence:
     return replace(evidence, host=replace(evidence.host, **facts))
 
 
-def told(evidence: Evidence, **facts: str | float | bool | None) -> Evidence:
+def declaring(evidence: Evidence, **facts: str | float | bool | None) -> Evidence:
     return replace(evidence, declared={**evidence.declared, **facts})
 
 

@@ -13,9 +13,9 @@ from annotate.claims import Claim
 from annotate.combine import CLAIMED
 from annotate.evidence import Evidence
 from annotate.judge import judge
-from annotate.policy import Policy
 from annotate.ranges import TOLERANCE_RATIO
 from annotate.rule import Answer, Found, Severity, Unobserved
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Status, Verdict
 from tests.campaign import clean
 from tests.campaign.mutator import Mutator, rule_named

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from annotate.policy import Policy
 from annotate.rules import RETIRED, RETIRED_LIMITS, RULES
+from annotate.user_policy import Policy
 from tests.compatibility import old_version
 from tests.compatibility.write import interface
 

@@ -74,7 +74,7 @@ def test_window_is_judged_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings
     daemon, settings = old_daemon
     with product.window("valid", settings=settings) as w:
         w.record(TIMES_S)
-        w.tell(busy_ratio=0.97)
+        w.declare(busy_ratio=0.97)
     (judged,) = [reply for _, request, reply in exchanges() if request["type"] == "verdicts"][:1]
     assert w.verdict.status == "valid"
     assert list(old_version.lost(judged["verdicts"][0], w.verdict.as_schema_1())) == []

@@ -13,11 +13,11 @@ def main(gpu: int, times: int) -> None:
     uuid = source.devices()[gpu].uuid
     sampled_w: list[float] = []
     for _ in range(times):
-        census = source.census(uuid, utilization=True)
+        process_list = source.read_process_list(uuid, utilization=True)
         sampled_w += source.power_record(uuid).sample_w
     source.close()
-    processes = [[each.pid, each.memory_bytes, each.listed, each.graphics] for each in census.processes]
-    print(json.dumps({"visibility": census.visibility, "processes": processes, "sampled_w": sampled_w}))
+    processes = [[each.pid, each.memory_bytes, each.listed, each.graphics] for each in process_list.processes]
+    print(json.dumps({"visibility": process_list.visibility, "processes": processes, "sampled_w": sampled_w}))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def gpuwatch() -> list[dict[str, Any]]:
     found = []
     for device in source.devices():
         reading = source.read(device.uuid, Lane.FAST, signals(Lane.FAST))
-        census = source.census(device.uuid)
+        process_list = source.read_process_list(device.uuid)
         found.append({
             "uuid": device.uuid, "name": device.name, "sm_clock_mhz": reading.sm_clock_mhz,
             "mem_clock_mhz": reading.mem_clock_mhz, "power_w": reading.power_average_w, "power_limit_w": device.power_limit_w,
@@ -55,7 +55,7 @@ def gpuwatch() -> list[dict[str, Any]]:
             # Others show what programs use; a reading holds the driver's reserve too, and the device how much that is.
             "memory_used_bytes": (reading.memory_used_bytes or 0) - (device.memory_reserved_bytes or 0),
             "memory_total_bytes": device.memory_total_bytes,
-            "processes": sorted([process.pid, process.memory_bytes] for process in census.processes if process.listed),
+            "processes": sorted([process.pid, process.memory_bytes] for process in process_list.processes if process.listed),
         })  # fmt: skip
     source.close()
     return found

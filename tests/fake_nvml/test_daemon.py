@@ -76,8 +76,8 @@ def test_readings_and_processes_are_the_scenes(watch: Watch) -> None:
     with watch.client() as client:
 
         def is_listed() -> bool:
-            census = looking.of(client.readings()).gpus[4].census
-            return census is not None and bool(census.processes)
+            process_list = looking.of(client.readings()).gpus[4].process_list
+            return process_list is not None and bool(process_list.processes)
 
         shows(watch, 4, sm_clock_mhz=1234, power_w=333.0, temperature_c=55, utilization_ratio=0.44)
         wait_until(is_listed, what="an idle GPU's processes are asked each second")
@@ -86,8 +86,8 @@ def test_readings_and_processes_are_the_scenes(watch: Watch) -> None:
     assert (row.sm_clock_mhz, row.power_w, row.temperature_c) == (1234, 333.0, 55)
     assert (row.utilization_ratio, row.mem_utilization_ratio) == (0.44, 0.22)
     assert row.memory_used_bytes == 7 * GIB + gpu.now("memory_reserved_bytes")
-    assert shown.census is not None
-    assert [(process.pid, process.memory_bytes) for process in shown.census.processes] == [(os.getpid(), 7 * GIB)]
+    assert shown.process_list is not None
+    assert [(process.pid, process.memory_bytes) for process in shown.process_list.processes] == [(os.getpid(), 7 * GIB)]
     gpu.clients = []
 
 

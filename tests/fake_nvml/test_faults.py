@@ -161,15 +161,15 @@ def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library:
         assert "Traceback" not in watch.live.log.read_text()
         with Reader(watch.live.settings.state) as reader:
             (run,) = reader.runs(limit=1)
-            censuses = reader.evidence(run, working.gpus[0].uuid).trace.censuses
+            process_lists = reader.evidence(run, working.gpus[0].uuid).trace.process_lists
     for gpu in working.gpus:
         assert answered(before[gpu.uuid])["contention-process"] == "clear"
         assert answered(during[gpu.uuid])["contention-process"] == "found"
-    inside = [census for census in censuses if begin_ns + 500_000_000 < census.at_ns < end_ns]
+    inside = [process_list for process_list in process_lists if begin_ns + 500_000_000 < process_list.at_ns < end_ns]
     assert len(inside) >= 3
-    for census in inside:
-        assert [p.pid for p in census.processes if p.ownership is Ownership.OWN] == [os.getpid()]
-        assert len({p.pid for p in census.processes}) >= 30
+    for process_list in inside:
+        assert [p.pid for p in process_list.processes if p.ownership is Ownership.OWN] == [os.getpid()]
+        assert len({p.pid for p in process_list.processes}) >= 30
 
 
 @pytest.mark.parametrize("opened_count", [0, 2], ids=["idle", "in a window"])

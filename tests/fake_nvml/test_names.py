@@ -40,14 +40,14 @@ def test_names_that_are_not_utf8_cost_no_reading(tmp_path: Path, library: Path) 
     with Reader(watch.live.settings.state) as reader:
         stored = reader.run(run)
         evidence = reader.evidence(stored, scene.gpus[0].uuid)
-        assert CUT in {process.name for census in evidence.trace.censuses for process in census.processes}
+        assert CUT in {process.name for process_list in evidence.trace.process_lists for process in process_list.processes}
         assert len(evidence.trace.column("power_w"))
         assert {(device.name, device.driver_version) for device in reader.devices()} == {("NVIDIA H200 �t�", "580.�")}
 
 
 def names_shown(watch: Watch) -> set[str | None]:
     with watch.client() as client:
-        shown = looking.of(client.readings()).gpus[0].census
+        shown = looking.of(client.readings()).gpus[0].process_list
     assert shown is not None
     return {process.name for process in shown.processes}
 

@@ -141,7 +141,7 @@ class Windows:
     def _judge(self) -> None:
         run = a_run(
             id=f"{self._begin_ns // S:08x}00", boot_id=BOOT, begin_ns=self._begin_ns, end_ns=self._end_ns, status="judging",
-            uuids=tuple(gpu.device.uuid for gpu in self._open), pid=OWN_PID, pids=frozenset({OWN_PID}), told={},
+            uuids=tuple(gpu.device.uuid for gpu in self._open), pid=OWN_PID, pids=frozenset({OWN_PID}), declared={},
             begun_wall_s=(self._begin_ns + WALL_OFFSET_NS) / S, source="simulated", simulated=True,
         )  # fmt: skip
         self._put(run, {})

@@ -28,9 +28,9 @@ def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]
         others = [
             Process(pid=pid, name=f"burst-{fifth % 7}", started_s=1.7e9 + fifth / 5, memory_bytes=1 << 20) for pid in some
         ]
-        census = ProcessList(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=(OWN, *others))
+        process_list = ProcessList(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=(OWN, *others))
         yield fast(at_ns, sm_clock_mhz=1980, power_w=500.0 + fifth % 9)
-        yield Sweep(UUID, Lane.PROCESSES, at_ns, 0, 0, census)
+        yield Sweep(UUID, Lane.PROCESSES, at_ns, 0, 0, process_list)
 
 
 def test_process_storm_is_stored_within_bounded_memory(tmp_path: Path) -> None:
@@ -46,13 +46,13 @@ def test_process_storm_is_stored_within_bounded_memory(tmp_path: Path) -> None:
     with Reader(tmp_path) as reader:
         run = a_run(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 120 * S, pids=frozenset({OWN.pid}))
         trace = reader.evidence(run, UUID).trace
-    assert len(trace.censuses) == 600
-    assert {len(census.processes) for census in trace.censuses} == {41}
-    for census in trace.censuses:
-        own = [process for process in census.processes if process.ownership is Ownership.OWN]
+    assert len(trace.process_lists) == 600
+    assert {len(process_list.processes) for process_list in trace.process_lists} == {41}
+    for process_list in trace.process_lists:
+        own = [process for process in process_list.processes if process.ownership is Ownership.OWN]
         assert [process.pid for process in own] == [OWN.pid]
-        assert all(p.ownership is Ownership.FOREIGN for p in census.processes if p.pid != OWN.pid)
-    names = {process.name for process in trace.censuses[7].processes}
+        assert all(p.ownership is Ownership.FOREIGN for p in process_list.processes if p.pid != OWN.pid)
+    names = {process.name for process in trace.process_lists[7].processes}
     assert names == {"python", "burst-0"}
     assert store.statistics()["dropped_count"] == 0
     store.close()

@@ -80,7 +80,7 @@ def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
     stores.check_files(settings.state)
     stores.check_rows(settings.state)
     with Reader(settings.state) as reader:
-        said = {run.label: (run.status, run.told.get("abandoned")) for run in reader.runs()}
+        said = {run.label: (run.status, run.declared.get("abandoned")) for run in reader.runs()}
     assert said["across"][1] == "the daemon was stopped meanwhile"
     assert set(said) == {"judged before", "closed before", "across", "after"}
 

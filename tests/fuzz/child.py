@@ -14,7 +14,7 @@ def main() -> None:
     name = sys.argv.pop(1)
     warnings.simplefilter("ignore")
     # The judge is no parser: it is run, and what it does with strange numbers is not what tells one input from another.
-    with atheris.instrument_imports(include=["gpuwatch", "annotate.evidence", "annotate.policy", "annotate.verdict"]):
+    with atheris.instrument_imports(include=["gpuwatch", "annotate.evidence", "annotate.user_policy", "annotate.verdict"]):
         from tests.fuzz.targets import target
 
         found = target(name)

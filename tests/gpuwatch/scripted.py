@@ -26,7 +26,7 @@ class Scripted:
     fails: Callable[[Lane], None] = lambda lane: None
     takes_time: bool = False
     reads: list[tuple[Lane, tuple[str, ...]]] = field(default_factory=list)
-    censuses: list[bool] = field(default_factory=list)
+    process_lists: list[bool] = field(default_factory=list)
     pending: list[Event] = field(default_factory=list)
     closed: bool = False
     name: str = "scripted"
@@ -45,8 +45,8 @@ class Scripted:
         values: dict[str, Any] = {name: self.values[name](now_ns) if name in self.values else 1 for name in names}
         return Reading(uuid=uuid, lane=lane, at_ns=now_ns, took_ns=cost_ns, **values)
 
-    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        self.censuses.append(utilization)
+    def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
+        self.process_lists.append(utilization)
         self.fails(Lane.PROCESSES)
         return ProcessList(uuid=uuid, at_ns=self.clock.now_ns(), took_ns=1000, processes=())
 

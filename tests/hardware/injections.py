@@ -55,9 +55,9 @@ def timed(call: Callable[[], object], seconds: float = 2.0) -> Body:
     return body
 
 
-def told(call: Callable[[], object], **facts: Any) -> Body:
+def declaring(call: Callable[[], object], **facts: Any) -> Body:
     def body(window: gpuwatch.Window) -> None:
-        window.tell(**facts)
+        window.declare(**facts)
         timed(call)(window)
 
     return body
@@ -282,20 +282,22 @@ def injections() -> Iterator[Injection]:
     yield Injection("tampered", ("timer-tampered",), _tampered(gemm4k), woken, restored_event)
     yield Injection("background-threads", ("background-thread",), _background(gemm4k), woken)
     yield Injection("crash", ("incomplete-body",), _crashing(gemm4k), warm, status="unproven")
-    yield Injection("flops-10x", ("impossible-time",), told(gemm4k, call_flops_count=20 * 4096**3, dtype="bfloat16"), woken)
+    yield Injection(
+        "flops-10x", ("impossible-time",), declaring(gemm4k, call_flops_count=20 * 4096**3, dtype="bfloat16"), woken
+    )
     source = torch.randn(1 << 21, device="cuda")
     target = torch.empty_like(source)
     small_copy = lambda: target.copy_(source)  # noqa: E731
     yield Injection(
         "warm-8mb-copy", ("warm-cache-unintended", "impossible-time"),
-        told(small_copy, working_set_bytes=2 * source.nbytes, call_bytes=2 * source.nbytes, cache="cold"), lambda: loop(small_copy, 1.0),
+        declaring(small_copy, working_set_bytes=2 * source.nbytes, call_bytes=2 * source.nbytes, cache="cold"), lambda: loop(small_copy, 1.0),
     )  # fmt: skip
-    yield Injection("small-flush", ("flush-insufficient",), told(gemm4k, cache="cold", flush_bytes=8 << 20), woken)
+    yield Injection("small-flush", ("flush-insufficient",), declaring(gemm4k, cache="cold", flush_bytes=8 << 20), woken)
     yield Injection(
-        "wrong-result", ("semantic-mismatch",), told(gemm4k, reference_error_ratio=0.5, reference_limit_ratio=0.02), woken,
+        "wrong-result", ("semantic-mismatch",), declaring(gemm4k, reference_error_ratio=0.5, reference_limit_ratio=0.02), woken,
         status="rejected",
     )  # fmt: skip
-    yield Injection("memoised", ("result-cached",), told(gemm4k, output_unchanged=True), woken)
+    yield Injection("memoised", ("result-cached",), declaring(gemm4k, output_unchanged=True), woken)
     zeros = gemm(8192, zeros=True)
     zero = torch.zeros(8192, 8192, device="cuda", dtype=torch.bfloat16)
 

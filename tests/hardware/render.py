@@ -44,14 +44,14 @@ def masked(evidence: Evidence) -> Evidence:
     """The same evidence of a GPU and a host that nobody can look up."""
     assert evidence.device is not None
     host = replace(evidence.host, boot_id="boot", hostname="host")
-    censuses = tuple(replace(census, uuid=MASKED_UUID) for census in evidence.trace.censuses)
+    process_lists = tuple(replace(process_list, uuid=MASKED_UUID) for process_list in evidence.trace.process_lists)
     told = {name: MASKED_UUID if name == "cuda_uuids" else fact for name, fact in evidence.declared.items()}
     return replace(
         evidence,
         device=replace(evidence.device, uuid=MASKED_UUID),
         host=host,
         declared=told,
-        trace=replace(evidence.trace, censuses=censuses),
+        trace=replace(evidence.trace, process_lists=process_lists),
     )
 
 

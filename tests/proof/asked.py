@@ -10,7 +10,7 @@ import pytest
 
 from annotate.evidence import Evidence
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from tests.proof.cases import design, made, workload
 from tests.proof.disturbances import Disturbance

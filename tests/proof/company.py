@@ -84,16 +84,16 @@ class Company:
         busy_ratio = timeline.workload.kernel.utilization_ratio * timeline.workload.metered_share
         self._own = np.where(self._foreign, 0.0, mean(working.astype(np.float64)) * busy_ratio)
 
-    def censuses(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[ProcessList, ...]:
+    def process_lists(self, lists_ns: Times, use_ns: Times, epoch_ns: int) -> tuple[ProcessList, ...]:
         """Return the lists as they are stored: equal ones once a heartbeat, those with the utilisation record each."""
-        found = [self._census(int(at_ns), None, epoch_ns) for at_ns in _told_ns(lists_ns, self._guests)]
+        found = [self._process_list(int(at_ns), None, epoch_ns) for at_ns in _told_ns(lists_ns, self._guests)]
         before_ns = 0
         for at_ns in use_ns.tolist() if self._sight.utilization else []:
-            found.append(self._census(at_ns, before_ns, epoch_ns))
+            found.append(self._process_list(at_ns, before_ns, epoch_ns))
             before_ns = at_ns
-        return tuple(sorted(found, key=lambda census: census.at_ns))
+        return tuple(sorted(found, key=lambda process_list: process_list.at_ns))
 
-    def _census(self, at_ns: int, since_ns: int | None, epoch_ns: int) -> ProcessList:
+    def _process_list(self, at_ns: int, since_ns: int | None, epoch_ns: int) -> ProcessList:
         sight, processes = self._sight, []
         own_ratio, foreign_ratio = self._ratios(since_ns, at_ns)
         if sight.own_listed:

@@ -22,7 +22,7 @@ from annotate.budget import Number
 from annotate.combine import CLAIMED
 from annotate.evidence import Evidence
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from tests.proof.disturbances import FAMILIES, Disturbance, drawn
 from tests.proof.pairs import pair
 from tests.proof.scores import Answer, Row, rows

@@ -17,7 +17,7 @@ from tests.proof.shown import Shown
 from tests.proof.sight import sight
 from tests.proof.stored import EPOCH_NS, evidence, window_of
 from tests.proof.streams import Iterations, iterations
-from tests.proof.testified import Variant, host, timings, told
+from tests.proof.testified import Variant, declared_facts, host, timings
 from tests.proof.timeline import REST_S, Plan, Timeline, timeline
 from tests.proof.workloads import WORKLOADS, Workload
 
@@ -232,6 +232,6 @@ def observed(design: Design, run: Run, disturbances: tuple[Disturbance, ...], se
         found,
         device=replace(DEVICE, power_limit_w=round(limit_w, 3)),
         host=host(ran, design.workload, disturbances, seed) if seen.host else found.host,
-        declared=told(design.variant, ran, disturbances, stamped_mhz),
+        declared=declared_facts(design.variant, ran, disturbances, stamped_mhz),
         timings=timings(design.variant, ran, window, EPOCH_NS, design.batch_count, seed),
     )

@@ -68,7 +68,7 @@ def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight,
         trace=Trace(
             columns=in_order,
             dense_power=power,
-            censuses=company.censuses(asked.lists_ns, asked.uses_ns, EPOCH_NS) if len(asked.lists_ns) else (),
+            process_lists=company.process_lists(asked.lists_ns, asked.uses_ns, EPOCH_NS) if len(asked.lists_ns) else (),
             gaps=asked.gaps(rows_ns),
             refresh_ns=_refresh(in_order, sight, capped, seed),
         ),

@@ -16,7 +16,7 @@ from annotate.compare.quad_decision import decide
 from annotate.compare.quads import Quads
 from annotate.evidence import Pause
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from tests.proof.asked import DEFAULT, Scene, due, finding, growing, paused, seen, severities
 from tests.proof.cases import CLOCKED, made, workload

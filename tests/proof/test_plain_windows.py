@@ -35,18 +35,18 @@ def listed(of: Evidence, change: Callable[[Process], Process], visibility: Visib
     """Return the evidence with each listed process changed."""
     lists = tuple(
         replace(each, processes=tuple(map(change, each.processes)), visibility=visibility or each.visibility)
-        for each in of.trace.censuses
+        for each in of.trace.process_lists
     )
-    return replace(of, trace=replace(of.trace, censuses=lists))
+    return replace(of, trace=replace(of.trace, process_lists=lists))
 
 
-def told(of: Evidence, facts: Mapping[str, Fact]) -> Evidence:
+def declared_facts(of: Evidence, facts: Mapping[str, Fact]) -> Evidence:
     return replace(of, declared=facts)
 
 
 def without_torch(of: Evidence) -> Evidence:
     """A Python program that declares its environment and no library."""
-    return told(of, {"environment": "", "profiler_used": False, "tampered": ""})
+    return declared_facts(of, {"environment": "", "profiler_used": False, "tampered": ""})
 
 
 def jax(of: Evidence) -> Evidence:
@@ -56,7 +56,7 @@ def jax(of: Evidence) -> Evidence:
 
 def cpp(of: Evidence) -> Evidence:
     """A C++ program under ``gpuwatch run``: no declared facts, one process."""
-    return listed(told(of, {}), lambda process: replace(process, name="bench"))
+    return listed(declared_facts(of, {}), lambda process: replace(process, name="bench"))
 
 
 def virtual(of: Evidence) -> Evidence:
@@ -125,7 +125,7 @@ def with_second(of: Evidence) -> Evidence:
         second = replace(each.processes[0], pid=_UNKNOWN_PID + 1, utilization_ratio=None)
         return replace(each, processes=(*each.processes, second))
 
-    return replace(of, trace=replace(of.trace, censuses=tuple(map(grown, of.trace.censuses))))
+    return replace(of, trace=replace(of.trace, process_lists=tuple(map(grown, of.trace.process_lists))))
 
 
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
@@ -191,4 +191,4 @@ def test_recorded_plain_window_gets_what_is_due(name: str) -> None:
 def test_own_process_is_the_windows_own() -> None:
     """The made container hides nothing else: the same lists with the own process are those of bare metal."""
     of = plain("softmax")
-    assert {process.pid for each in of.trace.censuses for process in each.processes} == {OWN_PID}
+    assert {process.pid for each in of.trace.process_lists for process in each.processes} == {OWN_PID}

@@ -58,7 +58,7 @@ def test_evidence_survives_a_capsule(family: str) -> None:
         (after,) = unpack(pack([before]))
         assert (after.window, after.device, after.host) == (before.window, before.device, before.host)
         assert (dict(after.declared), after.trace.gaps) == (dict(before.declared), before.trace.gaps)
-        assert after.trace.censuses == before.trace.censuses
+        assert after.trace.process_lists == before.trace.process_lists
         assert columns(after).keys() == columns(before).keys()
         for name, column in columns(before).items():
             assert np.array_equal(columns(after)[name].at_ns, column.at_ns), name
@@ -77,7 +77,9 @@ def test_evidence_is_in_order(family: str) -> None:
             assert (np.diff(column.at_ns) > 0).all(), name
             if name in COUNTERS:
                 assert (np.diff(column.values) >= 0).all(), name
-        assert {census.uuid for census in evidence.trace.censuses} <= {evidence.device.uuid if evidence.device else None}
+        assert {process_list.uuid for process_list in evidence.trace.process_lists} <= {
+            evidence.device.uuid if evidence.device else None
+        }
         if evidence.timings is not None:
             assert (evidence.timings.took_s > 0).all()
             assert (np.diff(evidence.timings.at_ns) >= 0).all()
@@ -152,12 +154,16 @@ def test_hidden_neighbour_is_no_listed_one() -> None:
     """A process of another namespace is on no list; its memory shows, and the utilisation record may name it."""
     busy = ((0.5, 2.9),)
     listed, hidden = (seen(made("neighbour-slices", kind, *busy)) for kind in ("listed", "hidden"))
-    foreign = [p for census in listed.trace.censuses for p in census.processes if p.ownership is Ownership.FOREIGN]
+    foreign = [
+        p for process_list in listed.trace.process_lists for p in process_list.processes if p.ownership is Ownership.FOREIGN
+    ]
     assert foreign
     assert all(process.listed for process in foreign)
-    unseen = [p for census in hidden.trace.censuses for p in census.processes if p.ownership is Ownership.FOREIGN]
+    unseen = [
+        p for process_list in hidden.trace.process_lists for p in process_list.processes if p.ownership is Ownership.FOREIGN
+    ]
     assert not any(process.listed for process in unseen)
-    assert {census.visibility for census in hidden.trace.censuses} == {Visibility.NAMESPACE}
+    assert {process_list.visibility for process_list in hidden.trace.process_lists} == {Visibility.NAMESPACE}
     for evidence in (listed, hidden):
         used = evidence.trace.column("memory_used_bytes").values
         assert used.max() - used.min() > 1e9
@@ -168,7 +174,7 @@ def test_idle_looking_neighbour_is_rarely_named() -> None:
     busy, rare = (seen(made("neighbour-slices", "listed", (0.0, 3.0), depth=depth)) for depth in (1.0, 0.1))
 
     def named(evidence: Evidence) -> float:
-        ratios = [p.utilization_ratio or 0.0 for c in evidence.trace.censuses for p in c.processes if p.pid != 4242]
+        ratios = [p.utilization_ratio or 0.0 for c in evidence.trace.process_lists for p in c.processes if p.pid != 4242]
         return sum(ratios)
 
     assert named(busy) > 1.0

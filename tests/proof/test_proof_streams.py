@@ -77,7 +77,7 @@ def test_busy_neighbour_takes_its_time_slices() -> None:
     assert found.median == pytest.approx(0.0, abs=2e-3)
     took_s = disturbed.iterations.took_s
     assert np.percentile(took_s, 99) - np.median(took_s) == pytest.approx(2.4e-3, rel=0.1)
-    lists = [{process.pid for process in census.processes} for census in evidence.trace.censuses]
+    lists = [{process.pid for process in process_list.processes} for process_list in evidence.trace.process_lists]
     assert {len(each) for each in lists} == {1, 2}
 
 

@@ -46,7 +46,9 @@ def timings(
     return batched(Timings(begins_ns, ran.took_s, clock_mhz), max(batch_count, -(-ran.count // _MOST_COUNT)))
 
 
-def told(variant: Variant, ran: Iterations, disturbances: Sequence[Disturbance], stamped_mhz: float | None) -> dict[str, Fact]:
+def declared_facts(
+    variant: Variant, ran: Iterations, disturbances: Sequence[Disturbance], stamped_mhz: float | None
+) -> dict[str, Fact]:
     """Return what a window declares at its end; ``stamped_mhz`` is the mean clock between its first and last stamp."""
     others = [each for each in disturbances if each.family == "own-other-work"]
     found: dict[str, Fact] = {

@@ -62,7 +62,7 @@ def test_declaration_hides_no_seen_tampering(daemon: Settings, monkeypatch: pyte
     real = time.perf_counter
     with gpuwatch.window(settings=daemon) as w:
         monkeypatch.setattr(time, "perf_counter", lambda: real() / 2)
-        w.tell(tampered=None)
+        w.declare(tampered=None)
     assert "timer-tampered" in hazards(w)
 
 
@@ -73,7 +73,7 @@ def test_declaration_hides_no_profiler_of_the_beginning(daemon: Settings) -> Non
     try:
         with gpuwatch.window(settings=daemon) as w:
             sys.setprofile(before)
-            w.tell(profiler_used=False)
+            w.declare(profiler_used=False)
     finally:
         sys.setprofile(before)
     assert "profiler-attached" in hazards(w)
@@ -83,7 +83,7 @@ def test_declaration_hides_no_looked_at_inputs() -> None:
     """Sampled zeros win over a declared share of zeros."""
     testimony = Testimony()
     testimony.look_at((np.zeros(1000, np.float32),))
-    testimony.tell({"input_zero_ratio": 0.01})
+    testimony.declare({"input_zero_ratio": 0.01})
     assert testimony.all()["input_zero_ratio"] == 1.0
 
 
@@ -91,7 +91,7 @@ def test_declaration_of_a_hazard_is_kept() -> None:
     """A program may declare a hazard that gpuwatch did not see."""
     testimony = Testimony()
     testimony.begin()
-    testimony.tell({"profiler_used": True, "tampered": "my.timer"})
+    testimony.declare({"profiler_used": True, "tampered": "my.timer"})
     told = testimony.all()
     assert (told["profiler_used"], told["tampered"]) == (True, "my.timer")
 
@@ -126,9 +126,9 @@ def test_window_refuses_objects_without_repr(name: str) -> None:
 
 def test_tell_refuses_values_that_do_not_convert() -> None:
     with pytest.raises(UsageError, match="tell: warmup_count: expected a value that converts, found RuntimeError"):
-        Testimony().tell({"warmup_count": Hostile(3)})
+        Testimony().declare({"warmup_count": Hostile(3)})
     with pytest.raises(UsageError, match="tell: warmup_s: expected text, a number"):
-        Testimony().tell({"warmup_s": Fraction(10**5000)})  # type: ignore[dict-item]  # wrong on purpose
+        Testimony().declare({"warmup_s": Fraction(10**5000)})  # type: ignore[dict-item]  # wrong on purpose
 
 
 def test_inputs_refuses_lists_that_hold_themselves(daemon: Settings) -> None:

@@ -77,7 +77,7 @@ def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
             lambda: replies(
                 path,
                 wire.End(run=opened.run, begin_ns=opened.opened_ns, end_ns=now_ns),
-                wire.Close(run=opened.run, begin_ns=opened.opened_ns, end_ns=now_ns, told={"exception": "forged"}),
+                wire.Close(run=opened.run, begin_ns=opened.opened_ns, end_ns=now_ns, declared={"exception": "forged"}),
                 wire.Times(run=opened.run, at_ns=bytes(8), took_s=bytes(8)),
                 wire.AskVerdicts(run=opened.run, wait_s=0),
                 wire.AskReadings(),
@@ -94,7 +94,7 @@ def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
 def test_window_belongs_to_the_user_the_kernel_names(shared: Shared) -> None:
     """A window belongs to the user whom the kernel names, whatever its client declares."""
     path = shared.settings.socket
-    forged = wire.Open(label="forged", parent="0" * 18, told={"exception": "none", "uid": 0, "user": "root", "pid": 1})
+    forged = wire.Open(label="forged", parent="0" * 18, declared={"exception": "none", "uid": 0, "user": "root", "pid": 1})
     said = as_nobody(lambda: replies(path, forged))
     assert '"opened"' in said, said
     with connect(shared.settings) as client:
@@ -104,14 +104,14 @@ def test_window_belongs_to_the_user_the_kernel_names(shared: Shared) -> None:
 
     with Reader(shared.settings.state) as reader:
         found = reader.run(run)
-        assert (found.uid, found.told.get("user")) == (NOBODY, "root")  # what is told is kept as told
+        assert (found.uid, found.declared.get("user")) == (NOBODY, "root")  # what is told is kept as told
         assert found.user in (None, "nobody")  # looked up by the process's number: it may have ended first
 
 
 def test_told_facts_of_absurd_size_are_refused(shared: Shared) -> None:
     path = shared.settings.socket
     absurd = (
-        wire.Open(told={str(i): i for i in range(300)}), wire.Open(told={"a": "x" * 20_000}), wire.Open(told={"x" * 20_000: 1}),
+        wire.Open(declared={str(i): i for i in range(300)}), wire.Open(declared={"a": "x" * 20_000}), wire.Open(declared={"x" * 20_000: 1}),
         wire.Open(label="x" * 300), wire.Open(parent="x" * 100),
     )  # fmt: skip
     said = as_nobody(lambda: replies(path, *absurd)).splitlines()

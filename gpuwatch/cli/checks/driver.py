@@ -50,7 +50,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
             continue
         try:
             plan = measure(source, device, MonotonicClock(), PlanTargets(budget_ratio=settings.budget_ratio))
-            census = source.census(device.uuid)
+            process_list = source.read_process_list(device.uuid)
             lock_mhz = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",)).sm_clock_lock_mhz
         except SourceError as error:
             reason = error.reason if isinstance(error, DeviceLostError) else str(error)
@@ -60,7 +60,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
             continue
         yield from _gpu(device, plan)
         yield from _setup(device, lock_mhz)
-        yield _processes(device, census)
+        yield _processes(device, process_list)
 
 
 def _name(device: Device) -> str:
@@ -227,15 +227,15 @@ def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
     yield passed(name, known or "no limits known", **facts, sm_clock_lock_mhz=lock_mhz)
 
 
-def _processes(device: Device, census: ProcessList) -> Check:
-    name, count = f"{_name(device)} processes", len(census.processes)
+def _processes(device: Device, process_list: ProcessList) -> Check:
+    name, count = f"{_name(device)} processes", len(process_list.processes)
     if count:
         return warned(
             name, f"{count} on it now", "a benchmark beside them is flagged or rejected: nvidia-smi lists them", count=count
         )
     # An empty list is only somebody's word where it shows everybody.
-    if census.visibility is Visibility.UNKNOWN:
+    if process_list.visibility is Visibility.UNKNOWN:
         return warned(name, "who is on it is not told", "whether a window was alone on it stays unproven", count=None)
-    if census.visibility is Visibility.NAMESPACE:
+    if process_list.visibility is Visibility.NAMESPACE:
         return passed(name, "nobody of this container on it now; others would not show", count=0)
     return passed(name, "nobody on it now", count=0)

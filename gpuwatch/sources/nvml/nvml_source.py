@@ -119,7 +119,7 @@ class Nvml:
                 return None
         return gpu.loops[names]
 
-    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
+    def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         with self._answering(uuid) as gpu:
             begin_ns = clock.now_ns()
             processes, is_whole = gpu.lists.processes(utilization=utilization)

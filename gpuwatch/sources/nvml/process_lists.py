@@ -103,7 +103,7 @@ class ProcessLists:
         whole = True
         for function, graphics in _LISTS:
             entries = self._list(function)
-            # Other lists are missing on many systems; without this one an empty census says nothing.
+            # Other lists are missing on many systems; without this one an empty process list says nothing.
             whole = whole and not (entries is None and function == _COMPUTE)
             for pid, memory_bytes in entries or ():
                 memory, was_graphics = listed.get(pid, (None, True))

@@ -25,7 +25,7 @@ COST_NS: Mapping[str, int] = {
     "ecc_corrected_count": 6_000, "ecc_uncorrected_count": 6_000, "remapped_rows_count": 8_000, "pcie_replay_count": 130_000,
     "sm_activity_ratio": 1_450_000, "power_violation_ns": 600_000, "thermal_violation_ns": 600_000,
 }  # fmt: skip
-CENSUS_COST_NS, CENSUS_BUSY_COST_NS, POWER_RECORD_COST_NS = 15_000, 1_800_000, 250_000
+PROCESS_LIST_COST_NS, PROCESS_LIST_BUSY_COST_NS, POWER_RECORD_COST_NS = 15_000, 1_800_000, 250_000
 
 
 class Driver:

@@ -39,7 +39,7 @@ class _Witness:
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid
         self.readings: list[Reading] = []
-        self.censuses: list[ProcessList] = []
+        self.process_lists: list[ProcessList] = []
         self.power: list[PowerRecord] = []
         self.events: list[Event] = []
         self.gaps: list[Gap] = []
@@ -48,7 +48,7 @@ class _Witness:
 
     def slow(self, at_ns: int) -> None:
         self.row(Lane.SLOW, at_ns)
-        self.census(at_ns, utilization=True)
+        self.read_process_list(at_ns, utilization=True)
         record = self._ask(Lane.POWER, at_ns, lambda: self.source.power_record(self.uuid))
         self.power += [record] if record else []
 
@@ -59,10 +59,12 @@ class _Witness:
         reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
 
-    def census(self, at_ns: int, *, utilization: bool) -> None:
-        census = self._ask(Lane.PROCESSES, at_ns, lambda: self.source.census(self.uuid, utilization=utilization))
-        if census:
-            self.censuses.append(replace(census, processes=tuple(_owned(p) for p in census.processes)))
+    def read_process_list(self, at_ns: int, *, utilization: bool) -> None:
+        process_list = self._ask(
+            Lane.PROCESSES, at_ns, lambda: self.source.read_process_list(self.uuid, utilization=utilization)
+        )
+        if process_list:
+            self.process_lists.append(replace(process_list, processes=tuple(_owned(p) for p in process_list.processes)))
 
     def _ask(self, lane: Lane, at_ns: int, question: Callable[[], _T]) -> _T | None:
         try:
@@ -113,7 +115,7 @@ def _simulate(
         if at_ns in (begin_ns, end_ns):
             witness.row(Lane.EDGE, at_ns)
         if elapsed_ns % (200 * _MS) < 10 * _MS:
-            witness.census(at_ns, utilization=False)
+            witness.read_process_list(at_ns, utilization=False)
         # A daemon's own thread for slow questions gives way to the edges: it asks some milliseconds after each.
         if elapsed_ns % SLOW_ACTIVE_NS < 10 * _MS or edge:
             witness.slow(at_ns)
@@ -124,7 +126,7 @@ def _simulate(
         window=WindowRecord(begin_ns=begin_ns, end_ns=end_ns, label=scene.name, pids=frozenset({OWN_PID})),
         device=device,
         trace=Trace.of(
-            witness.readings, censuses=witness.censuses, power=witness.power, events=witness.events, gaps=witness.gaps
+            witness.readings, process_lists=witness.process_lists, power=witness.power, events=witness.events, gaps=witness.gaps
         ),
         host=_host(scene),
         timings=source.timings(device.uuid, begin_ns, end_ns) if with_timings else None,

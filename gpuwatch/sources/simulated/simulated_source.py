@@ -9,10 +9,10 @@ from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
 from gpuwatch.interfaces import Clock
 from gpuwatch.sources import nearest
 from gpuwatch.sources.simulated.driver_model import (
-    CENSUS_BUSY_COST_NS,
-    CENSUS_COST_NS,
     OWN_BYTES,
     POWER_RECORD_COST_NS,
+    PROCESS_LIST_BUSY_COST_NS,
+    PROCESS_LIST_COST_NS,
     cost_ns,
 )
 from gpuwatch.sources.simulated.iteration_times import kernel_times
@@ -75,7 +75,7 @@ class Simulated:
             **{name: value for name, value in values.items() if name in asked},
         )
 
-    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
+    def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
             gpu.driver.advance(now_ns)
@@ -83,7 +83,7 @@ class Simulated:
         return ProcessList(
             uuid=uuid,
             at_ns=self.epoch_ns + now_ns,
-            took_ns=CENSUS_BUSY_COST_NS if utilization else CENSUS_COST_NS,
+            took_ns=PROCESS_LIST_BUSY_COST_NS if utilization else PROCESS_LIST_COST_NS,
             processes=processes,
             visibility=gpu.visibility,
             use_asked=utilization,

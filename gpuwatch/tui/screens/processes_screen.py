@@ -73,11 +73,11 @@ def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
             Piece(f"{user:<13}{memory:>9}{busy:>6}  {name}"),
         ]
     if not found:
-        seen = any(gpu.census is not None for gpu in live.gpus)
+        seen = any(gpu.process_list is not None for gpu in live.gpus)
         yield [Piece("  nobody is on any GPU" if seen else "  the process lists were not observed", Tone.DIM)]
     if left_out_count := sum(gpu.processes_left_out_count for gpu in live.gpus):
         yield [Piece(f"  and {left_out_count} more", Tone.DIM)]
-    if any(gpu.census is not None and gpu.census.visibility is Visibility.NAMESPACE for gpu in live.gpus):
+    if any(gpu.process_list is not None and gpu.process_list.visibility is Visibility.NAMESPACE for gpu in live.gpus):
         yield [Piece(words.cut("  ≥ a container's view: others may be on the GPUs unseen", width), Tone.DIM)]
 
 

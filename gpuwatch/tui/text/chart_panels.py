@@ -12,7 +12,7 @@ from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
 DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
-CENSUS_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources read process lists that rarely
+PROCESS_LIST_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources read process lists that rarely
 MOST_ROWS_COUNT = 16  # a curve gains nothing from more
 AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
 NEAR_C = 5.0
@@ -85,12 +85,12 @@ def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
         return plot.without(Column(column.at_ns[rows], column.values[rows]), gaps)
 
     at_ns = attrgetter("at_ns")
-    first = bisect_left(trace.censuses, begin_ns - CENSUS_HOLDS_NS, key=at_ns)
+    first = bisect_left(trace.process_lists, begin_ns - PROCESS_LIST_HOLDS_NS, key=at_ns)
     return replace(
         trace,
         columns={name: part(column, SIGNALS[name]) for name, column in trace.columns.items()},
         dense_power=part(trace.dense_power, Lane.POWER),
-        censuses=trace.censuses[first : bisect_left(trace.censuses, end_ns, key=at_ns)],
+        process_lists=trace.process_lists[first : bisect_left(trace.process_lists, end_ns, key=at_ns)],
     )
 
 

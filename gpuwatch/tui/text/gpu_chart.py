@@ -80,8 +80,8 @@ def _process_counts(view: ChartView, cells: plot.Span) -> list[Chip]:
     """Return the number of processes in each cell; F where one was foreign to an open window."""
     rows = np.array(
         [
-            (census.at_ns, len(census.processes), foreign(census, view.device.uuid, view.windows))
-            for census in view.trace.censuses
+            (process_list.at_ns, len(process_list.processes), foreign(process_list, view.device.uuid, view.windows))
+            for process_list in view.trace.process_lists
         ],
         np.int64,
     )
@@ -90,7 +90,7 @@ def _process_counts(view: ChartView, cells: plot.Span) -> list[Chip]:
 
     def most(values: Times) -> Values:
         column = plot.without(Column(at_ns, values.astype(np.float64)), gaps)
-        return plot.band(column, cells, holds_ns=chart_panels.CENSUS_HOLDS_NS).high
+        return plot.band(column, cells, holds_ns=chart_panels.PROCESS_LIST_HOLDS_NS).high
 
     return [
         _process_chip(count, other) for count, other in zip(most(counts).tolist(), most(foreign_counts).tolist(), strict=True)
@@ -105,10 +105,14 @@ def _process_chip(count: float, foreign_counts: float) -> Chip:
     return Chip(f"{count:.0f}" if count < 10 else "+", "processes", Tone.DIM) if count else Chip("·", "none", Tone.DIM)
 
 
-def foreign(census: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
+def foreign(process_list: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
     """Count the listed processes that belong to no window open on that GPU then; 0 where none was open."""
-    then = [each for each in windows if each.begin_ns <= census.at_ns and (each.end_ns is None or census.at_ns <= each.end_ns)]
-    pids = {process.pid for process in census.processes}
+    then = [
+        each
+        for each in windows
+        if each.begin_ns <= process_list.at_ns and (each.end_ns is None or process_list.at_ns <= each.end_ns)
+    ]
+    pids = {process.pid for process in process_list.processes}
     owners = [set(each.pids) for each in then if is_window_on(each, uuid, pids)]
     return len(pids.difference(*owners)) if any(owners) else 0
 
@@ -190,10 +194,10 @@ def _at_cursor(view: ChartView, cells: plot.Span, cursor: int | None, reasons: r
     for event in view.trace.events:
         if begin_ns <= event.at_ns < end_ns:
             yield Piece(f"  {report.plain(event.kind)}{f' {event.value}' if event.value is not None else ''}", Tone.BAD)
-    before = view.trace.censuses[
-        : bisect_right(view.trace.censuses, max(view.cursor_ns, end_ns - 1), key=lambda each: each.at_ns)
+    before = view.trace.process_lists[
+        : bisect_right(view.trace.process_lists, max(view.cursor_ns, end_ns - 1), key=lambda each: each.at_ns)
     ]
-    if before and view.cursor_ns - before[-1].at_ns <= chart_panels.CENSUS_HOLDS_NS:
+    if before and view.cursor_ns - before[-1].at_ns <= chart_panels.PROCESS_LIST_HOLDS_NS:
         count = len(before[-1].processes)
         yield Piece(f"  {count} process{'' if count == 1 else 'es'}")
         if foreign_count := foreign(before[-1], view.device.uuid, view.windows):

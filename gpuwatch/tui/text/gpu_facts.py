@@ -91,11 +91,11 @@ def _with(piece: Piece, unit: str) -> Piece:
 
 def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[Piece]]:
     """List its processes, foreign ones first, then by memory; and the number left out."""
-    census = gpu.census
-    if census is None:
+    process_list = gpu.process_list
+    if process_list is None:
         return [[Piece(f" {NOTHING} processes were not observed", Tone.DIM)]]
-    partial = census.visibility is Visibility.NAMESPACE
-    if not census.processes:
+    partial = process_list.visibility is Visibility.NAMESPACE
+    if not process_list.processes:
         return [[Piece(" no process on it" + (", as far as this container sees" if partial else ""), Tone.DIM)]]
     seen = owned_processes(gpu, live.windows)
     seen.sort(key=lambda each: (each[1] is not Ownership.FOREIGN, -(each[0].memory_bytes or 0), each[0].pid))

@@ -68,10 +68,10 @@ def _gb(amount: int) -> str:
 
 def processes(gpu: LiveGpu, windows: Sequence[Shown]) -> Piece:
     """Count the processes on it; while a window is open there, own (o) and foreign (F) ones."""
-    if gpu.census is None:
+    if gpu.process_list is None:
         return Piece(NOTHING, Tone.DIM)
-    pids = {process.pid for process in gpu.census.processes}
-    seen = "" if gpu.census.visibility is not Visibility.NAMESPACE else "≥"
+    pids = {process.pid for process in gpu.process_list.processes}
+    seen = "" if gpu.process_list.visibility is not Visibility.NAMESPACE else "≥"
     count = len(pids) + gpu.processes_left_out_count
     opened = open_windows_on(windows, gpu.device.uuid, pids)
     if not opened:

@@ -30,7 +30,7 @@ def open_windows_on(windows: Iterable[Shown], uuid: str, pids: Collection[int]) 
 
 def owned_processes(gpu: LiveGpu, windows: Iterable[Shown]) -> list[tuple[Process, Ownership]]:
     """Return its processes: own or foreign as seen from the windows open on this GPU, unknown while there is none."""
-    processes = gpu.census.processes if gpu.census is not None else ()
+    processes = gpu.process_list.processes if gpu.process_list is not None else ()
     opened = open_windows_on(windows, gpu.device.uuid, {process.pid for process in processes})
     owners = [each.pids for each in opened if each.pids]
 
@@ -60,7 +60,7 @@ class OpenWindowHazards:
 def _found(window: Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
     """Name the hazards in one answer; only readings since the window began count."""
     for gpu in gpus:
-        pids = {process.pid for process in gpu.census.processes} if gpu.census is not None else set()
+        pids = {process.pid for process in gpu.process_list.processes} if gpu.process_list is not None else set()
         if not is_window_on(window, gpu.device.uuid, pids):
             continue
         if gpu.lost is not None:
@@ -68,6 +68,6 @@ def _found(window: Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
         row = gpu.rows.get(Lane.FAST)
         if row is not None and row.at_ns >= window.begin_ns:
             yield from (words.CHIPS[reason].name for reason in _AGAINST if (row.event_reasons_mask or 0) & reason)
-        known = gpu.census is not None and gpu.census.at_ns >= window.begin_ns and window.pids
+        known = gpu.process_list is not None and gpu.process_list.at_ns >= window.begin_ns and window.pids
         if known and pids - set(window.pids):
             yield _FOREIGN

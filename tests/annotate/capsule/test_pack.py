@@ -172,11 +172,13 @@ class TestLongWindows:
     def test_keep_a_neighbour_who_stayed_for_a_second(self) -> None:
         about = self.long()
         visited = tuple(
-            replace(census, processes=(*census.processes, STRANGER)) if 500 < (census.at_ns - BEGIN_NS) / 1e9 < 501 else census
-            for census in about.trace.censuses
+            replace(process_list, processes=(*process_list.processes, STRANGER))
+            if 500 < (process_list.at_ns - BEGIN_NS) / 1e9 < 501
+            else process_list
+            for process_list in about.trace.process_lists
         )
-        (thin,) = unpack(pack([replace(about, trace=replace(about.trace, censuses=visited))]))
-        seen = [(c.at_ns - BEGIN_NS) / 1e9 for c in thin.trace.censuses if any(p.pid == STRANGER.pid for p in c.processes)]
+        (thin,) = unpack(pack([replace(about, trace=replace(about.trace, process_lists=visited))]))
+        seen = [(c.at_ns - BEGIN_NS) / 1e9 for c in thin.trace.process_lists if any(p.pid == STRANGER.pid for p in c.processes)]
         assert seen
         assert 500 < min(seen) <= max(seen) < 501
 

@@ -15,8 +15,8 @@ from annotate.compare.decision import Comparison, Decision, duration_text
 from annotate.compare.quad_decision import correct_for_many, decide
 from annotate.compare.two_runs import of_runs
 from annotate.evidence import Evidence, Host, Timings, Values
-from annotate.policy import Policy
 from annotate.stats.intervals import Interval
+from annotate.user_policy import Policy
 from tests.annotate.builders import BEGIN_NS, DEVICE, evidence
 from tests.annotate.occurrences.comparison import times
 from tests.gpuwatch.comparing.recorded import SCENARIOS, dealt, halves
@@ -180,8 +180,10 @@ class TestRecordedRuns:
         shift_ns = 60_000_000_000
         window = replace(about.window, begin_ns=about.window.begin_ns + shift_ns, end_ns=about.window.end_ns + shift_ns)
         columns = {name: replace(column, at_ns=column.at_ns + shift_ns) for name, column in about.trace.columns.items()}
-        censuses = tuple(replace(census, at_ns=census.at_ns + shift_ns) for census in about.trace.censuses)
-        return replace(about, window=window, trace=replace(about.trace, columns=columns, censuses=censuses))
+        process_lists = tuple(
+            replace(process_list, at_ns=process_list.at_ns + shift_ns) for process_list in about.trace.process_lists
+        )
+        return replace(about, window=window, trace=replace(about.trace, columns=columns, process_lists=process_lists))
 
     @pytest.mark.parametrize(
         ("change", "expected"),

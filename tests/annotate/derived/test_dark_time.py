@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.derived.dark_time import clock_stretches, column_silences_ns, dark_ratio, list_stretches, power_stretches
+from annotate.derived.dark_time import clock_intervals, column_silences_ns, dark_ratio, list_intervals, power_intervals
 from annotate.evidence import Column, Evidence, Gap, Lane, Trace
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 from tests.examples import share_of
@@ -32,7 +32,7 @@ def without_power(about: Evidence, begin_s: float, end_s: float) -> Evidence:
 
 def test_watched_window_is_nowhere_dark() -> None:
     about = evidence()
-    assert clock_stretches(about) == power_stretches(about) == list_stretches(about, 1.0) == ()
+    assert clock_intervals(about) == power_intervals(about) == list_intervals(about, 1.0) == ()
 
 
 def test_silent_column_is_dark_from_edge_to_edge() -> None:
@@ -44,18 +44,18 @@ def test_silent_column_is_dark_from_edge_to_edge() -> None:
 @given(begin_s=st.floats(0.5, 4.0), length_s=st.floats(0.3, 1.4))
 def test_missed_deadlines_are_dark_for_as_long(begin_s: float, length_s: float) -> None:
     about = silent(begin_s, length_s, Lane.FAST)
-    (found,) = clock_stretches(about)
+    (found,) = clock_intervals(about)
     assert found.length_ns / S == pytest.approx(length_s, abs=1e-6)
 
 
 def test_short_silence_hides_nothing() -> None:
-    assert clock_stretches(silent(2.0, 0.2, Lane.FAST)) == ()
-    assert list_stretches(silent(2.0, 0.4, Lane.PROCESSES), 1.0) == ()
+    assert clock_intervals(silent(2.0, 0.2, Lane.FAST)) == ()
+    assert list_intervals(silent(2.0, 0.4, Lane.PROCESSES), 1.0) == ()
 
 
 def test_counters_bridge_a_silence_of_the_clock() -> None:
     """An uncapped clock that stood still elsewhere moved nowhere; under a cap it may have moved by 6 %."""
-    (free,), (capped,) = (clock_stretches(silent(2.0, 1.0, Lane.FAST, power_cap_ns=each)) for each in (0, capped_ns()))
+    (free,), (capped,) = (clock_intervals(silent(2.0, 1.0, Lane.FAST, power_cap_ns=each)) for each in (0, capped_ns()))
     assert free.bridged_by
     assert free.excursion_ratio == 0.0
     assert capped.excursion_ratio == pytest.approx(0.06)
@@ -64,7 +64,7 @@ def test_counters_bridge_a_silence_of_the_clock() -> None:
 @pytest.mark.parametrize("signals", [{"sw_thermal_ns": None, "hw_thermal_ns": None}, {"sw_thermal_ns": capped_ns(2.5)},
                                      {"power_cap_ns": None, "power_violation_ns": None}])  # fmt: skip
 def test_heat_or_missing_counters_leave_everything_possible(signals: dict[str, Signal]) -> None:
-    (found,) = clock_stretches(silent(2.0, 1.0, Lane.FAST, window_s=6.0, **signals))
+    (found,) = clock_intervals(silent(2.0, 1.0, Lane.FAST, window_s=6.0, **signals))
     assert found.excursion_ratio == 1.0
     assert dark_ratio([found], 6 * S) == pytest.approx(1.0 / 6.0)
 
@@ -72,7 +72,7 @@ def test_heat_or_missing_counters_leave_everything_possible(signals: dict[str, S
 def test_energy_bridges_a_silence_of_power() -> None:
     """Energy as usual across it: the GPU did not idle.  Without energy, or idle power, it may have idled throughout."""
     about = without_power(evidence(), 2.0, 3.5)
-    (bridged,), (alone,) = power_stretches(about, idle_w=120.0), power_stretches(about)
+    (bridged,), (alone,) = power_intervals(about, idle_w=120.0), power_intervals(about)
     assert bridged.bridged_by == "energy"
     assert bridged.excursion_ratio == pytest.approx(0.0, abs=0.03)
     assert alone.excursion_ratio == 1.0
@@ -85,12 +85,12 @@ def test_missing_energy_is_idle_time() -> None:
         return 1000.0 + 566.0 * (t + 100) - 446.0 * float(np.clip(t - 2.5, 0.0, 0.5))
 
     about = without_power(evidence(signals={"energy_j": energy_j}), 2.0, 3.5)
-    (found,) = power_stretches(about, idle_w=120.0)
+    (found,) = power_intervals(about, idle_w=120.0)
     assert found.excursion_ratio == pytest.approx(1.0 / 3.0, abs=0.04)
 
 
 def test_power_record_that_ends_early_is_dark_to_the_end() -> None:
-    (found,) = power_stretches(without_power(evidence(), 5.5, 9.0))
+    (found,) = power_intervals(without_power(evidence(), 5.5, 9.0))
     assert found.end_ns == BEGIN_NS + 6 * S
     assert found.length_ns / S == pytest.approx(0.5, abs=0.03)
 
@@ -98,17 +98,17 @@ def test_power_record_that_ends_early_is_dark_to_the_end() -> None:
 def test_lists_are_dark_before_the_first_and_after_the_last() -> None:
     """A list stands for a heartbeat and a half, and none stands before the first."""
     about = evidence()
-    kept = tuple(each for each in about.trace.censuses if BEGIN_NS + S < each.at_ns < BEGIN_NS + 3 * S)
-    found = list_stretches(replace(about, trace=replace(about.trace, censuses=kept)), 1.0)
+    kept = tuple(each for each in about.trace.process_lists if BEGIN_NS + S < each.at_ns < BEGIN_NS + 3 * S)
+    found = list_intervals(replace(about, trace=replace(about.trace, process_lists=kept)), 1.0)
     assert [round((each.begin_ns - BEGIN_NS) / S, 1) for each in found] == [0.0, 4.3]
     assert [round((each.end_ns - BEGIN_NS) / S, 1) for each in found] == [1.2, 6.0]
-    (all_of_it,) = list_stretches(replace(about, trace=Trace()), 1.0)
+    (all_of_it,) = list_intervals(replace(about, trace=Trace()), 1.0)
     assert all_of_it.length_ns == 6 * S
 
 
 def test_same_silence_weighs_by_the_window() -> None:
     """0.3 s of 1 s count 30 %; 0.3 s of 10 h count 0.001 %."""
-    (found,) = clock_stretches(silent(0.4, 0.3, Lane.FAST, window_s=1.0, power_cap_ns=None, power_violation_ns=None))
+    (found,) = clock_intervals(silent(0.4, 0.3, Lane.FAST, window_s=1.0, power_cap_ns=None, power_violation_ns=None))
     assert dark_ratio([found], S) == pytest.approx(0.3)
     assert dark_ratio([found], 36_000 * S) == pytest.approx(0.3 / 36_000)
 
@@ -119,6 +119,6 @@ def test_another_silence_never_makes_less_dark(first: tuple[float, float], secon
     one = silent(*first, Lane.FAST, Lane.PROCESSES)
     other = silent(*second, Lane.FAST, Lane.PROCESSES)
     both = replace(one, trace=replace(one.trace, gaps=(*one.trace.gaps, *other.trace.gaps)))
-    for stretches in (clock_stretches, lambda about: list_stretches(about, 1.0)):
+    for stretches in (clock_intervals, lambda about: list_intervals(about, 1.0)):
         lengths = [sum(each.length_ns for each in stretches(about)) for about in (one, both)]
         assert lengths[0] <= lengths[1] + 1

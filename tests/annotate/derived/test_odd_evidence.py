@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotate.derived.clock_blocks import CYCLE_NS, clock_blocks
-from annotate.derived.dark_time import clock_stretches, dark_ratio, list_stretches, power_stretches
+from annotate.derived.dark_time import clock_intervals, dark_ratio, list_intervals, power_intervals
 from annotate.derived.idle_gaps import IdleGaps, entry_gaps, power_dips
 from annotate.derived.load_time import EXCESS, load_time
 from annotate.evidence import Evidence, Timings
@@ -42,7 +42,7 @@ def test_quantities_of_any_evidence_are_shares(about: Evidence, idle_w: float | 
     assert 0.0 <= load.excess_ratio(EXCESS["NVIDIA H200"]) <= 0.06
     span = load.steady_span_ns()
     assert span is None or about.window.begin_ns <= span[0] < span[1] <= about.window.end_ns
-    for stretches in (clock_stretches(about), power_stretches(about, idle_w=idle_w), list_stretches(about, 1.0)):
+    for stretches in (clock_intervals(about), power_intervals(about, idle_w=idle_w), list_intervals(about, 1.0)):
         assert is_share(dark_ratio(stretches, about.window.length_ns))
     blocks = clock_blocks(about)
     if blocks is not None:

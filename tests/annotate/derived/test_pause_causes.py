@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotate.derived.idle_gaps import IdleGaps
-from annotate.derived.pause_causes import OVERLAP, WAITED, stretch_causes
+from annotate.derived.pause_causes import OVERLAP, WAITED, idle_causes
 from annotate.evidence import Pause
 
 MS = 1_000_000
@@ -22,26 +22,26 @@ def pause(begin_ms: int, end_ms: int, cause: str) -> Pause:
     return Pause(begin_ms * MS, end_ms * MS, cause)
 
 
-def test_stretch_causes_need_half_of_a_stretch() -> None:
+def test_idle_causes_need_half_of_a_stretch() -> None:
     """45 of 100 ms name nothing, 55 do, also in two pieces; of two causes the one that covers more."""
-    assert stretch_causes(gaps((0, 100)), [pause(0, 45, "collector")])[0].cause == "unknown"
+    assert idle_causes(gaps((0, 100)), [pause(0, 45, "collector")])[0].cause == "unknown"
     pieces = [pause(0, 30, "collector"), pause(50, 75, "collector"), pause(0, 52, "compilation")]
-    found = stretch_causes(gaps((0, 100)), pieces)
+    found = idle_causes(gaps((0, 100)), pieces)
     assert (found[0].cause, found[0].by, round(found[0].overlap_ratio, 2)) == ("collector", OVERLAP, 0.55)
 
 
-def test_stretch_causes_are_ordered_by_idle_time() -> None:
+def test_idle_causes_are_ordered_by_idle_time() -> None:
     """Each stretch has a cause of its own; a wait for a processor explains the rest if it is half as long."""
     about = gaps((0, 100), (200, 500), (600, 640))
-    found = stretch_causes(about, [pause(0, 100, "collector"), pause(190, 510, "compilation")], 0.03)
+    found = idle_causes(about, [pause(0, 100, "collector"), pause(190, 510, "compilation")], 0.03)
     assert [(each.cause, each.gaps_count) for each in found] == [("compilation", 1), ("collector", 1), ("run-queue", 1)]
     assert found[-1].by == WAITED
-    assert stretch_causes(about, [], 0.1)[0].cause == "unknown"
+    assert idle_causes(about, [], 0.1)[0].cause == "unknown"
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 200), st.sampled_from(["collector", "hand-over"])), max_size=6))
-def test_stretch_causes_share_out_all_stretches(given_pauses: list[tuple[int, int, str]]) -> None:
+def test_idle_causes_share_out_all_stretches(given_pauses: list[tuple[int, int, str]]) -> None:
     about = gaps((0, 100), (200, 500), (600, 640))
-    found = stretch_causes(about, [pause(begin, begin + length, cause) for begin, length, cause in given_pauses])
+    found = idle_causes(about, [pause(begin, begin + length, cause) for begin, length, cause in given_pauses])
     assert sum(each.gaps_count for each in found) == 3
     assert abs(sum(each.idle_s for each in found) - float(about.idle_s.sum())) < 1e-9

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from annotate.evidence import Ownership, Process
 from annotate.judge import judge
 from annotate.output.report import markdown, plain, text, texts
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, Status, Verdict
 from tests.annotate.builders import DEVICE, OWN, evidence
 from tests.examples import share_of

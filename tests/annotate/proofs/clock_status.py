@@ -12,9 +12,9 @@ from annotate.combine import Grounds, StatusDecision, decide
 from annotate.derived.clock_shift import CLOCK_RULES, clock_bounds
 from annotate.evidence import Evidence
 from annotate.passes import AskingPass, merge_passes
-from annotate.policy import Policy
 from annotate.proofs.conditions_held import condition_bounds, prove
 from annotate.rules.held_conditions import dark_time
+from annotate.user_policy import Policy
 
 _OTHERS = tuple(ProofShown(proof=proof, state=ProofState.SHOWN) for proof in Proof if proof is not Proof.CONDITIONS)
 

@@ -12,8 +12,8 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.combine import decide
 from annotate.evidence import Evidence, Ownership, Process, ProcessList, RecordedWindow, Timings, WorkRecord
-from annotate.policy import Policy
 from annotate.proofs import nobody_else
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from tests.annotate.bounds import clean
 from tests.annotate.builders import BEGIN_NS
@@ -30,8 +30,8 @@ def process(pid: int = FOREIGN_PID, **changes: object) -> Process:
 
 def with_lists(of: Evidence, change: Callable[[int, ProcessList], ProcessList | None]) -> Evidence:
     """The same evidence with each list changed, or dropped where it becomes None."""
-    lists = [change(i, each) for i, each in enumerate(of.trace.censuses)]
-    return replace(of, trace=replace(of.trace, censuses=tuple(each for each in lists if each is not None)))
+    lists = [change(i, each) for i, each in enumerate(of.trace.process_lists)]
+    return replace(of, trace=replace(of.trace, process_lists=tuple(each for each in lists if each is not None)))
 
 
 def joined_by(of: Evidence, *others: Process) -> Evidence:

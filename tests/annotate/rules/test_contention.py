@@ -41,14 +41,14 @@ def with_lists(
 ) -> Evidence:
     """The evidence with other process lists: ``who(t)`` at ``t`` seconds after the window began."""
     times = [-5.0 + step_s * i for i in range(int((about.window.length_s + 5.5) / step_s) + 1)]
-    censuses = tuple(
+    process_lists = tuple(
         ProcessList(
             uuid=UUID, at_ns=BEGIN_NS + round(t * 1e9), took_ns=10_000, processes=tuple(who(round(t, 3))), visibility=visibility
         )
         for t in times
         if not skip(t)
     )
-    return replace(about, trace=replace(about.trace, censuses=censuses))
+    return replace(about, trace=replace(about.trace, process_lists=process_lists))
 
 
 def found(answer: Answer) -> Found:

@@ -130,7 +130,7 @@ class TestAllocatorChurn:
             due = {(Number.THROUGHPUT, Group.INSIDE): ratio, (Number.MEAN, Group.INSIDE): ratio}
             assert shares == pytest.approx(due)
 
-    def test_an_allocator_that_started_over_has_no_bound_without_times(self) -> None:
+    def test_restarted_allocator_has_no_bound_without_times(self) -> None:
         again = {**UNMOVED, "alloc_retry_count": 1}
         assert sizes(ask(allocator_churn, evidence(declared=again))) == {(Number.THROUGHPUT, Group.INSIDE): None}
 

@@ -12,7 +12,7 @@ from annotate.budget import Number, Replaces
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.dark_bounds import dark_bounds, largest_ratio
-from annotate.derived.dark_time import DarkStretch
+from annotate.derived.dark_time import DarkInterval
 from annotate.evidence import Timings
 from annotate.ranges import Range
 from annotate.rule import Rule
@@ -89,17 +89,17 @@ def test_rows_that_say_nothing_are_dark() -> None:
 
 @pytest.mark.parametrize("length_s", [10.0, 100.0, 1000.0])
 def test_dark_time_shrinks_with_the_window(length_s: float) -> None:
-    dark = (DarkStretch(0, 300_000_000, 1.0),)
+    dark = (DarkInterval(0, 300_000_000, 1.0),)
     found = dark_bounds(int(length_s * 1e9), power=dark)
     assert {bound.number: bound.ratio for bound in found}[Number.THROUGHPUT] == pytest.approx(0.3 / length_s)
 
 
 def test_proof_dark_for_half_of_the_window_bounds_nothing() -> None:
-    assert dark_bounds(10**9, power=(DarkStretch(0, 600_000_000, 1.0),)) == ()
+    assert dark_bounds(10**9, power=(DarkInterval(0, 600_000_000, 1.0),)) == ()
 
 
 def test_times_replace_the_power_record_and_no_list() -> None:
-    lists, power = (DarkStretch(0, 10**9, 1.0),), (DarkStretch(2 * 10**9, 3 * 10**9, 1.0),)
+    lists, power = (DarkInterval(0, 10**9, 1.0),), (DarkInterval(2 * 10**9, 3 * 10**9, 1.0),)
     plain = {each.number: each for each in dark_bounds(10**10, power=power, lists=lists)}
     timed = {each.number: each for each in dark_bounds(10**10, power=power, lists=lists, has_gaps=True)}
     assert (plain[Number.THROUGHPUT].ratio, plain[Number.THROUGHPUT].seen_ratio) == (0.2, 0.1)
@@ -108,14 +108,14 @@ def test_times_replace_the_power_record_and_no_list() -> None:
 
 
 stretches = st.builds(
-    lambda begin, length, ratio: DarkStretch(begin, begin + length, ratio),
+    lambda begin, length, ratio: DarkInterval(begin, begin + length, ratio),
     st.integers(0, 1000), st.integers(1, 500), st.floats(0.0, 1.0),
 )  # fmt: skip
 
 
 @few
 @given(some=st.lists(stretches, max_size=8), more=stretches)
-def test_dark_time_counts_each_instant_once(some: list[DarkStretch], more: DarkStretch) -> None:
+def test_dark_time_counts_each_instant_once(some: list[DarkInterval], more: DarkInterval) -> None:
     """More silence never bounds less, never more than its own share on top, and the same silence twice counts once."""
     before, after = largest_ratio(some, 1500), largest_ratio([*some, more], 1500)
     assert before - 1e-12 <= after <= before + more.length_ns * more.excursion_ratio / 1500 + 1e-12

@@ -206,8 +206,12 @@ class TestDisplayActive:
 
     def test_a_list_that_was_not_read_for_a_while_clears_nothing(self) -> None:
         about = evidence(length_s=4.0)
-        late = tuple(census for census in about.trace.censuses if not 0 < (census.at_ns - about.window.begin_ns) / 1e9 < 3)
-        assert "not read" in unobserved(ask(display_active, replace(about, trace=replace(about.trace, censuses=late))))
+        late = tuple(
+            process_list
+            for process_list in about.trace.process_lists
+            if not 0 < (process_list.at_ns - about.window.begin_ns) / 1e9 < 3
+        )
+        assert "not read" in unobserved(ask(display_active, replace(about, trace=replace(about.trace, process_lists=late))))
 
 
 class TestNumaPcieAffinity:

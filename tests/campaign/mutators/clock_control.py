@@ -8,7 +8,7 @@ from annotate.claims import Claim
 from annotate.evidence import Column, Evidence
 from annotate.ranges import TOLERANCE_RATIO
 from annotate.rule import Severity
-from tests.campaign.edits import clocked, is_capped, told, valued, with_columns
+from tests.campaign.edits import clocked, declaring, is_capped, valued, with_columns
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -31,7 +31,7 @@ def _limited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     low_ratio = multiple * TOLERANCE_RATIO
-    return told(evidence, canary_clock_mhz=1980.0 * (1.0 - low_ratio) - 0.5)
+    return declaring(evidence, canary_clock_mhz=1980.0 * (1.0 - low_ratio) - 0.5)
 
 
 def _untrue(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annotate.evidence import Evidence
-from tests.campaign.edits import clocked, devised, hosted, told
+from tests.campaign.edits import clocked, declaring, devised, hosted
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -21,11 +21,11 @@ def _other_limit(evidence: Evidence, multiple: float, rng: np.random.Generator) 
 
 
 def _other_torch(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return told(evidence, torch_version="2.8.0") if evidence.baseline else None
+    return declaring(evidence, torch_version="2.8.0") if evidence.baseline else None
 
 
 def _tf32(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return told(evidence, matmul_precision="high") if evidence.baseline else None
+    return declaring(evidence, matmul_precision="high") if evidence.baseline else None
 
 
 def _booted(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence
 from annotate.rule import Severity
-from tests.campaign.edits import told
+from tests.campaign.edits import declaring
 from tests.campaign.mutator import Mutator
 
 
@@ -26,12 +26,12 @@ def _in_turn(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _no_floor(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    return told(evidence, aa_floor_ratio=None) if evidence.baseline else None
+    return declaring(evidence, aa_floor_ratio=None) if evidence.baseline else None
 
 
 def _picked(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     """The best of twenty, of windows without times: steadier times say themselves how little luck there is in them."""
-    return replace(told(evidence, variants_count=20), timings=None) if evidence.baseline else None
+    return replace(declaring(evidence, variants_count=20), timings=None) if evidence.baseline else None
 
 
 MUTATORS = (

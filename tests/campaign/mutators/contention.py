@@ -32,8 +32,8 @@ def _holding(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     beyond = limit_of("contention-residual", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
     # From inside a container that hides even the window's own process: only its times tell then.
-    censuses = tuple(replace(each, processes=(), visibility=Visibility.NAMESPACE) for each in evidence.trace.censuses)
-    evidence = replace(evidence, trace=replace(evidence.trace, censuses=censuses))
+    process_lists = tuple(replace(each, processes=(), visibility=Visibility.NAMESPACE) for each in evidence.trace.process_lists)
+    evidence = replace(evidence, trace=replace(evidence.trace, process_lists=process_lists))
     timings = evidence.timings
     if timings is None:
         return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import STALE_NS, Evidence, Trace
-from tests.campaign.edits import dark, hosted, stretch, told
+from tests.campaign.edits import dark, declaring, hosted, stretch
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -16,7 +16,7 @@ def _unwatched(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 
 
 def _unfinished(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, exception="ValueError")
+    return declaring(evidence, exception="ValueError")
 
 
 def _gap(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:

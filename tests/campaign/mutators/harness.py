@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence
 from annotate.ranges import TOLERANCE_RATIO
-from tests.campaign.edits import hosted, told, valued
+from tests.campaign.edits import declaring, hosted, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -18,7 +18,7 @@ def _injected(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     limit = TOLERANCE_RATIO / limit_of("allocator-churn", "call_s")
-    return told(evidence, alloc_count=int(multiple * limit * evidence.window.length_s) + 1)
+    return declaring(evidence, alloc_count=int(multiple * limit * evidence.window.length_s) + 1)
 
 
 def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -34,15 +34,15 @@ def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
         return np.asarray(used + np.where(inside, 2.0e8 * (level[place] % 3), 0.0))
 
     untimed = replace(evidence, timings=None)  # times show what it costs, and clean ones that it costs nothing
-    return told(valued(untimed, "memory_used_bytes", held), alloc_count=None, alloc_retry_count=None)
+    return declaring(valued(untimed, "memory_used_bytes", held), alloc_count=None, alloc_retry_count=None)
 
 
 def _zeros(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, input_zero_ratio=min(1.0, multiple * limit_of("data-dependent-power", "zero_ratio") + 1e-6))
+    return declaring(evidence, input_zero_ratio=min(1.0, multiple * limit_of("data-dependent-power", "zero_ratio") + 1e-6))
 
 
 def _constants(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, input_unique_ratio=limit_of("data-dependent-power", "unique_ratio") / multiple - 1e-6)
+    return declaring(evidence, input_unique_ratio=limit_of("data-dependent-power", "unique_ratio") / multiple - 1e-6)
 
 
 def _company(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.evidence import Event, Evidence
-from tests.campaign.edits import counted, devised, hosted, stretch, told, valued
+from tests.campaign.edits import counted, declaring, devised, hosted, stretch, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -36,8 +36,8 @@ def _message(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 def _not_persistent(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     alone_ns = evidence.window.begin_ns - 2_500_000_000
     evidence = valued(devised(evidence, persistence_mode=False), "persistence_mode", lambda at_ns, mode: 0.0 * mode)
-    censuses = tuple(replace(c, processes=() if c.at_ns < alone_ns else c.processes) for c in evidence.trace.censuses)
-    return replace(evidence, trace=replace(evidence.trace, censuses=censuses))
+    process_lists = tuple(replace(c, processes=() if c.at_ns < alone_ns else c.processes) for c in evidence.trace.process_lists)
+    return replace(evidence, trace=replace(evidence.trace, process_lists=process_lists))
 
 
 def _elsewhen(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
@@ -51,7 +51,7 @@ def _elsewhen(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 def _stepped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     step_s = multiple * limit_of("clock-source-step", "step_s") + 1e-6
-    return told(hosted(evidence, wall_step_s=step_s), timer="caller")
+    return declaring(hosted(evidence, wall_step_s=step_s), timer="caller")
 
 
 MUTATORS = (

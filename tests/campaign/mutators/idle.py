@@ -18,12 +18,14 @@ def _elsewhere(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
     """Work that ran on another GPU: every witness reads zero."""
     for name in ("utilization_ratio", "mem_utilization_ratio", "sm_activity_ratio", "dram_activity_ratio"):
         evidence = valued(evidence, name, lambda at_ns, ratio: 0.0 * ratio)
-    censuses = tuple(
-        replace(census, processes=tuple(replace(each, utilization_ratio=0.0) for each in census.processes))
-        for census in evidence.trace.censuses
+    process_lists = tuple(
+        replace(process_list, processes=tuple(replace(each, utilization_ratio=0.0) for each in process_list.processes))
+        for process_list in evidence.trace.process_lists
     )
     dense = evidence.trace.dense_power
-    trace = replace(evidence.trace, censuses=censuses, dense_power=replace(dense, values=0.0 * dense.values + _REST_W))
+    trace = replace(
+        evidence.trace, process_lists=process_lists, dense_power=replace(dense, values=0.0 * dense.values + _REST_W)
+    )
     evidence = valued(replace(evidence, trace=trace), "power_w", lambda at_ns, power_w: 0.0 * power_w + _REST_W)
     return valued(evidence, "energy_j", lambda at_ns, joules: joules[0] + (at_ns - at_ns[0]) / 1e9 * _REST_W)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from annotate.evidence import Evidence
-from tests.campaign.edits import told, valued
+from tests.campaign.edits import declaring, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 # Dense bf16 products an SM does in a clock (fused multiply-adds count twice), by NVIDIA's white paper on Hopper.
@@ -13,7 +13,7 @@ _SM_COUNT, _FLOPS_A_CLOCK = 132, 4096
 
 
 def _unchanged(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, output_unchanged=True)
+    return declaring(evidence, output_unchanged=True)
 
 
 def _idle(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -24,7 +24,7 @@ def _idle(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
     flops = 0.8 * float(np.diff(timings.at_ns).mean()) / 1e9 * clock_hz * _SM_COUNT * _FLOPS_A_CLOCK
     worked = 0.8 * limit_of("result-cached", "done_ratio") / multiple
     evidence = valued(evidence, "utilization_ratio", lambda at_ns, ratio: np.floor(100.0 * ratio * worked) / 100.0)
-    return told(evidence, output_unchanged=None, dtype="bfloat16", call_flops_count=flops)
+    return declaring(evidence, output_unchanged=None, dtype="bfloat16", call_flops_count=flops)
 
 
 def _too_fast(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
@@ -34,11 +34,13 @@ def _too_fast(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
     assert timings.sm_clock_mhz is not None
     peak = float(np.median(timings.sm_clock_mhz)) * 1e6 * _SM_COUNT * _FLOPS_A_CLOCK
     beyond = 1.0 + multiple * (limit_of("impossible-time", "flops_ratio") - 1.0)
-    return told(evidence, dtype="bfloat16", call_bytes=None, call_flops_count=beyond * peak * float(np.median(timings.took_s)))
+    return declaring(
+        evidence, dtype="bfloat16", call_bytes=None, call_flops_count=beyond * peak * float(np.median(timings.took_s))
+    )
 
 
 def _wrong(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, reference_error_ratio=1e-2 * multiple + 1e-9)
+    return declaring(evidence, reference_error_ratio=1e-2 * multiple + 1e-9)
 
 
 MUTATORS = (

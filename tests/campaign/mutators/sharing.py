@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence, OtherWindow
 from annotate.rule import Severity
-from tests.campaign.edits import devised, foreign, hosted, joined, told, valued
+from tests.campaign.edits import declaring, devised, foreign, hosted, joined, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 _ALWAYS = (0, 1 << 62)
@@ -24,11 +24,11 @@ def _virtual(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 def _side_stream(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     beyond = multiple * limit_of("contention-self", "limit_ratio")
-    return told(evidence, busy_ratio=float(np.nanmean(evidence.within("utilization_ratio").values)) - beyond)
+    return declaring(evidence, busy_ratio=float(np.nanmean(evidence.within("utilization_ratio").values)) - beyond)
 
 
 def _streams(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, stamp_seen_ratio=1.0 - multiple * (1.0 - limit_of("contention-self", "seen_ratio")))
+    return declaring(evidence, stamp_seen_ratio=1.0 - multiple * (1.0 - limit_of("contention-self", "seen_ratio")))
 
 
 def _desktop(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:

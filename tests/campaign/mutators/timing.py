@@ -8,13 +8,13 @@ import numpy as np
 
 from annotate.evidence import Evidence
 from annotate.ranges import TOLERANCE_RATIO
-from tests.campaign.edits import told, valued
+from tests.campaign.edits import declaring, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 
 def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
     late_s = multiple * limit_of("missing-sync", "after_ratio") * evidence.window.length_s + 1e-6
-    return told(evidence, timer="host", sync_s=late_s)
+    return declaring(evidence, timer="host", sync_s=late_s)
 
 
 def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
@@ -59,11 +59,11 @@ def _dear(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
     timings = evidence.timings
     if timings is None:
         return None
-    return told(evidence, timer_overhead_s=multiple * TOLERANCE_RATIO * float(np.median(timings.took_s)))
+    return declaring(evidence, timer_overhead_s=multiple * TOLERANCE_RATIO * float(np.median(timings.took_s)))
 
 
 def _replaced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    return told(evidence, tampered="time.perf_counter")
+    return declaring(evidence, tampered="time.perf_counter")
 
 
 MUTATORS = (

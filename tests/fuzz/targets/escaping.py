@@ -76,7 +76,9 @@ def _rendered(text: str) -> _Events:
         declared={"exception": text},
         trace=replace(
             about.trace,
-            censuses=tuple(replace(c, processes=(process,), visibility=Visibility.HOST) for c in about.trace.censuses),
+            process_lists=tuple(
+                replace(c, processes=(process,), visibility=Visibility.HOST) for c in about.trace.process_lists
+            ),
         ),
     )
     found = Finding(

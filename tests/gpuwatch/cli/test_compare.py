@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Callable[..., tuple[str, ...]]:
             begin_ns = BEGIN_NS + (5 + 10 * number) * 1_000_000_000
             run = a_run(
                 id=f"{number}ca7f00d01", label=("before", "after")[number], begin_ns=begin_ns, end_ns=begin_ns + 4_000_000_000,
-                uuids=(uuid,), host=Host(boot_id=boot), told={},
+                uuids=(uuid,), host=Host(boot_id=boot), declared={},
             )  # fmt: skip
             with_store.put_run(run)
             if timed:

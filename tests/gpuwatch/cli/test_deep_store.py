@@ -117,5 +117,5 @@ def test_a_store_with_an_unreadable_open_window_is_written_on(state: Path, told:
     store.close()
     with Reader(state) as reader:
         run = reader.run("aaaa0001")
-        assert (run.status, run.told["abandoned"]) == ("unproven", True)
+        assert (run.status, run.declared["abandoned"]) == ("unproven", True)
         assert len(reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 10**9).column("power_w"))

@@ -10,7 +10,7 @@ import pytest
 from annotate.budget import Proof, ProofState
 from annotate.evidence import SIGNALS, Device, Lane
 from annotate.judge import judge
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from gpuwatch.cli.checks import Check, Grade, driver, machine, places
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config import settings

@@ -16,7 +16,7 @@ def test_run_stores_and_prints_the_stated_claim(daemon: Settings) -> None:
     assert "stated: clock locked at 1500 MHz, one call every 0.02 s, times vary by design" in ended.stderr
     with Reader(daemon.state) as reader:
         (kept,) = reader.runs(label="stated")
-    assert {name: kept.told[name] for name in ("locked_mhz", "every_s", "varies")} == {
+    assert {name: kept.declared[name] for name in ("locked_mhz", "every_s", "varies")} == {
         "locked_mhz": 1500.0,
         "every_s": 0.02,
         "varies": True,

@@ -25,7 +25,7 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 def declared(window: gpuwatch.Window, settings: Settings) -> dict[str, Any]:
     assert window.verdict
     with Reader(settings.state) as reader:
-        told = reader.run(window.run_id or "").told
+        told = reader.run(window.run_id or "").declared
     return {name: told[name] for name in ("locked_mhz", "every_s", "varies") if name in told}
 
 
@@ -76,6 +76,6 @@ def test_bad_parts_are_refused_in_one_line(stated: dict[str, Any], says: str) ->
 def test_told_parts_are_checked_too(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(UsageError, match="locked_mhz: expected"):
-            w.tell(locked_mhz=-5)
-        w.tell(varies=True)
+            w.declare(locked_mhz=-5)
+        w.declare(varies=True)
     assert declared(w, copying) == {"varies": True}

@@ -152,10 +152,10 @@ def test_beginnings_that_are_none_are_left_out(
 def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match="'speed' is not a fact"):
-            w.tell(speed=3)
+            w.declare(speed=3)
         with pytest.raises(gpuwatch.UsageError, match="cache: expected text"):
-            w.tell(cache=["cold"])  # type: ignore[arg-type]  # what is tested
-        w.tell(cache="cold", flush_bytes=1 << 27)
+            w.declare(cache=["cold"])  # type: ignore[arg-type]  # what is tested
+        w.declare(cache="cold", flush_bytes=1 << 27)
     assert evidence_of(w, copying).declared["flush_bytes"] == 1 << 27
 
 
@@ -170,19 +170,19 @@ def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
     ],
     ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
 )
-def test_tell_refuses_facts_that_cannot_be_sent(copying: Settings, fact: object, says: str) -> None:
+def test_declare_refuses_facts_that_cannot_be_sent(copying: Settings, fact: object, says: str) -> None:
     """A fact that could not be sent at the end is refused when it is declared."""
     with gpuwatch.window(settings=copying) as w:
-        with pytest.raises(gpuwatch.UsageError, match=f"tell: .*{says}"):
-            w.tell(cache=fact)  # type: ignore[arg-type]  # what is tested
-        w.tell(flush_bytes=2**63 - 1)
+        with pytest.raises(gpuwatch.UsageError, match=f"declare: .*{says}"):
+            w.declare(cache=fact)  # type: ignore[arg-type]  # what is tested
+        w.declare(flush_bytes=2**63 - 1)
     assert w.verdict.findings, w.verdict.why
     assert evidence_of(w, copying).declared["flush_bytes"] == 2**63 - 1
 
 
 def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
-        w.tell(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
+        w.declare(flush_bytes=np.int64(7), busy_ratio=np.float64(0.5), input_zero_ratio=np.float32(0.25), cache=np.str_("cold"))  # type: ignore[arg-type]
         sample_for(0.05)
     told = evidence_of(w, copying).declared
     assert (told["flush_bytes"], told["busy_ratio"], told["input_zero_ratio"], told["cache"]) == (7, 0.5, 0.25, "cold")
@@ -289,7 +289,7 @@ def test_stopping_daemon_judges_windows_that_had_ended(tmp_path: Path) -> None:
         with Reader(live.settings.state) as reader:
             stored = reader.run(run)
     assert stored.status in list(Status)
-    assert "abandoned" not in stored.told
+    assert "abandoned" not in stored.declared
 
 
 TIMES = st.lists(st.tuples(st.integers(0, 2**60), st.floats(0, 1e6), st.floats(0, 3000, width=32)), min_size=1, max_size=50)

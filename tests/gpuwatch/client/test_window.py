@@ -423,7 +423,7 @@ def test_undecodable_label_loses_no_window(copying: Settings) -> None:
 
 def test_what_is_told_steers_no_terminal(copying: Settings) -> None:
     with gpuwatch.window(settings=copying) as w:
-        w.tell(timer="\x1b[31m", tampered="\x1b[2Jtime.time", environment="A=\x1b[0m", profiler_used=True)
+        w.declare(timer="\x1b[31m", tampered="\x1b[2Jtime.time", environment="A=\x1b[0m", profiler_used=True)
     assert "\x1b" not in str(w.verdict) + report.text(w.verdict, verbose=True) + report.markdown(w.verdict)
 
 

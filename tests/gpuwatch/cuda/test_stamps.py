@@ -177,7 +177,7 @@ class TestMarks:
 
 
 class TestTestimony:
-    def told(self, gpu: Driver) -> testimonies.Testimony:
+    def declared(self, gpu: Driver) -> testimonies.Testimony:
         testimony = testimonies.Testimony(gpu)
         testimony.begin(is_stamped=True)
         testimony.stamp()
@@ -188,7 +188,7 @@ class TestTestimony:
     def test_testimony_releases_memory_read_or_not(self, gpu: Driver) -> None:
         """A window releases its memory, whether its stamps were read or not."""
         for is_read in (True, False):
-            testimony = self.told(gpu)
+            testimony = self.declared(gpu)
             assert len(gpu.memory) == 2
             if is_read:
                 testimony.stamp()
@@ -198,13 +198,13 @@ class TestTestimony:
             assert len(gpu.memory) == 1, "the two at the edges are kept for the next window"
 
     def test_what_fails_when_it_is_given_back_breaks_nothing(self, gpu: Driver) -> None:
-        testimony = self.told(gpu)
+        testimony = self.declared(gpu)
         gpu.cuCtxGetCurrent = lambda: (1, 0)  # type: ignore[method-assign]  # a lost GPU
         testimony.close()
 
     def test_marks_that_fail_are_said_once(self, gpu: Driver, cuda: Cuda, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING, "gpuwatch")
-        testimony = self.told(gpu)
+        testimony = self.declared(gpu)
         cuda.breaks = True
         for _ in range(10):
             with testimony.iteration(100):

@@ -241,9 +241,9 @@ def test_cpu_time_of_an_ended_command_is_known(copying: Settings) -> None:
 def test_declared_facts_are_bounded(copying: Settings) -> None:
     with connect(copying) as client:
         with pytest.raises(DaemonError, match="at most 16384 characters"):
-            client.open(told={"much": "x" * 16_000, "more": "x" * 1000})
+            client.open(declared={"much": "x" * 16_000, "more": "x" * 1000})
         with pytest.raises(DaemonError, match=r"told.*: expected at most"):
-            client.open(told={"much": "x" * 20_000})
+            client.open(declared={"much": "x" * 20_000})
         with pytest.raises(DaemonError, match="label: expected at most 256"):
             client.open(label="x" * 257)
 
@@ -305,7 +305,7 @@ def test_an_endless_line_is_refused(copying: Settings) -> None:
 
 def test_unknown_facts_beyond_reason_are_refused(copying: Settings) -> None:
     with connect(copying) as client, pytest.raises(DaemonError, match="told: expected at most 256 entries"):
-        client.open(told={f"fact{i}": i for i in range(300)})
+        client.open(declared={f"fact{i}": i for i in range(300)})
 
 
 def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settings) -> None:

@@ -28,5 +28,5 @@ def test_power_record_reaches_the_end_of_the_window(tmp_path: Path) -> None:
             assert power.at_ns[-1] >= evidence.window.end_ns
             inside = (power.at_ns >= evidence.window.begin_ns) & (power.at_ns <= evidence.window.end_ns + SAMPLE_NS)
             assert np.diff(power.at_ns[inside]).max() <= 2 * SAMPLE_NS
-            listed_ns = [census.at_ns for census in evidence.trace.censuses]
+            listed_ns = [process_list.at_ns for process_list in evidence.trace.process_lists]
             assert min(listed_ns) <= evidence.window.end_ns <= max(listed_ns)

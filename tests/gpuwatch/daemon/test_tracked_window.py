@@ -38,8 +38,8 @@ def test_tracked_window_refuses_impossible_marks(begin_ns: int, end_ns: int) -> 
 
 def test_tracked_window_adds_facts_declared_at_its_end() -> None:
     """Facts declared at the end add to those declared at the beginning, and win over them."""
-    window = tracked(told={"a": "1", "b": "1"})
+    window = tracked(declared={"a": "1", "b": "1"})
     assert not window.closed.is_set()
     window.close({"b": "2"})
     assert window.closed.is_set()
-    assert window.run == replace(window.run, told={"a": "1", "b": "2"})
+    assert window.run == replace(window.run, declared={"a": "1", "b": "2"})

@@ -48,9 +48,9 @@ class Counting(Simulated):
         self._called("read")
         return super().read(uuid, lane, names)
 
-    def census(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        self._called("census")
-        return super().census(uuid, utilization=utilization)
+    def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
+        self._called("process_list")
+        return super().read_process_list(uuid, utilization=utilization)
 
     def power_record(self, uuid: str) -> PowerRecord:
         self._called("power_record")

@@ -18,7 +18,7 @@ def run(status: str, *findings: Finding) -> Run:
     verdict = Verdict(status=Status.FLAGGED, findings=findings, claim="sustained")
     return Run(
         id="r", label="secret run", claim="sustained", policy={}, boot_id="b", begin_ns=0, end_ns=2_000_000_000,
-        begun_wall_s=0.0, pid=1, uid=1, user="ada", process="python", uuids=(), pids=frozenset(), told={}, host=None,
+        begun_wall_s=0.0, pid=1, uid=1, user="ada", process="python", uuids=(), pids=frozenset(), declared={}, host=None,
         status=status, why="", parent=None, source="nvml", simulated=False, verdicts=(verdict.to_dict(),),
     )  # fmt: skip
 

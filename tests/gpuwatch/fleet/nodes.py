@@ -54,7 +54,7 @@ class Node:
 def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | ProcessList | PowerRecord]]:
     yield Lane.FAST, source.read(uuid, Lane.FAST, signals(Lane.FAST))
     yield Lane.SLOW, source.read(uuid, Lane.SLOW, signals(Lane.SLOW))
-    yield Lane.PROCESSES, source.census(uuid)
+    yield Lane.PROCESSES, source.read_process_list(uuid)
     yield Lane.POWER, source.power_record(uuid)
 
 

@@ -88,11 +88,11 @@ VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
 @settings(max_examples=share_of(60))
-@given(told=st.dictionaries(st.text(), VALUES), label=st.none() | st.text())
+@given(declared=st.dictionaries(st.text(), VALUES), label=st.none() | st.text())
 def test_whatever_a_program_tells_becomes_a_table_and_json(
-    told: dict[str, str | int | float | bool | None], label: str
+    declared: dict[str, str | int | float | bool | None], label: str
 ) -> None:
-    (row,) = rows(a_run(told=told, label=label, status="valid"), {}, "n\udc80")
+    (row,) = rows(a_run(declared=declared, label=label, status="valid"), {}, "n\udc80")
     assert parquet.table([row]).num_rows == 1
     json.dumps(plain(row), allow_nan=False).encode()
 

@@ -32,7 +32,7 @@ def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) ->
     """A run as the daemon keeps it, judged from a simulated window; ``blind``: nobody saw who else was there."""
     evidence = simulate(scene, seed=seed, timings=False)[0]
     if blind:
-        evidence = replace(evidence, trace=replace(evidence.trace, censuses=()))
+        evidence = replace(evidence, trace=replace(evidence.trace, process_lists=()))
     assert evidence.device is not None
     verdict = judge(evidence)
     return a_run(

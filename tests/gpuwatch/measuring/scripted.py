@@ -12,7 +12,7 @@ import numpy as np
 
 from annotate.declared import FACTS
 from annotate.evidence import Device, OtherWork, Timings, Values
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.measuring import BenchEnvironment
 from gpuwatch.measuring.canary_record import CanaryRun
@@ -84,7 +84,7 @@ def verdict(status: Status = Status.VALID, uuid: str | None = "GPU-1") -> Verdic
 class FakeWindow:
     verdicts: tuple[Verdict, ...]
     run_id: str | None
-    told: dict[str, FactValue] = field(default_factory=dict)
+    declared: dict[str, FactValue] = field(default_factory=dict)
     recorded: list[Timings] = field(default_factory=list)
     other: list[OtherWork] = field(default_factory=list)
 
@@ -92,9 +92,9 @@ class FakeWindow:
     def verdict(self) -> Verdict:
         return self.verdicts[0]
 
-    def tell(self, **facts: FactValue) -> None:
+    def declare(self, **facts: FactValue) -> None:
         assert facts.keys() <= FACTS.keys()
-        self.told |= facts
+        self.declared |= facts
 
     def record(self, times: Timings) -> None:
         self.recorded.append(times)

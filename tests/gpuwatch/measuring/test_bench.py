@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from annotate.evidence import Values
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 from gpuwatch.measuring import Measurement, Stopped, bench
@@ -121,7 +121,7 @@ class TestWarmup:
         measured, world = run(drifting, warmup_max_s=5.0)
         assert not measured.warmup.steady
         assert measured.warmup.took_s == pytest.approx(5.0, abs=0.2)
-        assert world.windows[0].told["warmup_steady"] is False
+        assert world.windows[0].declared["warmup_steady"] is False
         assert "never steady in 5" in str(measured)
 
     def test_work_that_settles_late_is_waited_for(self) -> None:
@@ -158,7 +158,7 @@ class TestEntries:
         measured, world = run(constant(5e-6), cache="warm")
         assert measured.calls_count == 60
         assert measured.median_s == pytest.approx(5e-6, rel=0.01)
-        assert world.windows[0].told["cache"] == "warm"
+        assert world.windows[0].declared["cache"] == "warm"
 
     def test_long_calls_are_not(self) -> None:
         measured, _ = run(constant(1e-3), cache="warm")
@@ -168,7 +168,7 @@ class TestEntries:
         measured, world = run(constant(5e-6))
         assert measured.calls_count == 1
         assert world.flushes > 10
-        told = world.windows[0].told
+        told = world.windows[0].declared
         assert (told["cache"], told["flush_bytes"], told["flush_timed"]) == ("cold", 2 * L2_BYTES, False)
         assert "pass args=" in str(measured)
 
@@ -181,7 +181,7 @@ class TestEntries:
         )  # fmt: skip
         assert len(seen) == 20
         assert measured.calls_count % 20 == 0
-        told = world.windows[0].told
+        told = world.windows[0].declared
         assert told["cache"] == "cold"
         assert told["working_set_bytes"] == array.nbytes
         assert told["flush_bytes"] == 19 * array.nbytes
@@ -197,7 +197,7 @@ class TestEntries:
         world = World(ScriptedTimer(constant(20e-6), overhead=2e-6))
         measured, _ = run(constant(1.0), world)
         assert measured.timer_overhead_s == 2e-6
-        assert world.windows[0].told["timer_overhead_s"] == 2e-6
+        assert world.windows[0].declared["timer_overhead_s"] == 2e-6
         assert "2 µs around nothing, 10 % of an entry" in str(measured)
 
     def test_a_host_slower_than_its_gpu_is_named(self) -> None:
@@ -208,7 +208,7 @@ class TestEntries:
 
     def test_how_busy_the_gpu_was_kept_is_told(self) -> None:
         _, world = run(constant(1e-3))
-        assert world.windows[0].told["busy_ratio"] == pytest.approx(1.0, abs=0.01)
+        assert world.windows[0].declared["busy_ratio"] == pytest.approx(1.0, abs=0.01)
 
 
 class TestRight:
@@ -235,7 +235,7 @@ class TestRight:
         )  # fmt: skip
         assert measured.match is not None
         assert 0 < measured.match.error_ratio < 1e-6
-        assert world.windows[0].told["reference_limit_ratio"] == 1e-4
+        assert world.windows[0].declared["reference_limit_ratio"] == 1e-4
         assert "right: largest relative error" in str(measured)
 
     def test_in_place_function_does_not_spoil_reference(self) -> None:
@@ -270,7 +270,7 @@ class TestRight:
         world = World(ScriptedTimer(constant(1e-3)))
         measured = bench(memoised, args=(data,), check_inputs=True, timer=world.timer, seams=world.environment(), min_s=0.1)
         assert measured.output_unchanged is True
-        assert world.windows[0].told["output_unchanged"] is True
+        assert world.windows[0].declared["output_unchanged"] is True
         assert "may be cached" in str(measured)
         np.testing.assert_array_equal(data, kept)
 
@@ -330,7 +330,7 @@ class TestRates:
         assert measured.flops_per_s == pytest.approx(flops / 0.2e-3, rel=0.01)
         assert measured.flops_peak_ratio == pytest.approx(flops / 0.2e-3 / (132 * 4096 * 1400e6), rel=0.01)
         assert measured.bytes_peak_ratio == pytest.approx(100e6 / 0.2e-3 / 4.917e12, rel=0.01)
-        told = world.windows[0].told
+        told = world.windows[0].declared
         assert (told["call_flops_count"], told["call_bytes"], told["dtype"]) == (flops, 100e6, "bfloat16")
         assert "of the bfloat16 peak at this clock" in str(measured)
 
@@ -492,14 +492,14 @@ def test_bad_input_is_one_clear_line(options: dict[str, object], complaint: str)
 @pytest.mark.parametrize("number", [np.float64(5), np.float32(5), np.int64(5), 5, Fraction(5)])
 def test_a_number_is_one_whatever_library_it_is_of(number: float) -> None:
     measured, world = run(constant(1e-3), flops=number, bytes=number, min_s=0.1)
-    assert world.windows[0].told["call_flops_count"] == measured.call_bytes == 5.0
-    assert type(world.windows[0].told["call_bytes"]) is float
+    assert world.windows[0].declared["call_flops_count"] == measured.call_bytes == 5.0
+    assert type(world.windows[0].declared["call_bytes"]) is float
 
 
 @pytest.mark.parametrize("dtype", ["float16", "torch.float16", np.float16, np.dtype("float16")])
 def test_a_data_type_is_named_as_its_library_has_it(dtype: object) -> None:
     measured, world = run(constant(1e-3), dtype=dtype, min_s=0.1)
-    assert world.windows[0].told["dtype"] == measured.dtype == "float16"
+    assert world.windows[0].declared["dtype"] == measured.dtype == "float16"
 
 
 @pytest.mark.parametrize("mhz", [None, 0.0, float("inf"), float("nan"), 1980.0])

@@ -20,7 +20,7 @@ def test_canary_is_stored_after_valid_verdict(tmp_path: Path, status: Status) ->
     for _ in range(3):
         world = World(ScriptedTimer(constant(1e-3)), statuses=(status,), canary=canary)
         gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1)
-    told = world.windows[0].told
+    told = world.windows[0].declared
     assert told["canary_clock_mhz"] == 1965.0
     assert told.get("canary_record_count") == (2 if status is Status.VALID else None)
     assert told.get("canary_record_clock_mhz") == (1965.0 if status is Status.VALID else None)

@@ -29,11 +29,11 @@ def judged(evidence: Evidence, **facts: Any) -> ReportedWindow:
 
 def with_processes(evidence: Evidence, **changes: Any) -> Evidence:
     """Change every process in the evidence's process lists."""
-    censuses = tuple(
-        replace(census, processes=tuple(replace(each, **changes) for each in census.processes))
-        for census in evidence.trace.censuses
+    process_lists = tuple(
+        replace(process_list, processes=tuple(replace(each, **changes) for each in process_list.processes))
+        for process_list in evidence.trace.process_lists
     )
-    return replace(evidence, trace=replace(evidence.trace, censuses=censuses))
+    return replace(evidence, trace=replace(evidence.trace, process_lists=process_lists))
 
 
 def scaled(evidence: Evidence, ratio: float, label: str) -> Evidence:

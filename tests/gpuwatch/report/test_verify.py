@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from annotate.capsule.pack import pack
-from annotate.policy import Policy
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.errors import UsageError
 from gpuwatch.report import html_page, read_page, record

@@ -170,8 +170,8 @@ def test_process_utilisation_is_read_once_a_second() -> None:
     """The utilisation of processes is read once a second in a window."""
     sampler, source, clock = virtual(active=True)
     list(taken(sampler, clock, 5.0))
-    assert source.censuses.count(True) == pytest.approx(6, abs=1)
-    assert source.censuses.count(False) == pytest.approx(26, abs=1)
+    assert source.process_lists.count(True) == pytest.approx(6, abs=1)
+    assert source.process_lists.count(False) == pytest.approx(26, abs=1)
 
 
 def test_activation_switches_the_lanes_at_once() -> None:

@@ -161,16 +161,16 @@ def test_time_does_not_run_backwards(made: tuple[Source, Clock]) -> None:
     assert times == sorted(times)
 
 
-def test_a_census_names_each_process_once(made: tuple[Source, Clock]) -> None:
+def test_a_process_list_names_each_process_once(made: tuple[Source, Clock]) -> None:
     source, clock = made
     for utilization in (False, True, True):
         passing(clock, 1.0)
-        census = source.census(source.devices()[0].uuid, utilization=utilization)
-        assert isinstance(census, ProcessList)
-        assert census.visibility in Visibility
-        pids = [process.pid for process in census.processes]
+        process_list = source.read_process_list(source.devices()[0].uuid, utilization=utilization)
+        assert isinstance(process_list, ProcessList)
+        assert process_list.visibility in Visibility
+        pids = [process.pid for process in process_list.processes]
         assert len(set(pids)) == len(pids)
-        for process in census.processes:
+        for process in process_list.processes:
             assert process.utilization_ratio is None or 0.0 <= process.utilization_ratio <= 1.0
             assert process.listed or process.memory_bytes is None
 
@@ -203,7 +203,7 @@ def test_an_unknown_gpu_is_a_lost_one(made: tuple[Source, Clock]) -> None:
     with pytest.raises(DeviceLostError):
         source.read("GPU-deadbeef-0000-0000-0000-000000000000", Lane.FAST, ("power_w",))
     with pytest.raises(DeviceLostError):
-        source.census("GPU-deadbeef-0000-0000-0000-000000000000")
+        source.read_process_list("GPU-deadbeef-0000-0000-0000-000000000000")
 
 
 def test_several_threads_may_ask_at_once(made: tuple[Source, Clock]) -> None:
@@ -216,7 +216,7 @@ def test_several_threads_may_ask_at_once(made: tuple[Source, Clock]) -> None:
         try:
             for _ in range(20):
                 source.read(uuid, Lane.FAST, signals(Lane.FAST))
-                source.census(uuid, utilization=True)
+                source.read_process_list(uuid, utilization=True)
                 source.power_record(uuid)
         except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
             failures.append(error)

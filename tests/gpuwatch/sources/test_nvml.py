@@ -394,9 +394,9 @@ def test_no_samples_has_two_spellings_and_neither_is_an_error(code: int) -> None
 
 def test_a_list_that_does_not_answer_is_not_an_empty_gpu() -> None:
     source, _ = nvml(errors={"nvmlDeviceGetComputeRunningProcesses_v3": NOT_SUPPORTED})
-    census = source.census(UUID)
-    assert census.processes == ()
-    assert census.visibility == Visibility.UNKNOWN
+    process_list = source.read_process_list(UUID)
+    assert process_list.processes == ()
+    assert process_list.visibility == Visibility.UNKNOWN
 
 
 class Clocks:
@@ -612,19 +612,19 @@ def test_gpu_the_power_record_is_on_our_axis(real: Nvml) -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_a_process_with_a_context_is_in_the_census(real: Nvml) -> None:
+def test_gpu_a_process_with_a_context_is_in_the_process_list(real: Nvml) -> None:
     torch = pytest.importorskip("torch")
     uuid = real.devices()[0].uuid
     work = torch.ones(4096, 4096, device="cuda:0")
-    real.census(uuid, utilization=True)
+    real.read_process_list(uuid, utilization=True)
     until_ns = clock.now_ns() + 2_000_000_000
     while clock.now_ns() < until_ns:
         work = work @ work * 0
     torch.cuda.synchronize()
-    census = real.census(uuid, utilization=True)
-    print(census.visibility, f"{census.took_ns / 1e6:.2f} ms", *census.processes, sep="\n  ")
-    listed = {process.pid: process for process in census.processes if process.listed}
-    if census.visibility == Visibility.HOST:
+    process_list = real.read_process_list(uuid, utilization=True)
+    print(process_list.visibility, f"{process_list.took_ns / 1e6:.2f} ms", *process_list.processes, sep="\n  ")
+    listed = {process.pid: process for process in process_list.processes if process.listed}
+    if process_list.visibility == Visibility.HOST:
         assert os.getpid() in listed
         assert listed[os.getpid()].name
         assert (listed[os.getpid()].memory_bytes or 0) > 10_000_000

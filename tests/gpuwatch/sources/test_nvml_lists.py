@@ -51,14 +51,14 @@ def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later
     """All processes are listed in one call or two, and room once found is kept."""
     library = Library(processes=processes(count))
     source = Nvml(binding(library))
-    census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
-    assert [(each.pid, each.memory_bytes) for each in census.processes] == processes(count)
+    process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
+    assert [(each.pid, each.memory_bytes) for each in process_list.processes] == processes(count)
     assert calls == (1 if count <= 64 else 2)
     assert library.calls.count(MPS) == 1
-    assert asked(library, COMPUTE, lambda: source.census(UUID))[1] == 1
+    assert asked(library, COMPUTE, lambda: source.read_process_list(UUID))[1] == 1
     library.processes = processes(later_count)
-    census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
-    assert [(each.pid, each.memory_bytes) for each in census.processes] == processes(later_count)
+    process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
+    assert [(each.pid, each.memory_bytes) for each in process_list.processes] == processes(later_count)
     assert calls == (1 if later_count <= max(64, count) else calls)
     assert calls <= 2
 
@@ -67,14 +67,14 @@ def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later
 def test_utilisation_is_whole_in_one_call_or_two(count: int) -> None:
     library = Library(utilization=[(1, 100, 1)])
     source = Nvml(binding(library))
-    _, calls = asked(library, SHARES, lambda: source.census(UUID, utilization=True))
+    _, calls = asked(library, SHARES, lambda: source.read_process_list(UUID, utilization=True))
     assert calls == 1
     library.utilization = [(1000 + number, 200 + number, 1 + number % 100) for number in range(count)]
-    census, calls = asked(library, SHARES, lambda: source.census(UUID, utilization=True))
-    shares = {each.pid: round(100 * (each.utilization_ratio or 0)) for each in census.processes}
+    process_list, calls = asked(library, SHARES, lambda: source.read_process_list(UUID, utilization=True))
+    shares = {each.pid: round(100 * (each.utilization_ratio or 0)) for each in process_list.processes}
     assert shares == {pid: share for pid, _, share in library.utilization}
     assert calls == (1 if count <= 256 else 2)
-    assert asked(library, SHARES, lambda: source.census(UUID, utilization=True))[1] == 1
+    assert asked(library, SHARES, lambda: source.read_process_list(UUID, utilization=True))[1] == 1
 
 
 def record(count: int) -> list[tuple[int, int]]:
@@ -130,9 +130,9 @@ def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> 
     library = Growing(processes=processes(count))
     library.more = more
     source = Nvml(binding(library))
-    census, calls = asked(library, COMPUTE, lambda: source.census(UUID))
-    assert [each.pid for each in census.processes] == [pid for pid, _ in processes(count + (calls - 1) * more)]
-    assert census.visibility != Visibility.UNKNOWN
+    process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
+    assert [each.pid for each in process_list.processes] == [pid for pid, _ in processes(count + (calls - 1) * more)]
+    assert process_list.visibility != Visibility.UNKNOWN
     assert calls <= (2 if more <= 32 else 7)
 
 
@@ -140,11 +140,11 @@ def test_list_that_never_fits_is_not_an_empty_gpu() -> None:
     """A list that never fits is given up, and is not taken for an empty GPU."""
     library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
     source = Nvml(binding(library))
-    census, calls = asked(library, COMPUTE, lambda: source.census(UUID, utilization=True))
-    assert (census.processes, census.visibility) == ((), Visibility.UNKNOWN)
+    process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID, utilization=True))
+    assert (process_list.processes, process_list.visibility) == ((), Visibility.UNKNOWN)
     assert calls < 10
     assert source.power_record(UUID).sample_at_ns == ()
-    assert asked(library, COMPUTE, lambda: source.census(UUID))[1] == 1, "and not tried with every room again"
+    assert asked(library, COMPUTE, lambda: source.read_process_list(UUID))[1] == 1, "and not tried with every room again"
 
 
 def test_a_length_beyond_reason_takes_no_memory_and_is_no_answer() -> None:
@@ -154,21 +154,21 @@ def test_a_length_beyond_reason_takes_no_memory_and_is_no_answer() -> None:
             return INSUFFICIENT_SIZE
 
     library = Wild()
-    census, calls = asked(library, COMPUTE, lambda: Nvml(binding(library)).census(UUID))
-    assert (census.visibility, calls) == (Visibility.UNKNOWN, 2)
+    process_list, calls = asked(library, COMPUTE, lambda: Nvml(binding(library)).read_process_list(UUID))
+    assert (process_list.visibility, calls) == (Visibility.UNKNOWN, 2)
 
 
 def test_memory_that_the_driver_does_not_know_is_not_observed() -> None:
     library = Library(processes=[(1, 2**64 - 1), (2, 0)])
-    census = Nvml(binding(library)).census(UUID)
-    assert [(each.pid, each.memory_bytes) for each in census.processes] == [(1, None), (2, 0)]
+    process_list = Nvml(binding(library)).read_process_list(UUID)
+    assert [(each.pid, each.memory_bytes) for each in process_list.processes] == [(1, None), (2, 0)]
 
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
 def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
     source = Nvml(binding(Library(missing={function}, processes=[(1, 1)], samples=record(3))))
-    census = source.census(UUID, utilization=True)
-    assert (census.visibility == Visibility.UNKNOWN) is (function == COMPUTE)
+    process_list = source.read_process_list(UUID, utilization=True)
+    assert (process_list.visibility == Visibility.UNKNOWN) is (function == COMPUTE)
     assert len(source.power_record(UUID).sample_w) == (0 if function == SAMPLES else 3)
 
 
@@ -176,7 +176,7 @@ def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
 def test_each_list_can_tell_of_the_loss(function: str) -> None:
     source = Nvml(binding(Library(errors={function: LOST})))
     with pytest.raises(DeviceLostError):
-        (source.census(UUID, utilization=True), source.power_record(UUID))
+        (source.read_process_list(UUID, utilization=True), source.power_record(UUID))
 
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
@@ -189,8 +189,8 @@ def test_empty_utilization_record_takes_one_call(code: int) -> None:
             return code
 
     library = Empty(processes=[(1, 1)])
-    census, calls = asked(library, SHARES, lambda: Nvml(binding(library)).census(UUID, utilization=True))
-    assert ([each.utilization_ratio for each in census.processes], calls) == ([None], 1)
+    process_list, calls = asked(library, SHARES, lambda: Nvml(binding(library)).read_process_list(UUID, utilization=True))
+    assert ([each.utilization_ratio for each in process_list.processes], calls) == ([None], 1)
 
 
 def test_threads_that_read_at_once_get_their_own_lists() -> None:
@@ -210,7 +210,7 @@ def test_threads_that_read_at_once_get_their_own_lists() -> None:
     told: list[tuple[int, int]] = []
 
     def ask() -> None:
-        told.extend((threading.get_native_id(), process.pid) for process in source.census(UUID).processes)
+        told.extend((threading.get_native_id(), process.pid) for process in source.read_process_list(UUID).processes)
 
     threads = [threading.Thread(target=ask) for _ in range(2)]
     for thread in threads:

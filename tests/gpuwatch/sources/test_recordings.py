@@ -277,7 +277,7 @@ def test_pieces_of_one_gpu_are_put_together() -> None:
     (joined,) = recordings.merged([piece.part(piece.window.begin_ns, middle_ns), piece.part(middle_ns, piece.window.end_ns)])
     for name, column in piece.trace.columns.items():
         assert (joined.trace.column(name).at_ns == np.unique(column.at_ns)).all()
-    assert joined.trace.censuses == piece.trace.censuses
+    assert joined.trace.process_lists == piece.trace.process_lists
 
 
 CELLS = st.one_of(

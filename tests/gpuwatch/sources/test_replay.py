@@ -71,7 +71,7 @@ def test_what_the_recording_never_held_stays_unobserved(tmp_path: Path) -> None:
     source = Replay(log(tmp_path), VirtualClock())
     uuid = source.devices()[0].uuid
     assert source.read(uuid, Lane.SLOW, ("energy_j",)).energy_j is None
-    assert source.census(uuid).processes == ()
+    assert source.read_process_list(uuid).processes == ()
     assert source.power_record(uuid).sample_at_ns == ()
 
 
@@ -97,7 +97,7 @@ def test_events_and_processes_play_with_it(tmp_path: Path) -> None:
     (event,) = source.events(60.0)
     assert (event.kind, event.value) == ("xid", 48)
     assert event.at_ns - start_ns == pytest.approx(5.5e9, abs=5e7)
-    processes = source.census(source.devices()[1].uuid, utilization=True).processes
+    processes = source.read_process_list(source.devices()[1].uuid, utilization=True).processes
     assert [process.utilization_ratio for process in processes] == [0.46, 0.54]
     assert {process.ownership for process in processes} == {Ownership.UNKNOWN}
 

@@ -71,7 +71,7 @@ def test_idle_without_a_context_is_slow_and_says_idle() -> None:
     reading = source.read(uuid, Lane.FAST, FAST)
     assert (reading.sm_clock_mhz, reading.event_reasons_mask, reading.utilization_ratio) == (825, Reason.GPU_IDLE, 0.0)
     assert reading.power_w == pytest.approx(82, abs=1)
-    assert source.census(uuid).processes == ()
+    assert source.read_process_list(uuid).processes == ()
 
 
 def test_a_copy_runs_at_the_top_clock_and_is_never_capped() -> None:
@@ -167,7 +167,7 @@ def test_a_neighbour_takes_half_and_makes_the_clock_rise() -> None:
     assert shared.timings is not None
     assert np.median(shared.timings.took_s) / np.median(alone.timings.took_s) == pytest.approx(0.87, abs=0.03)
     assert len(shared.timings.took_s) / len(alone.timings.took_s) == pytest.approx(0.52, abs=0.03)
-    own, other = shared.trace.censuses[-2].processes
+    own, other = shared.trace.process_lists[-2].processes
     assert (own.ownership, other.ownership) == (Ownership.OWN, Ownership.FOREIGN)
     assert (own.utilization_ratio, other.utilization_ratio) == (0.46, 0.54)
 
@@ -175,17 +175,17 @@ def test_a_neighbour_takes_half_and_makes_the_clock_rise() -> None:
 def test_hidden_neighbour_shows_in_utilization_and_memory() -> None:
     """A hidden neighbour is on no list, but shows in the utilisation and the memory."""
     source, clock, uuid = opened("hidden-neighbour", 3.0)
-    assert [process.pid for process in source.census(uuid).processes] == [OWN_PID]
+    assert [process.pid for process in source.read_process_list(uuid).processes] == [OWN_PID]
     at(source, clock, 4.0)
-    source.census(uuid, utilization=True)
+    source.read_process_list(uuid, utilization=True)
     at(source, clock, 5.0)
-    census = source.census(uuid, utilization=True)
-    hidden = census.processes[1]
+    process_list = source.read_process_list(uuid, utilization=True)
+    hidden = process_list.processes[1]
     assert (hidden.listed, hidden.memory_bytes, hidden.utilization_ratio) == (False, None, 0.54)
-    assert census.visibility is Visibility.NAMESPACE
+    assert process_list.visibility is Visibility.NAMESPACE
     used = source.read(uuid, Lane.FAST, FAST).memory_used_bytes
     reserved = source.devices()[0].memory_reserved_bytes
-    own = census.processes[0].memory_bytes
+    own = process_list.processes[0].memory_bytes
     assert used is not None
     assert reserved is not None
     assert own is not None
@@ -265,11 +265,11 @@ def test_a_lost_gpu_refuses_and_comes_back() -> None:
 
 def test_an_adopted_process_becomes_the_scenes_own() -> None:
     source, clock, uuid = opened("neighbour", 5.0)
-    source.census(uuid, utilization=True)
+    source.read_process_list(uuid, utilization=True)
     source.adopt(uuid, 4242)
     at(source, clock, 6.0)
-    census = source.census(uuid, utilization=True)
-    assert [(process.pid, process.utilization_ratio) for process in census.processes] == [(4242, 0.46), (60_101, 0.54)]
+    process_list = source.read_process_list(uuid, utilization=True)
+    assert [(process.pid, process.utilization_ratio) for process in process_list.processes] == [(4242, 0.46), (60_101, 0.54)]
     with pytest.raises(DeviceLostError):
         source.adopt("GPU-none", 1)
 

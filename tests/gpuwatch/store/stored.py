@@ -52,7 +52,7 @@ def a_run(**changes: Any) -> Run:
     run = Run(
         id="0ca7f00d01", label="gemm", claim="sustained", policy={"claim": "sustained"}, boot_id=BOOT,
         begin_ns=BEGIN_NS + 5_000_000_000, end_ns=BEGIN_NS + 9_000_000_000, begun_wall_s=time.time(), pid=4242, uid=1000,
-        user="me", process="python", uuids=(UUID,), pids=frozenset({4242, 4243}), told={"tf32": True, "flops": 1.5},
+        user="me", process="python", uuids=(UUID,), pids=frozenset({4242, 4243}), declared={"tf32": True, "flops": 1.5},
         host=Host(boot_id=BOOT, cpu_s=3.5), status="valid", why="", parent=None, source="synthetic", simulated=False,
         verdicts=(),
     )  # fmt: skip
@@ -83,7 +83,7 @@ def sweeps_of(evidence: Evidence) -> list[Sweep]:
         for at_ns, values in rows.items():
             asked = Lane.PULSE if lane is Lane.FAST and values.keys() <= set(PULSE) else lane
             out.append(Sweep(uuid, asked, at_ns, 0, 0, Reading(uuid=uuid, lane=asked, at_ns=at_ns, took_ns=1, **values)))
-    out += [Sweep(uuid, Lane.PROCESSES, census.at_ns, 0, 0, census) for census in trace.censuses]
+    out += [Sweep(uuid, Lane.PROCESSES, process_list.at_ns, 0, 0, process_list) for process_list in trace.process_lists]
     dense = trace.dense_power
     for begin in range(0, len(dense), 50):
         part = slice(begin, begin + 50)

@@ -35,8 +35,8 @@ def pulse(at_ns: int, uuid: str = UUID, **signals: Any) -> Sweep:
 
 
 def listing(at_ns: int, *processes: Process, visibility: Visibility = Visibility.HOST) -> Sweep:
-    census = ProcessList(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=processes, visibility=visibility)
-    return sweep(census, Lane.PROCESSES)
+    process_list = ProcessList(uuid=UUID, at_ns=at_ns, took_ns=10_000, processes=processes, visibility=visibility)
+    return sweep(process_list, Lane.PROCESSES)
 
 
 def stream(

@@ -167,20 +167,20 @@ class TestGaps:
 class TestProcesses:
     def test_an_unchanged_list_is_one_row_that_stood(self) -> None:
         rows = kept(*(listing(BEGIN_NS + i * 200 * MS, OWN) for i in range(10)))
-        assert [(at, stood) for at, _, stood, *_ in rows.censuses] == [(BEGIN_NS, 1800)]
+        assert [(at, stood) for at, _, stood, *_ in rows.process_lists] == [(BEGIN_NS, 1800)]
 
     def test_a_coming_and_a_going_are_rows(self) -> None:
         rows = kept(listing(BEGIN_NS, OWN), listing(BEGIN_NS + 200 * MS), listing(BEGIN_NS + 400 * MS, OWN))
-        assert [len(processes) for *_, processes in rows.censuses] == [1, 0, 1]
+        assert [len(processes) for *_, processes in rows.process_lists] == [1, 0, 1]
 
     def test_how_busy_they_were_is_a_point_and_never_stands(self) -> None:
         busy = replace(OWN, utilization_ratio=0.5)
         rows = kept(*(listing(BEGIN_NS + i * 200 * MS, busy) for i in range(3)))
-        assert [stood for _, _, stood, *_ in rows.censuses] == [0, 0, 0]
+        assert [stood for _, _, stood, *_ in rows.process_lists] == [0, 0, 0]
 
     def test_a_list_does_not_stand_over_a_silence(self) -> None:
         rows = kept(listing(BEGIN_NS), listing(BEGIN_NS + 200 * MS), listing(BEGIN_NS + 3000 * MS))
-        assert [stood for _, _, stood, *_ in rows.censuses] == [200, 0]
+        assert [stood for _, _, stood, *_ in rows.process_lists] == [200, 0]
 
 
 class TestDensePower:
@@ -221,7 +221,7 @@ def test_compactor_restart_forgets_earlier_rows() -> None:
     keeper.take(listing(BEGIN_NS + 200 * MS))
     rows = keeper.rows()
     assert spans(rows) == [(150, 0)]
-    assert len(rows.censuses) == 1
+    assert len(rows.process_lists) == 1
 
 
 @pytest.mark.parametrize("observed", [ProcessList(uuid=UUID, at_ns=BEGIN_NS, took_ns=5, processes=(Process(pid=1),))])

@@ -65,7 +65,7 @@ def test_stored_scene_gets_the_verdict_of_the_direct_one(scene: str, tmp_path: P
     for gap in about.trace.gaps:
         store.put_gap(about.device.uuid, gap.lane, gap.begin_ns, gap.end_ns)
     run = a_run(begin_ns=about.window.begin_ns, end_ns=about.window.end_ns, label=about.window.label, pids=about.window.pids,
-                host=about.host, told=about.declared, uuids=(about.device.uuid,), status="judging")  # fmt: skip
+                host=about.host, declared=about.declared, uuids=(about.device.uuid,), status="judging")  # fmt: skip
     store.put_run(run)
     assert store.flush()
     with Reader(tmp_path) as reader:
@@ -153,7 +153,7 @@ def test_an_idle_gpu_is_seen_to_be_watched_each_second(tmp_path: Path) -> None:
     assert np.diff(times).max() <= S
     assert times[0] <= BEGIN_NS + 11 * S
     assert times[-1] >= BEGIN_NS + 19 * S
-    assert np.diff([census.at_ns for census in trace.censuses]).max() <= S
+    assert np.diff([process_list.at_ns for process_list in trace.process_lists]).max() <= S
 
 
 def test_silences_and_losses_come_back_as_gaps_and_events(tmp_path: Path) -> None:
@@ -171,9 +171,9 @@ def test_processes_come_back_whole(tmp_path: Path) -> None:
     hidden = Process(pid=8, listed=False, utilization_ratio=0.5)
     sweeps = [listing(BEGIN_NS, OWN), listing(BEGIN_NS + 200 * MS, OWN, stranger, hidden, visibility=Visibility.NAMESPACE)]
     trace = readback(tmp_path, sweeps, BEGIN_NS, BEGIN_NS + S)
-    assert [census.processes for census in trace.censuses] == [(OWN,), (OWN, stranger, hidden)]
-    assert [census.visibility for census in trace.censuses] == [Visibility.HOST, Visibility.NAMESPACE]
-    assert all(isinstance(census, ProcessList) and census.took_ns == 10_000 for census in trace.censuses)
+    assert [process_list.processes for process_list in trace.process_lists] == [(OWN,), (OWN, stranger, hidden)]
+    assert [process_list.visibility for process_list in trace.process_lists] == [Visibility.HOST, Visibility.NAMESPACE]
+    assert all(isinstance(process_list, ProcessList) and process_list.took_ns == 10_000 for process_list in trace.process_lists)
 
 
 def test_dense_power_keeps_a_tenth_watt_and_half_a_millisecond(tmp_path: Path) -> None:
@@ -213,9 +213,9 @@ class TestOwnership:
         store.put_run(run)
         store.flush()
         with Reader(folder) as reader:
-            censuses = reader.evidence(run, UUID).trace.censuses
+            process_lists = reader.evidence(run, UUID).trace.process_lists
         store.close()
-        return [process.ownership for process in censuses[0].processes]
+        return [process.ownership for process in process_lists[0].processes]
 
     def test_whoever_is_not_of_the_tree_is_foreign(self, tmp_path: Path) -> None:
         assert self.read(tmp_path, OWN, self.stranger, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.FOREIGN]
@@ -281,7 +281,7 @@ class TestEvidence:
         store.close()
         assert about.device == DEVICE
         assert about.trace.refresh_of_ns("power_w") == 100_000_000
-        assert (about.host, about.declared) == (run.host, run.told)
+        assert (about.host, about.declared) == (run.host, run.declared)
         assert about.timings is not None
         assert np.array_equal(about.timings.took_s, timings.took_s)
         assert isinstance(about, Evidence)

@@ -142,7 +142,7 @@ def test_every_fact_of_a_run_comes_back(tmp_path: Path) -> None:
     store = opened(tmp_path)
     whole = a_run(parent="cafe0000", why="because", simulated=True, verdicts=(verdict(), verdict("valid", "GPU-2", rules=())))
     bare = a_run(
-        id="bare0000", label=None, end_ns=None, user=None, process=None, uuids=(), pids=frozenset(), told={}, host=None
+        id="bare0000", label=None, end_ns=None, user=None, process=None, uuids=(), pids=frozenset(), declared={}, host=None
     )
     for run in (whole, bare):
         store.put_run(run)

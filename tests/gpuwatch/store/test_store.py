@@ -132,7 +132,7 @@ class TestTaking:
     def test_unwritable_fact_costs_only_its_own_run(self, tmp_path: Path) -> None:
         """A fact that cannot be written costs its own run and no other."""
         store = opened(tmp_path)
-        store.put_run(a_run(id="bad00000", told={"odd": object()}))
+        store.put_run(a_run(id="bad00000", declared={"odd": object()}))
         store.put_run(a_run(id="good0000"))
         assert store.flush()
         assert store.statistics()["dropped_count"] == 1
@@ -158,7 +158,7 @@ class TestTaking:
         assert (at_ns[0] - BEGIN_NS) / S < 0.1
         assert (at_ns[-1] - BEGIN_NS) / S > 4.0
         assert max(at_ns[1:] - at_ns[:-1]) / S < 0.2
-        assert {process.name for census in trace.censuses for process in census.processes} == {"python"}
+        assert {process.name for process_list in trace.process_lists for process in process_list.processes} == {"python"}
         assert [(gap.begin_ns, gap.end_ns) for gap in trace.gaps] == [(BEGIN_NS + 2 * S, BEGIN_NS + 2 * S)]
         said = [record.getMessage() for record in caplog.records if "not stored" in record.getMessage()]
         assert len(said) == 2, said
@@ -233,7 +233,7 @@ class TestRetention:
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
-            store.put_run(a_run(id=f"run{i:05d}", told={"note": "x" * 6000}))
+            store.put_run(a_run(id=f"run{i:05d}", declared={"note": "x" * 6000}))
         assert store.flush(PATIENCE_S)
         fill(store, clock, 1200.0)  # 1.3 MB
         statistics = store.statistics()
@@ -334,9 +334,9 @@ class TestStarting:
         assert (left.status, closed.status, judged.status) == ("unproven", "unproven", "flagged")
         assert left.end_ns is not None
         assert BEGIN_NS + 5 * S < left.end_ns < BEGIN_NS + 6 * S
-        assert left.told["abandoned"] is True
+        assert left.declared["abandoned"] is True
         assert "the daemon ended while the window was open" in left.why
-        assert "abandoned" not in closed.told
+        assert "abandoned" not in closed.declared
         assert "audit --rejudge" in closed.why
 
     def test_a_newer_store_is_refused_and_left_as_it_is(self, tmp_path: Path) -> None:

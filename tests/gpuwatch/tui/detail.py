@@ -45,7 +45,7 @@ class Still:
         columns = {name: _part(column, begin_ns, end_ns) for name, column in self.of.columns.items()}
         return replace(
             self.of, columns=columns, dense_power=_part(self.of.dense_power, begin_ns, end_ns),
-            censuses=tuple(each for each in self.of.censuses if begin_ns <= each.at_ns <= end_ns),
+            process_lists=tuple(each for each in self.of.process_lists if begin_ns <= each.at_ns <= end_ns),
             events=tuple(each for each in self.of.events if begin_ns <= each.at_ns <= end_ns),
         )  # fmt: skip
 
@@ -87,13 +87,13 @@ def lived(length_s: int = 700) -> Trace:
         np.interp(dense_ns, at_ns, busy) > 0, 40 * np.sin(dense_ns / 7e7), 0
     )
     ours, other = Process(pid=7, name="python", user="ada"), Process(pid=8, name="jupyter", user="alan")
-    censuses = tuple(
+    process_lists = tuple(
         ProcessList(uuid="GPU-00000000", at_ns=when, took_ns=1, processes=(ours, other) if when > NOW_NS - 30 * S else (ours,))
         for when in range(begin_ns, NOW_NS, S)
     )
     return Trace(
         columns={name: Column(at_ns[told], column[told]) for name, column in values.items()},
-        dense_power=Column(dense_ns, dense_w), censuses=censuses,
+        dense_power=Column(dense_ns, dense_w), process_lists=process_lists,
         events=(Event(uuid="GPU-00000000", at_ns=NOW_NS - 35 * S, kind="xid", value=63),),
         gaps=(Gap(begin_ns=NOW_NS - 56 * S, end_ns=NOW_NS - 49 * S),),
     )  # fmt: skip

@@ -41,9 +41,13 @@ def gpu(
         uuid=uuid, lane=Lane.FAST, at_ns=at_ns, took_ns=1, sm_clock_mhz=1575, power_w=698.0, temperature_c=55,
         event_reasons_mask=0x4, utilization_ratio=0.98, memory_used_bytes=2_945_000_000,
     )  # fmt: skip
-    census = ProcessList(uuid=uuid, at_ns=at_ns, took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
+    process_list = ProcessList(uuid=uuid, at_ns=at_ns, took_ns=1, processes=tuple(Process(pid=pid) for pid in pids))
     return LiveGpu(
-        device=device, lost=lost, period_ns={Lane.FAST: 50_000_000}, rows={Lane.FAST: replace(row, **said)}, census=census
+        device=device,
+        lost=lost,
+        period_ns={Lane.FAST: 50_000_000},
+        rows={Lane.FAST: replace(row, **said)},
+        process_list=process_list,
     )
 
 

@@ -70,7 +70,7 @@ def test_live_rows_stay_until_the_store_has_them() -> None:
         known.add_live(each)
     clock = known.trace.column("sm_clock_mhz")
     assert clock.values.tolist() == [1000.0, 1001.0, 1002.0, 1003.0]
-    assert len(known.trace.censuses) == 4
+    assert len(known.trace.process_lists) == 4
     stored = Column(np.array([NOW_NS, NOW_NS + S // 2, NOW_NS + S], np.int64), np.array([1.0, 2.0, 3.0]))
     known.add_answer(Trace(columns={"sm_clock_mhz": stored}), NOW_NS - S, NOW_NS + 3 * S, now_ns=NOW_NS + 3 * S)
     assert known.trace.column("sm_clock_mhz").values.tolist() == [1.0, 2.0, 3.0, 1002.0, 1003.0]

@@ -70,7 +70,7 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: StoredHistory) -> None:
         assert was.said("sm_clock_mhz") == pytest.approx(told.said("sm_clock_mhz"), rel=0.2)
         assert was.said("memory_used_bytes") == told.said("memory_used_bytes")
         assert type(was.said("sm_clock_mhz")) is int
-        assert {p.pid for p in was.census.processes} == {p.pid for p in told.census.processes}  # type: ignore[union-attr]
+        assert {p.pid for p in was.process_list.processes} == {p.pid for p in told.process_list.processes}  # type: ignore[union-attr]
     assert gpu_words.stale_s(then.gpus[0], then.at_ns) is None
 
 
@@ -125,7 +125,7 @@ def test_moment_of_two_gpus_is_read_in_a_tenth_of_a_second(lived: Lived, past: S
 def test_how_busy_a_process_had_been_stands_between_two_askings() -> None:
     asked = ProcessList(uuid=UUID, at_ns=1 * S, took_ns=1, processes=(Process(pid=7, utilization_ratio=0.7),))
     after = ProcessList(uuid=UUID, at_ns=2 * S, took_ns=1, processes=(Process(pid=7),))
-    shown = at_moment.then(DEVICE, Trace(columns={}, censuses=(asked, after)), 3 * S).census
+    shown = at_moment.then(DEVICE, Trace(columns={}, process_lists=(asked, after)), 3 * S).process_list
     assert shown == replace(asked, at_ns=2 * S)
 
 

@@ -25,10 +25,10 @@ from tests.waiting import let_pass, wait_until
 DEVICE = Device(uuid="GPU-1", name="NVIDIA H200", sm_clock_max_mhz=1980)
 FAST = Reading(uuid="GPU-1", lane=Lane.FAST, at_ns=200, took_ns=5, sm_clock_mhz=1500, event_reasons_mask=0x204)
 SLOW = Reading(uuid="GPU-1", lane=Lane.SLOW, at_ns=100, took_ns=5, temperature_c=40, power_limit_w=700.0)
-CENSUS = ProcessList(uuid="GPU-1", at_ns=150, took_ns=5, processes=(Process(pid=7, name="python", memory_bytes=5),))
+PROCESS_LIST = ProcessList(uuid="GPU-1", at_ns=150, took_ns=5, processes=(Process(pid=7, name="python", memory_bytes=5),))
 RUN = Run(
     id="r1", label="gemm", claim="sustained", policy={}, boot_id="b", begin_ns=1, end_ns=2, begun_wall_s=0.0, pid=7, uid=0,
-    user=None, process=None, uuids=("GPU-1",), pids=frozenset({7}), told={}, host=None, status="flagged", why="", parent=None,
+    user=None, process=None, uuids=("GPU-1",), pids=frozenset({7}), declared={}, host=None, status="flagged", why="", parent=None,
     source="nvml", simulated=False, verdicts=(),
 )  # fmt: skip
 
@@ -51,11 +51,11 @@ def told(*seen: Observed, since_ns: int = 0, runs: tuple[Run, ...] = ()) -> mess
     return again
 
 
-def test_rows_and_census_come_back_as_the_records_they_were() -> None:
-    (gpu,) = live.of(told(FAST, SLOW, CENSUS)).gpus
+def test_rows_and_process_list_come_back_as_they_were() -> None:
+    (gpu,) = live.of(told(FAST, SLOW, PROCESS_LIST)).gpus
     assert gpu.device == DEVICE
     assert gpu.rows == {Lane.FAST: FAST, Lane.SLOW: SLOW}
-    assert gpu.census == CENSUS
+    assert gpu.process_list == PROCESS_LIST
     assert gpu.period_ns == {Lane.FAST: 10}
 
 
@@ -67,12 +67,12 @@ def test_a_signal_is_found_in_whichever_lane_asks_it() -> None:
 
 
 def test_what_is_not_newer_is_left_out_and_kept_by_who_knows_it() -> None:
-    before = live.of(told(FAST, SLOW, CENSUS))
-    answer = told(replace(FAST, at_ns=250, sm_clock_mhz=1400), SLOW, CENSUS, since_ns=200)
+    before = live.of(told(FAST, SLOW, PROCESS_LIST))
+    answer = told(replace(FAST, at_ns=250, sm_clock_mhz=1400), SLOW, PROCESS_LIST, since_ns=200)
     assert [row["lane"] for row in answer.gpus[0].rows] == ["fast"]
-    assert answer.gpus[0].census is None
+    assert answer.gpus[0].process_list is None
     (gpu,) = live.of(answer, before).gpus
-    assert (gpu.said("sm_clock_mhz"), gpu.said("temperature_c"), gpu.census) == (1400, 40, CENSUS)
+    assert (gpu.said("sm_clock_mhz"), gpu.said("temperature_c"), gpu.process_list) == (1400, 40, PROCESS_LIST)
 
 
 def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
@@ -95,8 +95,8 @@ def test_the_largest_answer_is_one_line_of_the_protocol() -> None:
     assert (answer.gpus_left_out_count, answer.windows_left_out_count) == (136, 68)
     gpu = live.of(answer).gpus[0]
     assert gpu.processes_left_out_count == 1000 - messages.SHOWN_PROCESSES_COUNT
-    assert gpu.census is not None
-    assert gpu.census.processes[0].pid == 999, "those with most memory are shown"
+    assert gpu.process_list is not None
+    assert gpu.process_list.processes[0].pid == 999, "those with most memory are shown"
 
 
 def test_unanswered_gpus_are_listed_none_by_an_older_daemon() -> None:
@@ -137,7 +137,7 @@ def test_a_daemon_tells_what_it_watches_and_whose_windows(two_gpus: Settings) ->
     assert len(first.gpus) == 2
     for gpu in second.gpus:
         assert gpu.said("sm_clock_mhz") > 0
-        assert gpu.census is not None
+        assert gpu.process_list is not None
     with connect(two_gpus, start=False) as client:
         run = client.open(label="seen").run
         (window,) = [each for each in live.of(client.readings()).windows if each.run == run]
@@ -150,8 +150,8 @@ def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Setting
         client.open(label="asked each second")
 
         def ratio() -> float | None:
-            census = live.of(client.readings()).gpus[0].census
-            return census.processes[0].utilization_ratio if census and census.processes else None
+            process_list = live.of(client.readings()).gpus[0].process_list
+            return process_list.processes[0].utilization_ratio if process_list and process_list.processes else None
 
         wait_until(lambda: ratio() is not None, what="the process was asked")
         for _ in range(30):

@@ -20,8 +20,8 @@ TEXT = st.text(max_size=30)
 TIME = st.integers(0, 2**62)
 REQUESTS = st.one_of(
     st.builds(messages.Hello, protocol=st.integers(0, 99), version=TEXT, source=st.none() | TEXT, state=st.none() | TEXT),
-    st.builds(messages.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), told=FACTS),
-    st.builds(messages.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, told=FACTS),
+    st.builds(messages.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), declared=FACTS),
+    st.builds(messages.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, declared=FACTS),
     st.builds(
         messages.Spans,
         run=TEXT,
@@ -48,12 +48,12 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
     """A name that no JSON can hold costs its letter, not the whole answer."""
-    shown = ShownGpu(device={"name": "H\udcff00"}, census={"processes": [{"name": "entrainements_\udcc3"}]})
+    shown = ShownGpu(device={"name": "H\udcff00"}, process_list={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)
     assert reply.source == "nvml�"
     assert reply.gpus[0].device == {"name": "H�00"}
-    assert reply.gpus[0].census == {"processes": [{"name": "entrainements_�"}]}
+    assert reply.gpus[0].process_list == {"processes": [{"name": "entrainements_�"}]}
 
 
 @given(st.binary(max_size=200))

@@ -383,5 +383,5 @@ def test_unknown_gpu_draws_nothing() -> None:
         assert " – " in seen.line("power") + " "
         assert "0 W" not in seen.curves
 
-    lost = replace(LIVE, gpus=(replace(gpu(0), rows={}, census=None),))
+    lost = replace(LIVE, gpus=(replace(gpu(0), rows={}, process_list=None),))
     used(use, Still(Trace()), content=replace(NOW, live=lost))

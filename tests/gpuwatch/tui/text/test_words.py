@@ -55,7 +55,7 @@ def test_loud_colours_come_with_letters() -> None:
 
 def test_unobserved_signal_is_a_dash_and_never_zero() -> None:
     nothing = gpu(sm_clock_mhz=None, power_w=None, temperature_c=None, utilization_ratio=None, memory_used_bytes=None)
-    said = line(replace(nothing, census=None))
+    said = line(replace(nothing, process_list=None))
     assert said.count(words.NOTHING) == 6
     assert " 0" not in said[4:]
 
@@ -74,9 +74,9 @@ def test_process_counts_by_owner_while_a_window_is_open() -> None:
     assert gpu_words.processes(shared, (opened,)) == words.Piece("1o 2F", Tone.WARN)
     assert gpu_words.processes(gpu(pids=[7]), (opened,)) == words.Piece("1o 0F", Tone.PLAIN)
     assert gpu_words.processes(gpu(pids=[8]), (opened,)).text == "1", "another GPU than the window's"
-    census = shared.census
-    assert census is not None
-    unseen = replace(shared, census=replace(census, visibility=Visibility.NAMESPACE))
+    process_list = shared.process_list
+    assert process_list is not None
+    unseen = replace(shared, process_list=replace(process_list, visibility=Visibility.NAMESPACE))
     assert gpu_words.processes(unseen, (opened,)).text == "1o ≥2F"
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from annotate.claims import REQUIRED, Claim
 from annotate.errors import AnnotateError, InvalidValueError, UnknownNameError
-from annotate.policy import Policy
 from annotate.rule import Rule
 from annotate.rules import RULES
+from annotate.user_policy import Policy
 
 
 def test_policy_default() -> None:
