@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 
-class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True):
+class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process_list": "census"}):
     """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
 
     device: dict[str, Any]

@@ -15,7 +15,7 @@ from gpuwatch.store.run import UNFINISHED
 from gpuwatch.store.signal_columns import LANE_COLUMNS
 from tests.waiting import PATIENCE_S
 
-KEYED = (*(lane.value for lane in LANE_COLUMNS), "process_list", "power")  # time and GPU are their key
+KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # time and GPU are their key
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,10 @@ def test_window_refuses_objects_without_repr(name: str) -> None:
         gpuwatch.window(**arguments)
 
 
-def test_tell_refuses_values_that_do_not_convert() -> None:
-    with pytest.raises(UsageError, match="tell: warmup_count: expected a value that converts, found RuntimeError"):
+def test_declare_refuses_values_that_do_not_convert() -> None:
+    with pytest.raises(UsageError, match="declare: warmup_count: expected a value that converts, found RuntimeError"):
         Testimony().declare({"warmup_count": Hostile(3)})
-    with pytest.raises(UsageError, match="tell: warmup_s: expected text, a number"):
+    with pytest.raises(UsageError, match="declare: warmup_s: expected text, a number"):
         Testimony().declare({"warmup_s": Fraction(10**5000)})  # type: ignore[dict-item]  # wrong on purpose
 
 

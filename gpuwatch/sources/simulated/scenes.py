@@ -131,7 +131,7 @@ _ALL = (
           phases=(Phase(begin_s=4.5, end_s=6.7, kernel=GEMM),), bench=(4.5, 6.6), length_s=12.0, status="flagged",
           rules=frozenset({"regime-change"})),
     Scene(name="bursty", says="16384³ products with 100 ms sleeps: clocks that do not last",
-          phases=(Phase(begin_s=0.2, kernel=LARGE_GEMM, on_s=0.0108, off_s=0.1),),
+          phases=(Phase(begin_s=0.2, kernel=LARGE_GEMM, on_s=0.0108, off_s=0.1),), status="flagged",
           rules=frozenset({"bursty-duty-cycle"})),
     Scene(name="neighbour", says="another process adds vectors all the while", phases=_STEADY_GEMM,
           neighbours=(Neighbour(pid=60_101, name="neighbour", begin_s=1.0),), status="rejected",
