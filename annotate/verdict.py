@@ -55,7 +55,7 @@ class OverriddenLimit:
 
 @dataclass(frozen=True, slots=True)
 class FindingCause:
-    """What brought a hazard about, how that is known, and how much of the hazard it overlaps in time."""
+    """The cause of a hazard, how it is known, and how much of the hazard it overlaps in time."""
 
     kind: str
     by: str

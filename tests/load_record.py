@@ -158,7 +158,7 @@ def rendered(runs: Sequence[Run]) -> str:
     dates, commits = sorted({each.date for each in same}), {each.commit for each in same}
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     lines = [
-        f"{days}, {len(commits)} commits, beside {under.loops_count} busy loops, {under.workers_count} workers; {under.machine}:"
+        f"{days}, {len(commits)} commit{'s' if len(commits) != 1 else ''}, beside {under.loops_count} busy loops, {under.workers_count} workers; {under.machine}:"
     ]
     for words, some in (
         ("the timing-sensitive tests, runs of the whole suite among them", same),

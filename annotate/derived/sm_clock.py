@@ -10,7 +10,7 @@ import numpy as np
 from annotate.declared import amount
 from annotate.evidence import EMPTY, Column, Evidence, Reason, Times, Values
 from annotate.evidence.asked import kept
-from annotate.stats.robust import block_means, centre, step
+from annotate.stats.robust import centre
 from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 
 
@@ -32,48 +32,6 @@ def median_mhz(column: Column) -> float | None:
     """The median of what was observed; None of nothing."""
     known = column.observed
     return centre(known.values) if len(known) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """A step of a series: when the second level began, and both levels."""
-
-    at_ns: int
-    before: float
-    after: float
-
-    @property
-    def ratio(self) -> float:
-        return self.after / self.before - 1.0
-
-
-def sudden(
-    column: Column,
-    *,
-    block_ns: int,
-    least_ratio: float,
-    side_count: int = 3,
-    deviations: float = 5.0,
-    # A straight line leaves a two-level fit half of its deviation; a step within noise leaves it less.
-    explained_ratio: float = 0.7,
-) -> Move | None:
-    """The one step that explains how a series went, or None if it did not step, or stepped more than once.
-
-    It must be of ``least_ratio``, beyond so many robust standard ``deviations`` of what the two levels leave, and leave
-    ``side_count`` blocks on each side.
-    """
-    if len(column) < 2:
-        return None
-    # A search over more blocks places a step no better, and takes longer by the square of their number.
-    width_ns = max(block_ns, int(column.at_ns[-1] - column.at_ns[0]) // 600)
-    blocks = block_means(column, width_ns)
-    if not len(blocks) or not (blocks.values > 0).all():
-        return None
-    at = step(blocks.values, side=side_count, floor=0.001 * centre(blocks.values))
-    if at is None or at.explained_ratio < explained_ratio or at.significance < deviations:
-        return None
-    move = Move(int(blocks.at_ns[at.index]) - width_ns // 2, at.before, at.after)
-    return move if abs(move.ratio) >= least_ratio else None
 
 
 @dataclass(frozen=True, slots=True)

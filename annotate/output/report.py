@@ -178,7 +178,7 @@ def _sentence(finding: Finding, verdict: Verdict) -> str:
 
 
 def _says(finding: Finding, verdict: Verdict) -> str:
-    """What was seen, and how much it can have moved."""
+    """Return the sentence of a cause with the size it can have."""
     bound, says = bound_words(finding, verdict.budget), plain(finding.says).rstrip(".")
     return f"{says} ({bound})" if bound else says
 

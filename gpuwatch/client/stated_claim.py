@@ -16,7 +16,7 @@ MOST_EVERY_S = 86_400.0  # a day
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedClaim:
-    """What ``window()`` was given; None and False are not stated."""
+    """The parts of a claim that ``window()`` was given; None and False are not stated."""
 
     locked_mhz: float | None = None
     every_s: float | None = None

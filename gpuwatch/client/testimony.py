@@ -183,7 +183,7 @@ class Testimony:
 
     @property
     def has_more_than_facts(self) -> bool:
-        """Whether there is anything to hand over before the window is closed."""
+        """Return whether there is anything to hand over before the window is closed."""
         return bool(self._recorded) or self._marks is not None or not self.beside.is_empty
 
     def hand_over_beside(self, client: Client, run: str) -> None:

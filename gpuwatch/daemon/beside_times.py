@@ -1,4 +1,4 @@
-"""What happened beside the timed entries of one window: declared other work, and pauses of its host."""
+"""Spans beside the timed entries of one window: declared other work, and pauses of its host."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class BesideTimes:
 
     @property
     def spans_count(self) -> int:
-        """How many pieces are kept in memory for the process."""
+        """The number of pieces that are stored in memory for the process."""
         return self._counts.total()
 
     def count(self, piece: Spans) -> int:

@@ -1,4 +1,4 @@
-"""How long the judge's worker is waited for: by the processor time it uses, since a busy machine may give it little."""
+"""The daemon's patience with the judge's worker, by the processor time it uses: a busy machine may give it little."""
 
 from __future__ import annotations
 
