@@ -171,8 +171,15 @@ class Stamps:
 
     def read(self) -> Stamped:
         """Read all stamps put so far, after the work that stamps: it waits for the current stream only."""
+        return self.stamped(self.fetch())
+
+    def fetch(self) -> Numbers:
+        """Copy all stamps put so far to the host, as ``stamped`` reads them: after it the GPU is no longer needed."""
         self.calibrate()
-        rows = self._copied(0, self.used)
+        return self._copied(0, self.used)
+
+    def stamped(self, rows: Numbers) -> Stamped:
+        """Return the times and cycles in rows that were fetched, before the stamps are cleared."""
         timer_ns = rows[:, :, 0]
         return Stamped(np.where(timer_ns > 0, timer_ns + self._host_minus_gpu_ns(timer_ns), 0), rows[:, :, 1])
 

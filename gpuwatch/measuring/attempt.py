@@ -18,7 +18,7 @@ from gpuwatch.timers import Timer, TimingPlan, joined
 from gpuwatch.timers.timer_protocol import joined_other_work
 from gpuwatch.wire.messages import FactValue
 
-# One chunk of entries: launched without waiting, then read.  Between two the GPU idles for some milliseconds.
+# One chunk of entries: launched without waiting, then read.
 CHUNK_S = 0.2
 _ENTRIES_MOST_COUNT = 2000
 
@@ -152,6 +152,7 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
                 if stopping.is_due(chunks.spent_s):
                     stopped = stopping.decide(timings, chunks.spent_s)
             job.show("measuring", chunks.spent_s / max(stopping.least_s, 1e-9), stopping.interval)
+        job.timer.rest()
         busy = {} if chunks.busy_ratio is None else {"busy_ratio": chunks.busy_ratio}
         warm = {"warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady}
         window.declare(**{**warm, **job.facts, **busy})

@@ -25,6 +25,9 @@ class GraphTimer:
     def overhead_s(self) -> float:
         return self._events.overhead_s()
 
+    def rest(self) -> None:
+        self._events.rest()
+
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         if plan not in self._graphs:
             self._graphs[plan] = TimingPlan(calls=(self._capture(plan),), before=plan.before)

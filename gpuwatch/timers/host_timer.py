@@ -24,6 +24,9 @@ class HostTimer:
     def overhead_s(self) -> float:
         return float(np.median(self.take(TimingPlan(calls=(do_nothing,)), _OVERHEADS_COUNT).timings.took_s))
 
+    def rest(self) -> None:
+        self._settle()
+
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         settle, now_ns, calls = self._settle, self._now_ns, plan.entry()
         at_ns = np.empty(entries_count, np.int64)

@@ -72,4 +72,10 @@ class Timer(Protocol):
         """Return the time it reads around nothing."""
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
-        """Time this number of entries one after the other, and wait until they are done.  Exceptions of a call pass."""
+        """Time this number of entries one after the other, and wait until they are done.  Exceptions of a call pass.
+
+        Entries that are not timed may still run then, to keep the GPU at work until the next take: ``rest`` waits for them.
+        """
+
+    def rest(self) -> None:
+        """Wait until nothing that this timer launched runs."""

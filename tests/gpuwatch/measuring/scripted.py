@@ -56,6 +56,9 @@ class ScriptedTimer:
     def overhead_s(self) -> float:
         return self.overhead
 
+    def rest(self) -> None:
+        """Nothing runs between takes."""
+
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         self.plans.append(plan)
         self.takes.append(entries_count)

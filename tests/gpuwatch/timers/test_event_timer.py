@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,6 +97,28 @@ def test_flushes_and_holds_are_other_work() -> None:
     assert second.took_s[0] == pytest.approx(cuda.holds_s[-1], abs=cuda.launch_s * 1.01)
     assert (np.diff(second.at_ns) > 0).all()
     assert cuda.timer().take(TimingPlan(calls=plan.calls), 3).other is None
+
+
+def test_gpu_works_on_while_times_are_read() -> None:
+    """Between two takes the GPU does the same work untimed, declared as other work, until the host is back."""
+    cuda = FakeCuda()
+    timer, reading_s = cuda.timer(), 8e-3
+    plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
+    idle_s = []
+    for _ in range(3):
+        taken = timer.take(plan, 20)
+        cuda.host_s += reading_s
+        idle_s.append(max(0.0, cuda.host_s - cuda.gpu_s))
+    assert idle_s[0] == pytest.approx(reading_s)
+    assert max(idle_s[1:]) < 1e-4
+    assert len(taken.timings.took_s) == 20
+    assert taken.other is not None
+    assert taken.other.kinds == ("hold", "filler")
+    begin_ns = taken.timings.at_ns[-1] + 1e9 * taken.timings.took_s[-1]
+    assert taken.other.at_ns[-1] == pytest.approx(begin_ns, abs=2)
+    assert begin_ns + 1e9 * taken.other.took_s[-1] == pytest.approx(1e9 * cuda.gpu_s, abs=1e5)
+    timer.rest()
+    assert cuda.host_s >= cuda.gpu_s
 
 
 def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
@@ -216,9 +239,11 @@ class FakeStamps:
     def clear(self) -> None:
         self.at_s.clear()
 
-    def read(self) -> Stamped:
-        at_ns = np.tile((np.array(self.at_s) * 1e9).astype(np.int64)[:, np.newaxis] + 1, (1, 132))
-        return Stamped(at_ns, (at_ns * 1.5).astype(np.int64))
+    def fetch(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.tile((np.array(self.at_s) * 1e9).astype(np.int64)[:, np.newaxis] + 1, (1, 132))
+
+    def stamped(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Stamped:
+        return Stamped(rows, (rows * 1.5).astype(np.int64))
 
     def close(self) -> None:
         self.closed = True
