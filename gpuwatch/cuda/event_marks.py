@@ -1,6 +1,5 @@
 """The edges of iterations and other work on the GPU: an event for the time, a stamp for the clock of an iteration."""
 
-import gc
 import struct
 from array import array
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Timings
 from gpuwatch import clock
+from gpuwatch.cuda.events import make_events
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin
@@ -22,6 +22,8 @@ TIMED = -1  # in place of the number of a word: an iteration
 _ROW = struct.Struct("=qqqqq")
 _COLUMNS_COUNT = 5
 _NO_STAMP = -1
+_SPREADS_COUNT = 1000  # stamps whose spread over the SMs is looked at
+_ANCHOR = 0  # the number of the event from which times are counted
 _EVENTS_COUNT = 8 * TIMES_COUNT  # begins that never end take one too
 _SHIFT = 32  # a beginning is one number: its event's above these bits, its stamp's, plus one, below
 
@@ -38,15 +40,16 @@ class CudaMarks:
     def __init__(self, cuda: Any, count: int, driver: Any = None) -> None:  # neither torch.cuda nor cuda-bindings has types
         self._cuda = cuda
         self._cuda.current_stream().synchronize()
-        self._anchor = self._record()
-        self._anchor.synchronize()
+        self._events = make_events(cuda)
+        self._events.prepare(_ANCHOR)
+        self._events.record(_ANCHOR)
+        self._events.synchronize(_ANCHOR)
         self._anchor_ns = clock.now_ns()
-        # Of each: first and last event, first and last stamp, and word; in one array, with events made beforehand: marking
-        # makes no object that Python's collector tracks.
+        # Of each: first and last event, first and last stamp, and word; in one array: marking makes no object that Python's
+        # collector tracks.
         self._rows = array("q")
         self._timed_count = self._other_count = 0
-        self._events: list[Any] = []
-        self._numbers = iter(range(_EVENTS_COUNT))
+        self._numbers = iter(range(_ANCHOR + 1, _EVENTS_COUNT))
         self._spread_s: float | None = None
         self._seen_ratio: float | None = None
         self._is_open = True
@@ -57,31 +60,25 @@ class CudaMarks:
             return {"timer": self.timer}
         return {"timer": self.timer, "stamp_spread_s": self._spread_s, "stamp_seen_ratio": self._seen_ratio}
 
-    def _record(self) -> Any:
-        event = self._cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
     def _stamp(self) -> int:
         return self._stamps.put() if self._stamps is not None else -1
 
     def reserve(self, count: int) -> None:
-        """Make the events of this many more iterations.
-
-        They are tracked objects, so that a young collection is due: it takes place here and not in an iteration.
-        """
+        """Make room for the events of this many more iterations, where that makes the loop quicker."""
         used_count = _EVENTS_COUNT - length_hint(self._numbers)
-        while len(self._events) < used_count + 2 * min(count, TIMES_COUNT):
-            self._events.append(self._cuda.Event(enable_timing=True))
-        if gc.isenabled():
-            gc.collect(0)
+        self._events.reserve(used_count + 2 * min(count, TIMES_COUNT))
 
-    def _mark(self) -> int:
-        """Record the next event on the current stream; return its number."""
+    def _begin_event(self) -> int:
+        """Record the next event on the current stream, with the one that ends the piece already made; return its number."""
         number = next(self._numbers)
-        while len(self._events) <= number:
-            self._events.append(self._cuda.Event(enable_timing=True))
-        self._events[number].record()
+        self._events.prepare(number + 1)
+        self._events.record(number)
+        return number
+
+    def _end_event(self) -> int:
+        number = next(self._numbers)
+        self._events.prepare(number)  # another thread's, or a nested piece's, may have taken the one made beforehand
+        self._events.record(number)
         return number
 
     def begin(self, word: int = TIMED) -> int | None:
@@ -89,14 +86,14 @@ class CudaMarks:
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
-        return self._mark() << _SHIFT | (stamp + 1)
+        return self._begin_event() << _SHIFT | (stamp + 1)
 
     def end(self, begun: int, word: int = TIMED) -> int | None:
         """Mark the end; return the number of its stamp, None for a piece that is left out."""
         count = self._timed_count if word == TIMED else self._other_count
         if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
-        event = self._mark()
+        event = self._end_event()
         stamp = self._stamp() if word == TIMED else _NO_STAMP
         first, first_stamp = begun >> _SHIFT, (begun & ((1 << _SHIFT) - 1)) - 1
         self._rows.frombytes(_ROW.pack(first, event, first_stamp, stamp, word))
@@ -110,17 +107,18 @@ class CudaMarks:
         stamp = self.end(begun)
         if stamp is None:
             return self.begin()
-        return self._mark() << _SHIFT | (stamp + 1)  # the stamp that ends one iteration begins the next
+        return self._begin_event() << _SHIFT | (stamp + 1)  # the stamp that ends one iteration begins the next
 
     def wait(self, *, behind_count: int) -> None:
         """Wait until the GPU is at most this many marked pieces behind the host."""
         ended = self._rows[1::_COLUMNS_COUNT]
         if ended:
-            self._events[ended[max(-behind_count, -len(ended))]].synchronize()
+            self._events.synchronize(ended[max(-behind_count, -len(ended))])
 
     def close(self) -> None:
         """Release the stamps; later iterations are not marked."""
         stamps, self._stamps, self._is_open = self._stamps, None, False
+        self._events.close()
         if stamps is not None:
             stamps.close()
 
@@ -146,21 +144,21 @@ class CudaMarks:
         if not len(rows) or self._cuda.is_current_stream_capturing():  # waiting would destroy the graph
             return None
         events = self._events
-        events[rows[-1, 1]].synchronize()
-        took_s = np.array([events[first].elapsed_time(events[last]) for first, last in rows[:, :2]]) / 1e3
-        after_s = np.array([self._anchor.elapsed_time(events[first]) for first in rows[:, 0]]) / 1e3
+        events.synchronize(int(rows[-1, 1]))
+        took_s = events.elapsed_s(rows[:, 0], rows[:, 1])
+        after_s = events.elapsed_s(np.full(len(rows), _ANCHOR), rows[:, 0])
         return rows, self._anchor_ns + (after_s * 1e9).astype(np.int64), took_s
 
     def _clocks_mhz(self, rows: Numbers) -> Seconds | None:
         if self._stamps is None or not self._stamps.used:
             return None
         stamped = self._stamps.read()
-        every = np.arange(self._stamps.used)
+        some = np.arange(0, self._stamps.used, -(-self._stamps.used // _SPREADS_COUNT))
         # Other work on the SMs delays a stamp's threads, and drives them onto SMs that are free.
-        self._seen_ratio = float((stamped.at_ns > 0).mean())
-        self._spread_s = float(np.median(stamped.last_ns(every) - stamped.first_ns(every)) / 1e9)
+        self._seen_ratio = float((stamped.at_ns[some] > 0).mean())
+        self._spread_s = float(np.median(stamped.last_ns(some) - stamped.first_ns(some)) / 1e9)
         begins, ends = rows[:, 2], rows[:, 3]
         known = (begins >= 0) & (ends >= 0)
         clocks_mhz = np.full(len(begins), np.nan)
-        clocks_mhz[known] = stamped.clocks_mhz(begins[known], ends[known])
+        clocks_mhz[known] = stamped.thinned().clocks_mhz(begins[known], ends[known])
         return clocks_mhz

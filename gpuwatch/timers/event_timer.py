@@ -21,7 +21,6 @@ _ENTRIES_MOST_COUNT = _STAMPS_COUNT // 2
 _HOLD_ENTRIES_COUNT = 3
 _HELD_MOST_S = 0.01  # entries in this much of the host's time share a hold: a longer one would show in the power drawn
 _SPIN_HZ = 2e9
-_SMS_COUNT = 9
 _HOST_BOUND_RATIO = 0.8
 # The queue holds about a thousand launches, and a launch waits where it is full: that would not be the host's time.
 _QUEUE_COUNT = 800
@@ -239,10 +238,7 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
     if len(stamped.at_ns) < 2 * entries_count:
         return None
     numbers = 2 * np.arange(entries_count, dtype=np.int64)
-    # One clock drives all SMs, so a few of them suffice; a median over all takes as long as a tenth of the chunk.
-    step = -(-stamped.at_ns.shape[1] // _SMS_COUNT)
-    stamped = Stamped(stamped.at_ns[:, ::step], stamped.cycles[:, ::step])
-    clocks = stamped.clocks_mhz(numbers, numbers + 1)
+    clocks = stamped.thinned().clocks_mhz(numbers, numbers + 1)
     return clocks if np.isfinite(clocks).any() else None
 
 

@@ -1,0 +1,152 @@
+"""CUDA events by number: through the driver's library, so that none is an object of Python's, else torch's."""
+
+import ctypes
+import gc
+from array import array
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuwatch.cuda.driver import raw_stream
+
+Numbers = npt.NDArray[np.int64]
+Seconds = npt.NDArray[np.float64]
+_LIBRARY = "libcuda.so.1"
+_spare: dict[tuple[int, int], list[int]] = {}  # handles by context: the next window makes none
+
+
+class Events(Protocol):
+    """Events that are recorded on torch's current stream and known by their numbers, from 0."""
+
+    def reserve(self, count: int) -> None:
+        """Make room for events of numbers below this one where that makes the loop quicker."""
+
+    def prepare(self, number: int) -> None:
+        """Make the events up to this number."""
+
+    def record(self, number: int) -> None:
+        """Record an event that was prepared."""
+
+    def synchronize(self, number: int) -> None:
+        """Wait until the work before an event is done."""
+
+    def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
+        """Return the seconds between pairs of events, all of them done."""
+
+    def close(self) -> None:
+        """Give them back; none is used any more."""
+
+
+class TorchEvents:
+    """Events of torch: objects that Python's collector tracks, so that a young collection is due as they are made."""
+
+    def __init__(self, cuda: Any) -> None:  # torch.cuda has no types
+        self._cuda = cuda
+        self._events: list[Any] = []
+
+    def reserve(self, count: int) -> None:
+        self.prepare(count - 1)
+        if gc.isenabled():
+            gc.collect(0)  # here and not in an iteration
+
+    def prepare(self, number: int) -> None:
+        while len(self._events) <= number:
+            self._events.append(self._cuda.Event(enable_timing=True))
+
+    def record(self, number: int) -> None:
+        self._events[number].record()
+
+    def synchronize(self, number: int) -> None:
+        self._events[number].synchronize()
+
+    def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
+        events = self._events
+        pairs = zip(firsts.tolist(), lasts.tolist(), strict=True)
+        return np.array([events[first].elapsed_time(events[last]) for first, last in pairs], np.float64) / 1e3
+
+    def close(self) -> None:
+        self._events = []
+
+
+class DriverEvents:
+    """Events of the current context as handles in an array: thousands of torch's events once cost a window a full collection.
+
+    On an H200 that collection took 60 to 90 ms, in which nothing was launched.
+    """
+
+    def __init__(self, library: Any, index: int) -> None:
+        """``index`` is the device whose current stream records.  Raises RuntimeError: without a context."""
+        self._library = library
+        self._index = index
+        self._context = _context(library)
+        self._raw_stream: Callable[[int], int] = raw_stream()
+        self._handles = array("Q")
+
+    def reserve(self, count: int) -> None:
+        spare = _spare.get(self._context, [])
+        while len(self._handles) < count and spare:
+            self._handles.append(spare.pop())
+
+    def prepare(self, number: int) -> None:
+        if len(self._handles) <= number:
+            self.reserve(number + 1)
+        while len(self._handles) <= number:
+            made = ctypes.c_void_p()
+            _check(self._library.cuEventCreate(ctypes.byref(made), 0))
+            self._handles.append(made.value or 0)
+
+    def record(self, number: int) -> None:
+        _check(self._library.cuEventRecord(self._handles[number], self._raw_stream(self._index)))
+
+    def synchronize(self, number: int) -> None:
+        _check(self._library.cuEventSynchronize(self._handles[number]))
+
+    def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
+        handles, elapsed, took_ms = self._handles, self._library.cuEventElapsedTime, ctypes.c_float()
+        at, out = ctypes.byref(took_ms), np.empty(len(firsts))
+        for row, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
+            _check(elapsed(at, handles[first], handles[last]))
+            out[row] = took_ms.value
+        return out / 1e3
+
+    def close(self) -> None:
+        handles, self._handles = self._handles, array("Q")
+        _spare.setdefault(self._context, []).extend(handles)
+
+
+def make_events(cuda: Any, library: Any = None) -> Events:
+    """Make events for torch's current device, by the driver's library where this process has it."""
+    try:
+        return DriverEvents(library or load_library(), cuda.current_device())
+    except (OSError, AttributeError, RuntimeError):
+        return TorchEvents(cuda)
+
+
+def load_library() -> Any:
+    """Return the driver's library with the types of what is called.  Raises OSError: where there is none."""
+    library = ctypes.CDLL(_LIBRARY)
+    handle = ctypes.c_void_p
+    library.cuEventCreate.argtypes = [ctypes.POINTER(handle), ctypes.c_uint]
+    library.cuEventRecord.argtypes = [handle, handle]
+    library.cuEventSynchronize.argtypes = [handle]
+    library.cuEventElapsedTime.argtypes = [ctypes.POINTER(ctypes.c_float), handle, handle]
+    library.cuCtxGetCurrent.argtypes = [ctypes.POINTER(handle)]
+    library.cuCtxGetId.argtypes = [handle, ctypes.POINTER(ctypes.c_ulonglong)]
+    return library
+
+
+def _context(library: Any) -> tuple[int, int]:
+    """Return address and number of the current context: after a reset another may lie at the same address."""
+    address, number = ctypes.c_void_p(), ctypes.c_ulonglong()
+    _check(library.cuCtxGetCurrent(ctypes.byref(address)))
+    if not address.value:
+        raise RuntimeError("CUDA: this thread has no context")
+    _check(library.cuCtxGetId(address, ctypes.byref(number)))  # from CUDA 12 on; before it torch's events serve
+    return address.value, number.value
+
+
+def _check(status: int) -> None:
+    if status:
+        raise RuntimeError(f"CUDA: error {status} of an event")
