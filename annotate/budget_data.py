@@ -11,7 +11,7 @@ import msgspec
 from annotate.budget import Budget, NumberBudget
 from annotate.errors import InvalidValueError
 
-CLAIM_FACTS = ("locked_mhz", "every_s", "varies")  # they state the claim, and no pass is without them
+CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program")  # they state the claim, and no pass is without them
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,16 @@ class ClaimFacts:
     locked_mhz: float | None = None
     every_s: float | None = None
     varies: bool | None = None
+    whole_program: bool | None = None
 
     @staticmethod
     def of(declared: Mapping[str, object]) -> ClaimFacts:
         """Read declared facts.  A fact that makes no sense is not stated."""
-        varies = declared.get("varies")
         return ClaimFacts(
-            _amount(declared.get("locked_mhz")), _amount(declared.get("every_s")), varies if isinstance(varies, bool) else None
+            locked_mhz=_amount(declared.get("locked_mhz")),
+            every_s=_amount(declared.get("every_s")),
+            varies=_truth(declared.get("varies")),
+            whole_program=_truth(declared.get("whole_program")),
         )
 
 
@@ -64,6 +67,10 @@ def _explained(number: NumberBudget, bounds: list[dict[str, Any]]) -> dict[str, 
         del written["number"]
         written["counted"] = id(bound) in counted
     return {"unbounded_by": list(number.unbounded_by)}
+
+
+def _truth(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _amount(value: object) -> float | None:

@@ -37,6 +37,7 @@ FACTS: Mapping[str, str] = {
     "locked_mhz": "the clock the caller locked the SMs at",
     "every_s": "the time from one call's begin to the next that the caller keeps on purpose",
     "varies": "whether the times vary by design, so that the mean over whole periods is claimed",
+    "whole_program": "whether the window surrounds a whole program, of which its work on the GPU is claimed",
     # How it was timed.
     "stamp_s": "the GPU's time for the stamps around one entry",
     "timer": "what took the times: events, graph, host, or caller for times handed over",

@@ -21,6 +21,7 @@ from annotate.rules import RULES
 from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, FindingCause, Verdict
+from annotate.whole_program import describe_part, working_part
 
 _TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process declared
 _INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold
@@ -30,7 +31,8 @@ _WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
-    evidence = _usable(evidence)
+    whole = _usable(evidence)
+    evidence = working_part(whole)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired), policy)
     findings = tuple(_finding(rule, inquired.answers[rule.name], decision, policy) for rule in rules)
@@ -42,14 +44,19 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
         label=evidence.window.label,
         device_uuid=evidence.device.uuid if evidence.device else None,
         device_name=evidence.device.name if evidence.device else None,
-        begin_ns=evidence.window.begin_ns,
-        end_ns=evidence.window.end_ns,
+        begin_ns=whole.window.begin_ns,
+        end_ns=whole.window.end_ns,
         simulated=bool(evidence.device and evidence.device.simulated),
         policy=policy.to_dict(),
-        labels=tuple(finding.says for finding in findings if finding.is_label),
+        labels=(*_part_label(whole, evidence), *(finding.says for finding in findings if finding.is_label)),
         budget=decision.budget,
         why=(evidence.absence or _short(decision.why)) if decision.why else "",
     )
+
+
+def _part_label(whole: Evidence, part: Evidence) -> tuple[str, ...]:
+    words = describe_part(whole, part)
+    return () if words is None else (words,)
 
 
 def _usable(evidence: Evidence) -> Evidence:

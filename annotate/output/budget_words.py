@@ -68,6 +68,7 @@ def claim_line(verdict: Verdict) -> str:
     stated = [f"locked at {facts.locked_mhz:.0f} MHz"] if facts.locked_mhz is not None else []
     stated += [f"a call every {_duration(facts.every_s)}"] if facts.every_s is not None else []
     stated += ["times vary by design"] if facts.varies else []
+    stated += ["a whole program"] if facts.whole_program else []
     return ", ".join([verdict.claim, *stated]) if stated else ""
 
 

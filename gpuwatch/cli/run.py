@@ -99,6 +99,7 @@ def command(
         settings=settings,
         **stated_options.arguments(),
     )
+    watched.declare(whole_program=True)  # imports before its work on the GPU, and writing after it, are not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:

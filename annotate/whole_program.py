@@ -1,0 +1,53 @@
+"""The part of a window around a whole program in which the program worked on the GPU."""
+
+import numpy as np
+
+from annotate.derived.idle_gaps import SAMPLE_NS, resting_power_w
+from annotate.evidence import Evidence
+from annotate.stats.robust import quantiles
+
+FACT = "whole_program"
+_WORK_RATIO = 0.25  # of the way from rest to the power of the work: less may be a context being made
+_LEAST_NS = 200_000_000
+
+
+def working_part(evidence: Evidence) -> Evidence:
+    """Return the evidence from the program's first work on the GPU to its last, where the claim is a whole program.
+
+    Before it a program imports and reads, after it it writes: nobody means that by the speed of its work on the GPU.  A
+    pause between is part of it.  Unchanged where that work cannot be told from rest.
+    """
+    if evidence.declared.get(FACT) is not True:
+        return evidence
+    span_ns = _by_power(evidence) or _by_utilization(evidence)
+    if span_ns is None or span_ns[1] - span_ns[0] < _LEAST_NS:
+        return evidence
+    return evidence.part(*span_ns)
+
+
+def describe_part(whole: Evidence, part: Evidence) -> str | None:
+    """Return the words that say which part was judged; None if it was all."""
+    if part is whole:
+        return None
+    begin_s, end_s = ((at_ns - whole.window.begin_ns) / 1e9 for at_ns in (part.window.begin_ns, part.window.end_ns))
+    return f"judged from {begin_s:.2f} to {end_s:.2f} s, between the program's first work on the GPU and its last"
+
+
+def _by_power(evidence: Evidence) -> tuple[int, int] | None:
+    """Return when two readings of the power record in a row first and last showed work."""
+    window, dense = evidence.window, evidence.trace.dense_power
+    low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
+    if high - low < 2 or (rest_w := resting_power_w(dense, window)) is None:
+        return None
+    at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
+    works = power_w > rest_w + _WORK_RATIO * (quantiles(power_w, 0.9)[0] - rest_w)
+    twice = np.flatnonzero(works[1:] & works[:-1])
+    # A reading is the mean of the 20 ms before it: the first may hold some rest, and so may the last.
+    return (int(at_ns[twice[0]]), int(at_ns[twice[-1] + 1]) - SAMPLE_NS) if len(twice) else None
+
+
+def _by_utilization(evidence: Evidence) -> tuple[int, int] | None:
+    """Return when the gauge of utilisation first and last showed work."""
+    seen = evidence.trace.within("utilization_ratio", evidence.window.begin_ns, evidence.window.end_ns).observed
+    busy = np.flatnonzero(seen.values > 0.0)
+    return (int(seen.at_ns[busy[0]]), int(seen.at_ns[busy[-1]])) if len(busy) else None

@@ -1,0 +1,77 @@
+"""A window around a whole program: judged from its first work on the GPU to its last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotate.capsule.unpack import unpack
+from annotate.evidence import Column, Evidence, Times
+from annotate.judge import judge
+from annotate.verdict import Status
+from annotate.whole_program import FACT, working_part
+
+# `gpuwatch run -- python bench.py` of the README on an H200: 3.4 s of imports, then GEMMs for 10 s.
+_RECORDED = Path("tests/traces/h200-whole-program.capsule")
+_REST_W = 117.0
+
+
+@pytest.fixture(scope="module")
+def program() -> Evidence:
+    (evidence,) = unpack(_RECORDED.read_bytes())
+    return evidence
+
+
+def resting(program: Evidence, begin_s: float, end_s: float) -> Evidence:
+    """Return the evidence with the GPU at rest in this part of the window, as its power and its gauge of use say."""
+    since_ns = program.window.begin_ns
+
+    def within(at_ns: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        after_s = (at_ns - since_ns) / 1e9
+        return np.asarray((after_s > begin_s) & (after_s < end_s))
+
+    dense, used = program.trace.dense_power, program.trace.columns["utilization_ratio"]
+    trace = replace(
+        program.trace,
+        dense_power=Column(dense.at_ns, np.where(within(dense.at_ns), _REST_W, dense.values)),
+        columns={
+            **program.trace.columns,
+            "utilization_ratio": replace(used, values=np.where(within(used.at_ns), 0.0, used.values)),
+        },
+    )
+    return replace(program, trace=trace)
+
+
+def test_imports_before_the_work_are_not_judged(program: Evidence) -> None:
+    verdict = judge(program)
+    assert verdict.status is Status.VALID, str(verdict)
+    assert verdict.labels[0].startswith("judged from 3.40 to 13.61 s")
+    assert (verdict.begin_ns, verdict.end_ns) == (program.window.begin_ns, program.window.end_ns)
+    assert verdict.claim_facts.whole_program is True
+
+
+def test_same_window_around_a_part_is_rejected(program: Evidence) -> None:
+    """Who does not say that it surrounds a program claims all of it."""
+    verdict = judge(replace(program, declared={name: fact for name, fact in program.declared.items() if name != FACT}))
+    assert verdict.status is Status.REJECTED, str(verdict)
+
+
+def test_a_pause_between_the_work_counts(program: Evidence) -> None:
+    verdict = judge(resting(program, 8.0, 9.5))
+    assert verdict.status is Status.REJECTED, str(verdict)
+    assert "idle-stretch" in {hazard.rule for hazard in verdict.hazards}
+
+
+def test_a_program_that_never_works_has_no_part(program: Evidence) -> None:
+    idle = resting(program, -10.0, 20.0)
+    assert working_part(idle) is idle
+
+
+def test_without_a_power_record_the_gauge_of_use_tells(program: Evidence) -> None:
+    bare = replace(program, trace=replace(program.trace, dense_power=Column(np.empty(0, np.int64), np.empty(0))))
+    part, whole = working_part(bare).window, working_part(program).window
+    assert abs(part.begin_ns - whole.begin_ns) < 5e8
+    assert abs(part.end_ns - whole.end_ns) < 5e8
