@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from annotate.evidence import Timings
 from gpuwatch import clock
-from gpuwatch.cuda.events import make_events
+from gpuwatch.cuda.cuda_events import make_events
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpuwatch.cuda.events import TorchEvents, make_events
+from gpuwatch.cuda.cuda_events import TorchEvents, make_events
 
 _contexts = itertools.count(0x5000)
 
