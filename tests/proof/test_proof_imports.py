@@ -10,7 +10,16 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 # They ask the judge about what the generator makes; no module of the generator imports them.
 _ASKING = frozenset(
-    {"judged", "published", "test_first_table", "test_plain_windows", "test_proof_judged", "test_essay_hazards", "asked"}
+    {
+        "judged",
+        "published",
+        "test_first_table",
+        "test_plain_windows",
+        "test_proof_judged",
+        "test_essay_hazards",
+        "asked",
+        "fooling",
+    }
 )
 _JUDGING = ("rule", "rules", "judge", "held", "onset", "duty", "presence", "cold", "outlying", "modes")
 

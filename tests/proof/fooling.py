@@ -1,0 +1,118 @@
+"""Windows that are meant to fool the judge, both ways; ``python -m tests.proof.fooling [NAME…]`` judges them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from annotate.budget import NumberBudget
+from annotate.claims import Claim
+from annotate.judge import judge
+from annotate.user_policy import Policy
+from annotate.verdict import Verdict
+from tests.proof import (
+    fooling_clocks,
+    fooling_honest,
+    fooling_honest_more,
+    fooling_idle,
+    fooling_inputs,
+    fooling_neighbours,
+    fooling_times,
+)
+from tests.proof.fooling_stage import Attempt
+from tests.proof.fooling_table import Entry
+
+ENTRIES: tuple[Entry, ...] = (
+    *fooling_clocks.ENTRIES,
+    *fooling_idle.ENTRIES,
+    *fooling_neighbours.ENTRIES,
+    *fooling_inputs.ENTRIES,
+    *fooling_times.ENTRIES,
+    *fooling_honest.ENTRIES,
+    *fooling_honest_more.ENTRIES,
+)
+_SHORT = {"throughput": "thr", "mean": "mean", "median": "med", "median_at_clock": "at clock"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One entry, judged."""
+
+    entry: Entry
+    attempt: Attempt
+    verdict: Verdict
+
+    @property
+    def is_status_fair(self) -> bool:
+        return str(self.verdict.status.value) in self.entry.fair
+
+    @property
+    def uncovered(self) -> tuple[str, ...]:
+        """The numbers that are further off than their bound and repeatability reach."""
+        if self.verdict.status.value not in ("valid", "flagged"):
+            return ()
+        numbers = _numbers(self.verdict)
+        return tuple(
+            name for name in self.entry.covers if name not in numbers or _reach(numbers[name]) < abs(self.attempt.truth[name])
+        )
+
+    @property
+    def is_acceptable(self) -> bool:
+        return self.is_status_fair and not self.uncovered
+
+
+def tried(entry: Entry) -> Tried:
+    attempt = entry.make()
+    return Tried(entry=entry, attempt=attempt, verdict=judge(attempt.evidence, Policy(claim=Claim(attempt.claim))))
+
+
+def _numbers(verdict: Verdict) -> Mapping[str, NumberBudget]:
+    return {each.number.value: each for each in verdict.budget.numbers} if verdict.budget is not None else {}
+
+
+def _reach(number: NumberBudget) -> float:
+    """How far off a number may be by what the verdict says; without a bound, by any amount."""
+    if number.bound_ratio is None:
+        return float("inf")
+    return number.bound_ratio + (number.repeatability.ratio or 0.0)
+
+
+def line(each: Tried) -> str:
+    """Return the row of the table."""
+    names = each.entry.covers or ("throughput", "mean")
+    truth = " ".join(f"{_SHORT[name]} {each.attempt.truth[name]:+.1%}" for name in names if name in each.attempt.truth)
+    numbers = _numbers(each.verdict)
+    bound = " ".join(
+        f"{_SHORT[name]} {'?' if _reach(numbers[name]) == float('inf') else f'{_reach(numbers[name]):.1%}'}"
+        for name in names
+        if name in numbers
+    )
+    found = ",".join(f.rule for f in each.verdict.findings if f.severity in ("flag", "reject"))
+    missed = "" if each.is_acceptable else "status" if not each.is_status_fair else "bound"
+    outcome = "ok" if not missed else f"NO ({missed})"
+    kind = "honest" if each.entry.honest else "off"
+    return (
+        f"{each.entry.name:31s} {kind:6s} {truth:27s} {each.verdict.status.value.upper():9s} {bound:22s} {outcome:12s} {found}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.fooling", description=__doc__)
+    parser.add_argument("names", nargs="*", help="of windows; all where none is given")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what is off and the verdict too")
+    arguments = parser.parse_args()
+    fooled = {"honest": 0, "off": 0}
+    asked = [each for each in ENTRIES if not arguments.names or each.name in arguments.names]
+    for entry in asked:
+        found = tried(entry)
+        print(line(found))
+        if arguments.verbose:
+            print(f"  {entry.off}\n{found.verdict}\n")
+        fooled["honest" if entry.honest else "off"] += not found.is_acceptable
+    counts = {kind: sum(each.honest == (kind == "honest") for each in asked) for kind in fooled}
+    print(*(f"{kind}: {fooled[kind]} of {counts[kind]} not acceptable" for kind in fooled), sep="; ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Windows whose clock, limit or memory was not what it seems, meant to be called valid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import Evidence, Lane, Reason, Times, Values, signals
+from tests.proof.chance import generator
+from tests.proof.fooling_stage import WORK, Attempt, Edit, Setting, act, column, declaring, device, recorded, traced, without
+from tests.proof.fooling_table import Entry, off
+from tests.proof.testified import Variant
+
+_EVER_S = 1e3
+
+
+def switch_early() -> Attempt:
+    """Somebody's cron job runs ``nvidia-smi -lgc 1822`` 0.3 s after the begin: 92 % of the window has the lower clock.
+
+    Truth: throughput 7 % below the card's.  NVML shows 1980, then 1820, no reason bit, as a lock does; power falls with it.
+    """
+    found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=0.3, end_s=_EVER_S, level="clock", value=0.92)])
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def staircase() -> Attempt:
+    """A rack controller lowers the clock by 1 % every 0.8 s, so no level holds a fifth of the window.
+
+    Truth: throughput 4 to 5 % low.  NVML shows each step in its 15 MHz, power follows, no reason bit.
+    """
+    steps = [Edit(begin_s=0.8 * i, end_s=0.8 * (i + 1), level="clock", value=1.0 - 0.01 * i) for i in range(1, 10)]
+    found = act(Setting(work=WORK["fp32 gemm"], length_s=8.0), steps)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def dips_between_refreshes() -> Attempt:
+    """A regulator answers a neighbour board's 10 Hz load with 30 ms at three quarters of the clock, in step with NVML's page.
+
+    Truth: throughput 9 % low, as the clock takes 50 ms more to come back.  Every refresh of the page falls in the high phase, so NVML's clock stands
+    at 1980; the 20 ms power record shows dips.  Nothing is stamped.
+    """
+    dips = [Edit(begin_s=0.7 + 0.1 * i, end_s=0.73 + 0.1 * i, level="clock", value=0.75) for i in range(34)]
+    found = act(Setting(work=WORK["fp32 gemm"], stamped=False), dips)
+    evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+def stretched_clock() -> Attempt:
+    """The adaptive clock stretches its cycles against voltage droop for 40 % of the window; NVML shows the programmed clock.
+
+    Truth: throughput 4 % low.  Nothing is capped; power falls with the true clock, and the two stamps at the edges give its
+    mean, 4 % below the 1980 MHz that NVML shows throughout.
+    """
+    found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=1.5, end_s=3.1, level="clock", value=0.9)])
+    evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+def creeping_limit() -> Attempt:
+    """A power manager of the room lowers the limit from 700 to 600 W, 2 W at a time, over a window of 50 s.
+
+    Truth: throughput 3 to 5 % low.  Power sinks by 2 W a second; the slow lane's limit is not readable in this VM.
+    """
+    steps = [Edit(begin_s=1.0 * i, end_s=1.0 * (i + 1), level="power_limit_w", value=700.0 - 2.0 * i) for i in range(1, 52)]
+    found = act(Setting(work=WORK["large gemm"], length_s=50.0), steps)
+    return Attempt(evidence=without(found.evidence(), "power_limit_w"), truth=found.truth)
+
+
+def limit_cut_between_polls() -> Attempt:
+    """A rack's emergency cut to 480 W for 0.85 s, between two readings of the limit, which is asked once a second.
+
+    Truth: throughput 2 to 3 % low.  Power falls to 480 W; the limit's two readings around it both say 700 W.
+    """
+    found = act(
+        Setting(work=WORK["attention"], length_s=6.0), [Edit(begin_s=2.1, end_s=2.95, level="power_limit_w", value=480.0)]
+    )
+    evidence = column(found.evidence(), "power_limit_w", lambda at_ns, watts: np.full_like(watts, 700.0))
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+def lock_lost_after_stamps() -> Attempt:
+    """A fixed clock of 1500 MHz is claimed; the stamps' buffer is full after 40 % of the iterations, then the lock is removed.
+
+    Truth: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 for the first part, NVML shows 1980 in the rest.
+    """
+    low = 1500.0 / 1980.0
+    always = (
+        Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=low),
+        Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="reasons_mask", value=float(Reason.APPLICATIONS_CLOCKS)),
+    )
+    lost = (
+        Edit(begin_s=1.6, end_s=_EVER_S, level="clock", value=1.0 / low),
+        Edit(begin_s=1.6, end_s=_EVER_S, level="reasons_mask", value=0.0),
+    )
+    found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.STAMPED), lost, always)
+    evidence = declaring(found.evidence(), locked_mhz=1500.0, true_clock_mhz=None, stamped_s=None)
+    timings = evidence.timings
+    assert timings is not None
+    assert timings.sm_clock_mhz is not None
+    clock = np.where(np.arange(len(timings.took_s)) < 0.35 * len(timings.took_s), timings.sm_clock_mhz, np.nan)
+    return Attempt(
+        evidence=replace(evidence, timings=replace(timings, sm_clock_mhz=clock)), truth=found.truth, claim="fixed-clock"
+    )
+
+
+def heat_that_varies() -> Attempt:
+    """Software slows the card for heat by a tenth for 45 % of the window; the loop says that its times vary by design.
+
+    Truth: mean 4 % long.  A driver before R575 without the thermal counters, and reasons that this VM hides; it is 83 °C hot.
+    """
+    slow = (
+        Edit(begin_s=1.4, end_s=3.2, level="clock", value=0.9),
+        Edit(begin_s=1.4, end_s=3.2, level="air_c", value=30.0),
+    )
+    setting = Setting(work=WORK["fp32 gemm"], variant=Variant.TIMES)
+    found = act(setting, slow, [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="air_c", value=28.0)])
+    hidden = ("sw_thermal_ns", "hw_thermal_ns", "event_reasons_mask", "thermal_violation_ns", "temperature_margin_c")
+    return Attempt(evidence=declaring(without(found.evidence(), *hidden), varies=True), truth=found.truth)
+
+
+def hot_memory() -> Attempt:
+    """The memory passes 95 °C in the middle and is refreshed twice as often: its bandwidth falls by 6 %, its clock does not.
+
+    Truth: throughput 3 % low, plain.  The witnesses are GPM's share of the bandwidth, which falls from 91 to 86 %, the
+    memory's temperature, and a power a little lower.
+    """
+    found = act(
+        Setting(work=WORK["copy"], length_s=6.0),
+        [
+            Edit(begin_s=3.0, end_s=_EVER_S, level="slower", value=1.065),
+            Edit(begin_s=3.0, end_s=_EVER_S, level="load", value=0.97),
+        ],
+    )
+    evidence = column(
+        found.evidence(), "memory_temperature_c", lambda at_ns, hot: np.clip(np.round(92.0 + at_ns / 1e9), 88.0, 98.0)
+    )
+    evidence = column(
+        evidence, "dram_activity_ratio", lambda at_ns, share: np.where((at_ns > 3.1e9) & (share > 0.5), share / 1.065, share)
+    )
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+def frozen_page() -> Attempt:
+    """The driver's page of cheap readings hangs (firmware busy): every fast signal stands still, to the milliwatt.
+
+    Truth: the clock fell by 12 % in the second half, throughput is 5 to 6 % low.  Energy goes on, the power record is not
+    supported here.
+    """
+    found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=2.0, end_s=_EVER_S, level="clock", value=0.88)])
+    evidence = without(found.evidence(), "dense_power")
+
+    def frozen(at_ns: Times, values: Values) -> Values:
+        last = values[max(0, int(np.searchsorted(at_ns, -100_000_000)) - 1)]
+        return np.where(at_ns < -100_000_000, values, last)
+
+    for name in signals(Lane.FAST):
+        if name in evidence.trace.columns:
+            evidence = column(evidence, name, frozen)
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+def slowdown_spikes() -> Attempt:
+    """The over-current protection halves the clock for 60 ms about once a second, on a driver without reasons and counters.
+
+    Truth: throughput 3 % low.  The 100 ms page shows some of the dips, others not; the dense record is missing too.
+    """
+    rng = generator(5, "spikes")
+    begins_s = np.cumsum(rng.uniform(0.7, 1.3, 9))
+    dips = [Edit(begin_s=float(at_s), end_s=float(at_s) + 0.06, level="clock", value=0.5) for at_s in begins_s if at_s < 7.8]
+    found = act(Setting(work=WORK["fp32 gemm"], length_s=8.0, stamped=False), dips)
+    hidden = ("event_reasons_mask", "sync_boost_ns", "sw_thermal_ns", "hw_thermal_ns", "power_brake_ns", "dense_power")
+    return Attempt(evidence=without(found.evidence(), *hidden), truth=found.truth)
+
+
+def ramp_of_another_model() -> Attempt:
+    """An L4 leaves its idle clock only 0.12 s after the work begins, in a window of 1.5 s; the daemon began with the window.
+
+    Truth: throughput 5 to 6 % low.  L4s idle at a few hundred MHz, unlike the H200; nothing is known from before the window.
+    Clocks, power and limit are scaled to an L4's 2040 MHz and 72 W.
+    """
+    found = act(
+        Setting(work=WORK["fp32 gemm"], length_s=1.5, stamped=False),
+        [Edit(begin_s=0.0, end_s=0.12, level="clock", value=0.3), Edit(begin_s=-4.0, end_s=0.0, level="working", value=0.0)],
+    )
+    limits = dict.fromkeys(("power_limit_w", "power_limit_default_w", "power_limit_max_w"), 72.0)
+    evidence = device(
+        without(found.evidence(), "dense_power"), name="NVIDIA L4", sm_clock_max_mhz=2040, mem_clock_max_mhz=6251,
+        power_limit_min_w=40.0, **limits,
+    )  # fmt: skip
+    evidence = _from_its_begin(evidence)
+    for name in ("power_w", "power_average_w", "energy_j", "power_limit_w"):
+        evidence = column(evidence, name, lambda at_ns, watts: watts * 72.0 / 700.0)
+    evidence = column(evidence, "sm_clock_mhz", lambda at_ns, mhz: 15.0 * np.round(mhz * 2040.0 / 1980.0 / 15.0))
+    evidence = column(evidence, "mem_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 6251.0))
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+def _from_its_begin(evidence: Evidence) -> Evidence:
+    """What a daemon that began with the window has read."""
+    first_ns = evidence.window.begin_ns - 1_000_000
+    columns = {name: each.where(each.at_ns >= first_ns) for name, each in evidence.trace.columns.items()}
+    lists = tuple(each for each in evidence.trace.process_lists if each.at_ns >= first_ns)
+    return traced(evidence, lambda trace: replace(trace, columns=columns, process_lists=lists))
+
+
+def cold_burst() -> Attempt:
+    """1.2 s of a capped product, straight after 3 s of rest, seen by a daemon that began with it and has no power record.
+
+    Truth: throughput 1.3 % and median more above the sustained rate, which is what is claimed; H200s were measured so.
+    """
+    found = act(Setting(work=WORK["large gemm"], length_s=1.2), [Edit(begin_s=-4.0, end_s=-0.005, level="working", value=0.0)])
+    return Attempt(evidence=_from_its_begin(without(found.evidence(), "dense_power")), truth=found.truth)
+
+
+def switched_before() -> Attempt:
+    """The clock was lowered by a lock a minute before the window; the record of this work says what is usual on this card.
+
+    Truth: throughput 8 % below the record of six windows.  NVML shows 1800 throughout, with no reason bit.
+    """
+    found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=0.91)])
+    evidence = replace(found.evidence(), record=recorded(found, power_w=571.0, clock_mhz=1978.0))
+    return Attempt(evidence=evidence, truth=found.truth)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    off(switch_early, "clock 8 % low for all but the first 0.3 s", "throughput"),
+    off(staircase, "ten clock levels of a tenth each, up to 9 % low", "throughput"),
+    off(dips_between_refreshes, "30 ms clock dips in step with NVML's refresh, 9 %", "throughput"),
+    off(stretched_clock, "true clock low for 40 %, NVML's unmoved", "throughput"),
+    off(creeping_limit, "power limit creeps from 700 to 600 W, unread", "throughput"),
+    off(limit_cut_between_polls, "limit 480 W for 0.85 s, unread", "throughput"),
+    off(lock_lost_after_stamps, "fixed clock lost where stamps end, mean 15 %", "mean"),
+    off(heat_that_varies, "a tenth slower for 45 %, under varies=True", "mean"),
+    off(hot_memory, "memory bandwidth 6 % low in the second half", "throughput"),
+    off(frozen_page, "clock 12 % low behind a hung page", "throughput"),
+    off(slowdown_spikes, "60 ms at half the clock each second, 3 %", "throughput"),
+    off(ramp_of_another_model, "0.12 s at the idle clock of 1.5 s", "throughput"),
+    off(cold_burst, "1.2 s from rest claimed as sustained", "throughput"),
+    off(switched_before, "8 % below this card's own record", "throughput"),
+)

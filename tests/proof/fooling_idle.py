@@ -1,0 +1,162 @@
+"""Windows in which the GPU did not do the work all the time, meant to be called valid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from annotate.evidence import Times, Values
+from tests.proof.chance import generator
+from tests.proof.fooling_stage import WORK, Attempt, Edit, Setting, act, column, silent, sparse, without
+from tests.proof.fooling_table import Entry, off
+
+
+def pinpricks() -> Attempt:
+    """A data loader starves the loop sixty times, 4 to 9 ms each, at random: every pause is shorter than a bin of power.
+
+    Truth: throughput 5 to 9 % low, plain.  The 20 ms record dips irregularly, utilisation reads some points less.
+    """
+    rng = generator(11, "pinpricks")
+    begins_s = np.sort(rng.uniform(0.05, 3.9, 60))
+    stalls = [
+        Edit(begin_s=float(at_s), end_s=float(at_s + rng.uniform(0.004, 0.009)), level="working", value=0.0)
+        for at_s in begins_s
+    ]
+    found = act(Setting(work=WORK["gemm"]), stalls)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def dark_pause_of_the_machine() -> Attempt:
+    """The hypervisor holds the guest for 0.28 s: launches stop, and so does the watcher, so the stall lies wholly in the dark.
+
+    Truth: throughput 6 % low, plain.  A vGPU: no power record.  A gap in every lane is noted.
+    """
+    found = act(Setting(work=WORK["attention"], stamped=False), [Edit(begin_s=1.7, end_s=1.97, level="working", value=0.0)])
+    evidence = silent(without(found.evidence(), "dense_power"), [(1.69, 1.97)], gaps=True)
+
+    def as_counted_after(at_ns: Times, values: Values) -> Values:
+        return np.where((at_ns > 1_970_000_000) & (at_ns < 2_180_000_000), values * 0.97, values)
+
+    return Attempt(evidence=column(evidence, "utilization_ratio", as_counted_after), truth=found.truth)
+
+
+def short_freezes() -> Attempt:
+    """All virtual processors freeze 25 times for 45 ms; the watcher with them, for too short to be noted as a gap.
+
+    Truth: throughput 11 to 14 % low, plain.  No power record; the 200 ms utilisation reads 78 to 100 %.
+    """
+    begins_s = np.arange(25) * 0.31 + generator(3, "freezes").uniform(0.02, 0.2, 25)
+    stalls = [Edit(begin_s=float(at_s), end_s=float(at_s) + 0.045, level="working", value=0.0) for at_s in begins_s]
+    found = act(Setting(work=WORK["copy"], length_s=8.0, stamped=False), stalls)
+    evidence = without(found.evidence(), "dense_power")
+    return Attempt(evidence=silent(evidence, [(each.begin_s, each.end_s) for each in stalls], gaps=False), truth=found.truth)
+
+
+def long_window_seldom_read() -> Attempt:
+    """A checkpoint stops the loop for 2.6 s of 120 s; the daemon reads once a second and has no power record.
+
+    Truth: throughput 2.2 % low, plain.  Two or three rows of 120 read an idle GPU.
+    """
+    found = act(Setting(work=WORK["decoding"], length_s=120.0), [Edit(begin_s=61.0, end_s=63.6, level="working", value=0.0)])
+    return Attempt(evidence=sparse(without(found.evidence(), "dense_power"), 1.0), truth=found.truth)
+
+
+def spinning_megakernel() -> Attempt:
+    """A persistent kernel polls for work: while the host stalls for 0.35 s it spins, and every meter calls it busy.
+
+    Truth: throughput 8 % low, plain.  Utilisation and SM activity stay, power falls to some 350 W in between.
+    """
+    spinning = (
+        Edit(begin_s=2.2, end_s=2.55, level="slower", value=1e6),
+        Edit(begin_s=2.2, end_s=2.55, level="load", value=0.3),
+    )
+    found = act(Setting(work=WORK["large gemm"]), spinning)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def waiting_collectives() -> Attempt:
+    """A straggling rank: the collective of some training steps spins for 20 to 40 ms at full utilisation, more in the second half.
+
+    Truth: throughput 9 % low, plain.  The power record shows the waits as a lower draw, no meter shows idleness.
+    """
+    rng = generator(21, "straggler")
+    begins_s = np.concatenate([np.sort(rng.uniform(0.2, 3.0, 5)), np.sort(rng.uniform(3.0, 5.8, 13))])
+    edits: list[Edit] = []
+    for at_s in begins_s.tolist():
+        end_s = at_s + float(rng.uniform(0.02, 0.04))
+        edits += [
+            Edit(begin_s=at_s, end_s=end_s, level="slower", value=1e6),
+            Edit(begin_s=at_s, end_s=end_s, level="load", value=0.35),
+        ]
+    found = act(Setting(work=WORK["training"], length_s=6.0), edits)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def spells_of_the_interpreter() -> Attempt:
+    """A logging thread takes Python's lock now and then: the gaps between small launches double for spells of 0.4 s.
+
+    Truth: throughput 10 % low, plain.  The GPU was 63 % busy before; in the spells it is 47 % busy and draws less.
+    """
+    rng = generator(8, "spells")
+    edits: list[Edit] = []
+    for at_s in (0.4 + 1.1 * np.arange(5) + rng.uniform(0.0, 0.4, 5)).tolist():
+        edits += [
+            Edit(begin_s=at_s, end_s=at_s + 0.4, level="working", value=0.74),
+            Edit(begin_s=at_s, end_s=at_s + 0.4, level="slower", value=1.55),  # of kernel time: a gap of 28 grows by 34 us
+        ]
+    found = act(Setting(work=WORK["small launches"], length_s=6.0), edits)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def late_start_and_early_end() -> Attempt:
+    """The window is opened by a parent that takes 0.15 s to signal the worker, and closed 0.12 s after the worker has finished.
+
+    Truth: throughput 6 % low, plain: neither pause lies between two stretches of work.
+    """
+    setting = Setting(work=WORK["softmax"])
+    edges = (
+        Edit(begin_s=0.0, end_s=0.15, level="working", value=0.0),
+        Edit(begin_s=3.88, end_s=4.2, level="working", value=0.0),
+    )
+    found = act(setting, edges)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def work_elsewhere_at_the_end() -> Attempt:
+    """The loop's last tenth runs on the processor: a fallback of an operator without kernel, with short GPU work in between.
+
+    Truth: throughput 8 % low, plain.  The GPU is busy for 2 of every 10 ms in that tenth.
+    """
+    edits = [Edit(begin_s=4.5 + 0.01 * i, end_s=4.508 + 0.01 * i, level="working", value=0.0) for i in range(50)]
+    found = act(Setting(work=WORK["fp32 gemm"], length_s=5.0), edits)
+    return Attempt(evidence=found.evidence(), truth=found.truth)
+
+
+def no_meter_but_the_mean_of_power() -> Attempt:
+    """A cloud's card tells power as a trailing mean and temperature, nothing else; the loop stalled three times for 0.15 s.
+
+    Truth: throughput 10 % low, plain.
+    """
+    stalls = [Edit(begin_s=at_s, end_s=at_s + 0.15, level="working", value=0.0) for at_s in (0.8, 1.9, 3.3)]
+    found = act(Setting(work=WORK["convolution"], stamped=False), stalls)
+    evidence = found.evidence()
+    kept = ("power_average_w", "temperature_c", "memory_used_bytes", "sm_clock_mhz", "mem_clock_mhz")
+    hidden = [name for name in evidence.trace.columns if name not in kept]
+    evidence = without(evidence, *hidden, "dense_power")
+    lists = tuple(each for each in evidence.trace.process_lists if all(p.utilization_ratio is None for p in each.processes))
+    return Attempt(evidence=replace(evidence, trace=replace(evidence.trace, process_lists=lists)), truth=found.truth)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    off(pinpricks, "sixty stalls of 4 to 9 ms", "throughput"),
+    off(dark_pause_of_the_machine, "stall of 0.28 s while nobody watched", "throughput"),
+    off(short_freezes, "25 stalls of 45 ms, watcher frozen too", "throughput"),
+    off(long_window_seldom_read, "2.6 s of 120 s idle, read at 1 Hz", "throughput"),
+    off(spinning_megakernel, "0.35 s of spinning at 100 % utilisation", "throughput"),
+    off(waiting_collectives, "steps that wait for a straggler at full utilisation", "throughput"),
+    off(spells_of_the_interpreter, "launch gaps double in spells", "throughput"),
+    off(late_start_and_early_end, "idle 0.15 s at the begin and 0.12 s at the end", "throughput"),
+    off(work_elsewhere_at_the_end, "last tenth busy for a fifth", "throughput"),
+    off(no_meter_but_the_mean_of_power, "three stalls, hardly a meter", "throughput"),
+)
