@@ -89,8 +89,8 @@ class EventsTimer:
 
         Zeroing, calibrating and copying stamps is work too, and pauses of microseconds between them are none to the driver.
         """
-        cuda, stamps, calls, before, now_ns = self._cuda, self._stamps, plan.entry(), plan.before, self._now_ns
-        anchor, held, *events = self._events(4 * entries_count + 2 if before is not None else 2 * entries_count + 2)
+        cuda, stamps, now_ns = self._cuda, self._stamps, self._now_ns
+        anchor, held, *events = self._events((4 if plan.before is not None else 2) * entries_count + 2)
         flushes = events[2 * entries_count :]
         events = events[: 2 * entries_count]
         if stamps is not None and 2 * entries_count > stamps.count:
@@ -106,7 +106,33 @@ class EventsTimer:
         is_held = self._hold(plan, entries_count)
         if is_held:
             held.record()
-        timed_count = max(1, min(entries_count, _TIMED_LAUNCHES_COUNT // _launches_count(plan)))
+        launched_s = self._launch(plan, events, flushes, stamps)
+        starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
+        for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
+            # One by one, while the GPU works on the rest: read when all are done, it would idle for 3 us an entry.
+            last.synchronize()
+            starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
+        cuda.current_stream().synchronize()
+        rows = None if stamps is None else stamps.fetch()
+        self._taken = (plan, now_ns())
+        fillers_count = self._fill(plan)
+        self._learn(plan, *launched_s, starts_s)
+        clocks = None if stamps is None or rows is None else _clocks(stamps.stamped(rows), entries_count)
+        times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / plan.calls_count, clocks, plan.calls_count)
+        spans = [*([(anchor, held)] if is_held else []), *zip(flushes[::2], flushes[1::2], strict=True)]
+        other = _other_work(anchor, anchor_ns, spans, is_held=is_held)
+        self._filler_s = fillers_count * self._steps_s.get(plan, 0.0)
+        if fillers_count:
+            filler = OtherWork(times.at_ns[-1:] + int(took_s[-1] * 1e9), np.array([self._filler_s]), ("filler",))
+            other = joined_other_work([other, filler])
+        return times, filled_s + (now_ns() - taking_ns) / 1e9, other
+
+    def _launch(
+        self, plan: TimingPlan, events: Sequence[Any], flushes: Sequence[Any], stamps: Stamps | None
+    ) -> tuple[float, float]:
+        """Launch entries between their events; return the host's time for an entry's calls, and for all of an entry."""
+        calls, before, now_ns = plan.entry(), plan.before, self._now_ns
+        timed_count = max(1, min(len(events) // 2, _TIMED_LAUNCHES_COUNT // _launches_count(plan)))
         calls_ns = all_ns = 0
         begin_ns = now_ns()
         for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
@@ -127,25 +153,7 @@ class EventsTimer:
             if number < timed_count:
                 calls_ns += calls_end_ns - calls_begin_ns
                 all_ns = now_ns() - begin_ns
-        starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
-        for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
-            # One by one, while the GPU works on the rest: read when all are done, it would idle for 3 us an entry.
-            last.synchronize()
-            starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
-        cuda.current_stream().synchronize()
-        rows = None if stamps is None else stamps.fetch()
-        self._taken = (plan, now_ns())
-        fillers_count = self._fill(plan)
-        self._learn(plan, calls_ns / timed_count / 1e9, all_ns / timed_count / 1e9, starts_s)
-        clocks = None if stamps is None or rows is None else _clocks(stamps.stamped(rows), entries_count)
-        times = Timings(anchor_ns + (starts_s * 1e9).astype(np.int64), took_s / len(calls), clocks, len(calls))
-        spans = [*([(anchor, held)] if is_held else []), *zip(flushes[::2], flushes[1::2], strict=True)]
-        other = _other_work(anchor, anchor_ns, spans, is_held=is_held)
-        self._filler_s = fillers_count * self._steps_s.get(plan, 0.0)
-        if fillers_count:
-            filler = OtherWork(times.at_ns[-1:] + int(took_s[-1] * 1e9), np.array([self._filler_s]), ("filler",))
-            other = joined_other_work([other, filler])
-        return times, filled_s + (now_ns() - taking_ns) / 1e9, other
+        return calls_ns / timed_count / 1e9, all_ns / timed_count / 1e9
 
     def _end_reading(self, plan: TimingPlan) -> float:
         """Learn how long the times of the take before were read; return for how much of it the filler kept the GPU at work."""
