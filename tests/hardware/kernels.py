@@ -97,6 +97,19 @@ def _graph_gemm() -> Call:
     return replay
 
 
+def _decode() -> Call:
+    """A token through eight layers: products of few rows, which read weights from memory, and an activation after each."""
+    x = _random(8, 8192)
+    weights = [_random(8192, 8192) / 90.0 for _ in range(8)]  # keeps the numbers' size
+
+    def call() -> None:
+        y = x
+        for weight in weights:
+            y = torch.nn.functional.silu(torch.mm(y, weight))
+
+    return call
+
+
 def _gemm_of(size: int, **kind: Any) -> Callable[[], Call]:
     return lambda: gemm(size, **kind)
 
@@ -119,4 +132,5 @@ KERNELS = (
     Kernel("sort", _sort, recorded=False, capped=False),
     Kernel("gather", _gather, recorded=False, capped=False),
     Kernel("cumsum", _cumsum, recorded=False, capped=False),
+    Kernel("decode", _decode, recorded=False, capped=False),
 )
