@@ -1,6 +1,6 @@
 """Windows with a known truth on a real GPU: each disturbed one between two clean ones of the same work in the same process.
 
-    python -m tests.hardware.paired OUT --seconds 500 --seed N [--work NAME …] [--mode MODE] [--families NAME …] [--source nvml]
+    python -m tests.hardware.paired OUT --seconds 500 --seed N [--work NAME …] [--mode MODE] [--families NAME …]
 
 One daemon watches; one process a kind of work takes windows, clean, disturbed, clean, disturbed, clean; other processes are
 started from here, never by the measured one.  ``OUT/paired-N.json`` holds a row and the truth of each window, in their order,
@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -33,7 +30,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.store import Reader
 from tests.gpuwatch.live import running
 from tests.hardware import paired_data as data
-from tests.hardware.paired_disturbances import FAMILIES, MODES, PLAIN, Disturbance, Planned, deck, drawn, length_s
+from tests.hardware.paired_disturbances import FAMILIES, LENGTH_S, MODES, PLAIN, Disturbance, Planned, deck, drawn, length_s
 from tests.hardware.paired_neighbours import Lines, Neighbours
 from tests.hardware.paired_work import PRETENCE, WORKLOADS
 from tests.hardware.paired_worker import Answer, Task
@@ -46,6 +43,16 @@ _OVERHEAD_S = 1.0  # of a window: its tail, times handed over, a neighbour's sta
 _ENDING_S = 20.0  # of the run: the last session's evidence is read and written
 _JUDGED_S = 10.0
 _STALLS_COUNT = 2  # clean windows with a stall in a row; then the pair goes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draws:
+    """What windows are drawn from, and how many disturbed ones a session has at most."""
+
+    seed: int
+    families: Sequence[str] = tuple(FAMILIES)
+    lengths_s: tuple[float, float] = LENGTH_S
+    most_count: int = 10_000
 
 
 @dataclass(slots=True)
@@ -67,18 +74,10 @@ class Session:
 class Run:
     """All sessions of one call."""
 
-    def __init__(
-        self,
-        seed: int,
-        settings: Settings,
-        neighbours: Neighbours,
-        *,
-        uuid: str = "",
-        families: Sequence[str] = tuple(FAMILIES),
-    ) -> None:
-        self.seed = seed
+    def __init__(self, draws: Draws, settings: Settings, neighbours: Neighbours, *, uuid: str = "") -> None:
+        self.seed, self._draws = draws.seed, draws
         self._settings, self._neighbours, self._uuid = settings, neighbours, uuid
-        self._deck = deck(seed, families)
+        self._deck = deck(draws.seed, draws.families)
         self._held: list[str] = []  # families that did not suit a session
         self._number = 0
 
@@ -103,34 +102,28 @@ class Run:
     def _windows(self, session: Session, lines: Lines) -> None:
         ready = _answer(lines, min(_START_S, session.left_s))
         session.warm_s, session.torch = _WARM_S[ready.facts["capped"]], ready.facts["torch"]
-        a_window_s = session.warm_s + _OVERHEAD_S + 3.0
+        a_window_s = session.warm_s + _OVERHEAD_S + sum(self._draws.lengths_s) / 2.0
         if session.left_s < 3 * a_window_s:
             return
         self._clean(session, lines)
-        while session.left_s > 2 * a_window_s:
-            number = self._next()
-            planned = self._planned(session, number)
-            self._take(session, lines, planned)
+        for _ in range(self._draws.most_count):
+            if session.left_s < 2 * a_window_s:
+                return
+            self._take(session, lines, self._planned(session, disturbed=True))
             self._clean(session, lines)
 
     def _clean(self, session: Session, lines: Lines) -> None:
         """Take a clean window, and another one in place of one that holds a stall."""
         for _ in range(_STALLS_COUNT):
-            number = self._next()
-            row = self._take(
-                session, lines, Planned(number=number, length_s=length_s(self.seed, number), warm_s=session.warm_s)
-            )
-            if row.failed or not row.is_stalled or session.left_s < session.warm_s + _OVERHEAD_S + 3.0:
+            row = self._take(session, lines, self._planned(session, disturbed=False))
+            if row.failed or not row.is_stalled or session.left_s < session.warm_s + _OVERHEAD_S + self._draws.lengths_s[1]:
                 return
 
-    def _next(self) -> int:
+    def _planned(self, session: Session, *, disturbed: bool) -> Planned:
         self._number += 1
-        return self._number
-
-    def _planned(self, session: Session, number: int) -> Planned:
-        window_s = length_s(self.seed, number)
-        disturbance = drawn(self._family(session.mode), self.seed, number, window_s, os.cpu_count() or 1)
-        return Planned(number=number, length_s=window_s, warm_s=session.warm_s, disturbance=disturbance)
+        number, window_s = self._number, length_s(self.seed, self._number, self._draws.lengths_s)
+        happens = drawn(self._family(session.mode), self.seed, number, window_s, os.cpu_count() or 1) if disturbed else None
+        return Planned(number=number, length_s=window_s, warm_s=session.warm_s, disturbance=happens)
 
     def _family(self, mode: str) -> str:
         """Deal the next family that suits the mode; the others wait for their turn."""
@@ -220,7 +213,8 @@ def take(asked: argparse.Namespace, settings: Settings, begun_s: float) -> None:
         with connect(settings) as client:
             uuid = client.status()["gpus"][0]["uuid"]
     neighbours = Neighbours(has_gpu=not is_pretended)
-    run = Run(asked.seed, settings, neighbours, uuid=uuid, families=asked.families)
+    draws = Draws(seed=asked.seed, families=asked.families, lengths_s=tuple(asked.lengths), most_count=asked.rounds)
+    run = Run(draws, settings, neighbours, uuid=uuid)
     end_s = begun_s + asked.seconds - _ENDING_S
     kept: list[tuple[data.Row, Evidence]] = []
     failed: list[data.Row] = []
@@ -232,42 +226,15 @@ def take(asked: argparse.Namespace, settings: Settings, begun_s: float) -> None:
             session = run.session(work, mode, now_s + (end_s - now_s) / (len(asked.work) - i))
             found = list(evidence_of(settings, session.rows))
             torch = session.torch or torch
-            (asked.out / f"paired-{asked.seed}-{i}.capsule").write_bytes(pack([evidence for _, evidence in found]))
+            if found:
+                (asked.out / f"paired-{asked.seed}-{i}.capsule").write_bytes(pack([evidence for _, evidence in found]))
             kept += found
             failed += [row for row in session.rows if row.failed]
             facts = {"seed": asked.seed, "torch": torch, "date": time.strftime("%Y-%m-%d"), "failed": failed}
-            write_truth(asked.out / f"paired-{asked.seed}.json", kept, facts)
+            data.write_truth(asked.out / f"paired-{asked.seed}.json", kept, facts)
     finally:
         neighbours.close()
-    print_table(kept, failed, time.monotonic() - begun_s)
-
-
-def write_truth(path: Path, kept: Sequence[tuple[data.Row, Evidence]], facts: dict[str, Any]) -> None:
-    """Write the truth of each window, and of which card it is."""
-    device = next((evidence.device for _, evidence in kept if evidence.device is not None), None)
-    truths = data.truths(kept)
-    of_card = {"uuid": device.uuid, "card": device.name, "driver": device.driver_version} if device is not None else {}
-    windows = [msgspec.to_builtins(row) | {"truth": asdict(truths[row.key]) if row.key in truths else None} for row, _ in kept]
-    facts = {**facts, "failed": msgspec.to_builtins(facts["failed"])}
-    path.write_text(json.dumps({**facts, **of_card, "windows": windows}, indent=1) + "\n", encoding="utf-8")
-
-
-def print_table(kept: Sequence[tuple[data.Row, Evidence]], failed: Sequence[data.Row], took_s: float) -> None:
-    """Print how many windows of each kind there are."""
-    truths = data.truths(kept)
-    print(f"\n{len(kept)} windows in {took_s:.0f} s, {len(failed)} failed")
-    print(f"{'work':16} mode     clean stalled disturbed with truth")
-    for (work, mode), rows in data.by_session(row for row, _ in kept).items():
-        disturbed = [row for row in rows if row.disturbance]
-        stalled = [row for row in rows if not row.disturbance and row.is_stalled]
-        known = sum(row.key in truths for row in disturbed)
-        print(
-            f"{work:16} {mode:8} {len(rows) - len(disturbed) - len(stalled):5} {len(stalled):7} {len(disturbed):9} {known:10}"
-        )
-    counts = Counter(row.disturbance.family for row, _ in kept if row.disturbance)
-    print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
-    for row in failed:
-        print(f"failed: {row.work} {row.mode} {row.disturbance.words if row.disturbance else 'clean'}: {row.failed}")
+    print(data.table(kept, failed, time.monotonic() - begun_s))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -279,6 +246,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--work", nargs="+", default=list(WORKLOADS), choices=[*WORKLOADS, PRETENCE])
     parser.add_argument("--mode", choices=MODES, help="of every session")
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), help="what is drawn from")
+    parser.add_argument(
+        "--lengths", nargs=2, type=float, default=LENGTH_S, metavar="SECONDS", help="the shortest window, the longest"
+    )
+    parser.add_argument("--rounds", type=int, default=10_000, help="disturbed windows of a session at most")
     parser.add_argument("--source", default="nvml")
     asked = parser.parse_args(arguments)
     asked.out.mkdir(parents=True, exist_ok=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -162,3 +166,32 @@ def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[
         for each, clock, known in zip((own, before, after), clocks, stamped, strict=True)
         if clock is not None
     ]
+
+
+def write_truth(path: Path, kept: Sequence[Kept], facts: Mapping[str, Any]) -> None:
+    """Write the row and the truth of each window, and of which card they are."""
+    device = next((evidence.device for _, evidence in kept if evidence.device is not None), None)
+    of_card = {"uuid": device.uuid, "card": device.name, "driver": device.driver_version} if device is not None else {}
+    true = truths(kept)
+    windows = [msgspec.to_builtins(row) | {"truth": asdict(true[row.key]) if row.key in true else None} for row, _ in kept]
+    whole = {**facts, **of_card, "windows": windows}
+    path.write_text(json.dumps(msgspec.to_builtins(whole), indent=1) + "\n", encoding="utf-8")
+
+
+def table(kept: Sequence[Kept], failed: Sequence[Row], took_s: float) -> str:
+    """Return how many windows of each kind there are, as text."""
+    true = truths(kept)
+    lines = [f"\n{len(kept)} windows in {took_s:.0f} s, {len(failed)} failed"]
+    lines.append(f"{'work':16} mode     clean stalled disturbed with truth")
+    for (work, mode), rows in by_session(row for row, _ in kept).items():
+        disturbed = [row for row in rows if row.disturbance]
+        stalled = [row for row in rows if not row.disturbance and row.is_stalled]
+        known = sum(row.key in true for row in disturbed)
+        clean = len(rows) - len(disturbed) - len(stalled)
+        lines.append(f"{work:16} {mode:8} {clean:5} {len(stalled):7} {len(disturbed):9} {known:10}")
+    counts = Counter(row.disturbance.family for row, _ in kept if row.disturbance)
+    lines.append(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    for row in failed:
+        what = row.disturbance.words if row.disturbance else "clean"
+        lines.append(f"failed: {row.work} {row.mode} {what}: {row.failed}")
+    return "\n".join(lines)

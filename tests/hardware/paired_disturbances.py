@@ -118,8 +118,9 @@ def deck(seed: int, names: Sequence[str] = tuple(FAMILIES)) -> Iterator[str]:
         yield from (str(name) for name in rng.permutation(list(names)))
 
 
-def length_s(seed: int, number: int) -> float:
-    return round(float(generator(seed, f"length {number}").uniform(*LENGTH_S)), 3)
+def length_s(seed: int, number: int, of: tuple[float, float] = LENGTH_S) -> float:
+    """Draw the length of a window."""
+    return round(float(generator(seed, f"length {number}").uniform(*of)), 3)
 
 
 def drawn(family: str, seed: int, number: int, window_s: float, processors_count: int) -> Disturbance:
