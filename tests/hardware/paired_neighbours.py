@@ -101,8 +101,8 @@ class Neighbours:
         self._lines = Lines(self._process)
 
     @contextlib.contextmanager
-    def beside(self, of: Disturbance, life_s: float) -> Iterator[None]:
-        """Let these processes run meanwhile.  Raises RuntimeError: where one cannot."""
+    def beside(self, of: Disturbance, life_s: float) -> Iterator[set[int]]:
+        """Let these processes run meanwhile, and say which.  Raises RuntimeError: where one cannot."""
         pids: set[int] = set()
         ready_count, asked_count = 0, max(1, of.count)
         self._lines.drop()
@@ -115,7 +115,7 @@ class Neighbours:
                 if word == "failed":
                     raise RuntimeError(f"the neighbour failed: {' '.join(why)}")
                 ready_count += word == "ready"
-            yield
+            yield pids
         finally:
             for each in pids:
                 with contextlib.suppress(ProcessLookupError):
@@ -137,17 +137,19 @@ def _serve(has_gpu: bool) -> int:
         asked = msgspec.json.decode(line, type=Request)
         pid = os.fork()
         if pid == 0:
-            _live(asked)
+            _live(asked, has_gpu=has_gpu)
         _tell("forked", pid)  # so that one that is never ready is ended too
     return 0
 
 
-def _live(asked: Request) -> None:
+def _live(asked: Request, *, has_gpu: bool) -> None:
     """Be the neighbour until killed."""
     _end_with_parent()
     signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # its default action ends the process, also inside the driver
     code = 0
     try:
+        if not has_gpu and asked.kind != "hog":
+            raise RuntimeError("there is no GPU to be on")
         if asked.delay_s:
             _tell("ready")
             time.sleep(asked.delay_s)

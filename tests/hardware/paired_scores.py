@@ -1,0 +1,190 @@
+"""The judge on paired windows of real GPUs: their evidence as committed data, its answers as rows.
+
+    python -m tests.hardware.paired_scores take FOLDER …     committed data anew, of what ``paired.py`` left in these folders; then judge
+    python -m tests.hardware.paired_scores judge             every stored window by the judge as it is, into paired-results.json
+
+``make pages`` makes the tables of them.  Times are rounded as ``tests/truth_windows.py`` says; identities are masked.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from annotate.capsule.pack import pack, unpack
+from annotate.evidence import Evidence
+from tests.hardware import paired_data as data
+from tests.proof.judged import answer
+from tests.proof.scores import Answer, Row
+from tests.truth_windows import times_of, with_times
+
+TRACES = Path(__file__).parents[1] / "traces"
+STEM = "h200-paired"
+CLEAN, STALLED = "nothing", "natural-stall"
+_DIGITS = 6
+_UNBOUNDED = 1e9  # JSON has no infinity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """One judged window; its truth lacks a number that was not taken, or that no reference tells."""
+
+    row: Row
+    card: str
+    date: str
+    is_capped: bool
+    throughout: bool = False
+    has_truth: bool = True  # a clean window deviates by nothing; any other without references by nobody knows what
+    references_differ: Mapping[str, float]
+    words: str = ""
+
+    @property
+    def cluster(self) -> tuple[str, str, str]:
+        return self.card, self.date, self.row.workload
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """One window's facts as they are committed; its evidence stands at the same place of the capsule."""
+
+    window: data.Row
+    card: str
+    model: str
+    driver: str
+    torch: str
+    date: str
+    deviation: dict[str, float] | None = None
+    references_differ: dict[str, float] = {}
+
+
+class Whole(msgspec.Struct, frozen=True, kw_only=True):
+    """All windows, and what was left out: windows that failed, and disturbed ones without references."""
+
+    failed_count: int
+    windows: list[Stored]
+
+
+def read_run(folder: Path, card_of: dict[str, str]) -> Iterator[tuple[list[tuple[Stored, Evidence]], int]]:
+    """Yield the windows of each call whose files lie in a folder, with how many failed; cards are numbered as they come."""
+    from tests.hardware.render import masked  # which makes the page of what is read here
+
+    for path in sorted(folder.glob("paired-*.json")):
+        said = json.loads(path.read_text(encoding="utf-8"))
+        card = card_of.setdefault(said["uuid"], str(len(card_of) + 1))
+        capsules = sorted(folder.glob(f"{path.stem}-*.capsule"), key=lambda each: int(each.stem.rpartition("-")[2]))
+        evidences = [each for capsule in capsules for each in unpack(capsule.read_bytes())]
+        stored = []
+        for window in said["windows"]:
+            truth = window.pop("truth")
+            stored.append(
+                Stored(
+                    window=msgspec.convert(window, data.Row), card=card, model=said["card"], driver=said["driver"],
+                    torch=said["torch"] or "", date=said["date"], deviation=truth and truth["deviation"],
+                    references_differ=truth["references_differ"] if truth else {},
+                )
+            )  # fmt: skip
+        yield list(zip(stored, map(masked, evidences), strict=True)), len(said["failed"])
+
+
+def write(runs: Sequence[tuple[list[tuple[Stored, Evidence]], int]], folder: Path = TRACES) -> None:
+    """Write the committed data."""
+    kept = [each for windows, _ in runs for each in windows]
+    whole = Whole(failed_count=sum(failed for _, failed in runs), windows=[stored for stored, _ in kept])
+    evidences = [evidence for _, evidence in kept]
+    (folder / f"{STEM}.json.xz").write_bytes(lzma.compress(msgspec.json.encode(whole)))
+    (folder / f"{STEM}.capsule").write_bytes(pack([replace(each, timings=None) for each in evidences]))
+    (folder / f"{STEM}-times.npz.xz").write_bytes(times_of(evidences))
+
+
+def read(folder: Path = TRACES) -> tuple[Whole, list[Evidence]]:
+    """Read the committed data."""
+    whole = msgspec.json.decode(lzma.decompress((folder / f"{STEM}.json.xz").read_bytes()), type=Whole)
+    evidences = unpack((folder / f"{STEM}.capsule").read_bytes())
+    return whole, with_times(evidences, (folder / f"{STEM}-times.npz.xz").read_bytes())
+
+
+def scored(stored: Stored, evidence: Evidence) -> Scored:
+    """Judge one window."""
+    return as_scored(stored, answer(evidence))
+
+
+def as_scored(stored: Stored, answered: Answer) -> Scored:
+    """Put an answer beside the truth: of a clean window none, of another what its references tell."""
+    window, of = stored.window, stored.window.disturbance
+    is_clean = window.is_reference
+    deviation = dict.fromkeys(data.NUMBERS, 0.0) if is_clean else stored.deviation or {}
+    kept = replace(answered, bounds={name: bound for name, bound in answered.bounds.items() if name in deviation})
+    row = Row(
+        seed=window.number,
+        family=of.family if of is not None else CLEAN if is_clean else STALLED,
+        clean=is_clean,
+        workload=window.work,
+        variant=window.mode,
+        length_s=window.window_s,
+        truth=deviation,
+        answer=kept,
+    )
+    return Scored(
+        row=row,
+        card=stored.card,
+        date=stored.date,
+        is_capped=window.is_capped,
+        throughout=of is not None and of.throughout,
+        has_truth=is_clean or stored.deviation is not None,
+        references_differ=stored.references_differ,
+        words=of.kind if of is not None else "",
+    )
+
+
+def judge_all(folder: Path = TRACES) -> None:
+    """Judge every stored window and write the answers in their order."""
+    whole, evidences = read(folder)
+    lines = []
+    for i, (_, evidence) in enumerate(zip(whole.windows, evidences, strict=True)):
+        lines.append(json.dumps(_to_data(answer(evidence)), separators=(",", ":")))
+        if (i + 1) % 20 == 0:
+            print(f"{i + 1} of {len(evidences)} judged", flush=True)
+    (folder / f"{STEM}-results.json").write_text('{"answers": [\n' + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
+
+
+def load(folder: Path = TRACES) -> tuple[Whole, list[Scored]] | None:
+    """Return the committed windows with the committed answers; None where none were taken yet."""
+    results = folder / f"{STEM}-results.json"
+    if not results.exists():
+        return None
+    whole = msgspec.json.decode(lzma.decompress((folder / f"{STEM}.json.xz").read_bytes()), type=Whole)
+    answers = [_from_data(each) for each in json.loads(results.read_text(encoding="utf-8"))["answers"]]
+    return whole, [as_scored(stored, each) for stored, each in zip(whole.windows, answers, strict=True)]
+
+
+def _to_data(of: Answer) -> dict[str, Any]:
+    bounds = {name: min(round(bound, _DIGITS), _UNBOUNDED) for name, bound in of.bounds.items()}
+    repeats = {name: round(ratio, _DIGITS) for name, ratio in of.repeatability.items()}
+    return {"bounds": bounds, "repeatability": repeats, "status": of.status, "named": sorted(of.named)}
+
+
+def _from_data(of: Mapping[str, Any]) -> Answer:
+    bounds = {name: math.inf if bound >= _UNBOUNDED else bound for name, bound in of["bounds"].items()}
+    return Answer(bounds=bounds, repeatability=of["repeatability"], status=of["status"], named=frozenset(of["named"]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["take"]:
+        cards: dict[str, str] = {}
+        write([run for folder in arguments[1:] for run in read_run(Path(folder), cards)])
+    elif list(arguments) != ["judge"]:
+        print(__doc__)
+        return 2
+    judge_all()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
