@@ -4,7 +4,7 @@
 
 One daemon watches; one process a kind of work takes windows, clean, disturbed, clean, disturbed, clean; other processes are
 started from here, never by the measured one.  ``OUT/paired-N.json`` holds a row and the truth of each window, in their order,
-``OUT/paired-N-K.capsule`` the evidence of the windows of session K.  It stops by itself within the seconds.
+``OUT/paired-N-K.capsule`` the evidence of the windows of two sessions.  It stops by itself within the seconds.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _WARM_S = {True: 3.1, False: 1.0}  # where power caps, and elsewhere
 _OVERHEAD_S = 1.0  # of a window: its tail, times handed over, a neighbour's start now and then
 _ENDING_S = 20.0  # of the run: the last session's evidence is read and written
 _JUDGED_S = 10.0
+_TOGETHER_COUNT = 2  # sessions a file, which come to few enough
 _STALLS_COUNT = 2  # clean windows with a stall in a row; then the pair goes
 
 
@@ -217,6 +218,7 @@ def take(asked: argparse.Namespace, settings: Settings, begun_s: float) -> None:
     run = Run(draws, settings, neighbours, uuid=uuid)
     end_s = begun_s + asked.seconds - _ENDING_S
     kept: list[tuple[data.Row, Evidence]] = []
+    together: list[tuple[data.Row, Evidence]] = []
     failed: list[data.Row] = []
     torch: str | None = None
     try:
@@ -226,9 +228,11 @@ def take(asked: argparse.Namespace, settings: Settings, begun_s: float) -> None:
             session = run.session(work, mode, now_s + (end_s - now_s) / (len(asked.work) - i))
             found = list(evidence_of(settings, session.rows))
             torch = session.torch or torch
-            if found:
-                (asked.out / f"paired-{asked.seed}-{i}.capsule").write_bytes(pack([evidence for _, evidence in found]))
             kept += found
+            together = [*together, *found] if i % _TOGETHER_COUNT else found
+            if together:
+                path = asked.out / f"paired-{asked.seed}-{i // _TOGETHER_COUNT}.capsule"
+                path.write_bytes(pack([evidence for _, evidence in together]))
             failed += [row for row in session.rows if row.failed]
             facts = {"seed": asked.seed, "torch": torch, "date": time.strftime("%Y-%m-%d"), "failed": failed}
             data.write_truth(asked.out / f"paired-{asked.seed}.json", kept, facts)

@@ -127,7 +127,11 @@ def drawn(family: str, seed: int, number: int, window_s: float, processors_count
     """Draw the disturbance of a window."""
     of, rng = FAMILIES[family], generator(seed, f"disturbance {number}")
     kind, depth, shape = str(rng.choice(of.kinds)), log_uniform(rng, *of.depth), Shape(str(rng.choice(of.shapes)))
-    made, period_s = _pieces(family, shape, depth, window_s, rng), log_uniform(rng, *_PERIOD_S)
+    parts = _pieces(family, shape, depth, window_s, rng)
+    made = tuple(
+        Piece(float(each.begin_s), float(each.end_s), float(each.level)) for each in parts
+    )  # none of numpy's, to be sent
+    period_s = log_uniform(rng, *_PERIOD_S)
     count = 0
     if family == "hogs":
         count = max(1, round(depth * processors_count))

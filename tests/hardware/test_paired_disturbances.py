@@ -6,10 +6,11 @@ import gc
 from itertools import islice
 from typing import Any
 
+import msgspec
 import pytest
 
 import gpuwatch
-from tests.hardware.paired_disturbances import FAMILIES, Course, Disturbance, deck, drawn, length_s, turns
+from tests.hardware.paired_disturbances import FAMILIES, Course, Disturbance, Planned, deck, drawn, length_s, turns
 from tests.proof.shapes import Piece
 
 WINDOW_S = 3.0
@@ -77,6 +78,13 @@ def test_draws_follow_from_the_seed_and_keep_their_limits(family: str) -> None:
     assert all(low <= each.depth <= high for each in made)
     assert all(0.0 <= piece.begin_s <= piece.end_s <= WINDOW_S + 1e-6 for each in made for piece in each.pieces)
     assert all(each.kind in FAMILIES[family].kinds and family in each.words for each in made)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_what_is_drawn_can_be_sent_to_another_process(family: str) -> None:
+    for number in range(30):
+        planned = Planned(number=number, length_s=WINDOW_S, warm_s=1.0, disturbance=drawn(family, 1, number, WINDOW_S, 16))
+        assert msgspec.json.decode(msgspec.json.encode(planned), type=Planned) == planned
 
 
 def test_depths_are_drawn_as_often_small_as_large() -> None:
