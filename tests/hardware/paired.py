@@ -247,7 +247,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=500.0)
     parser.add_argument("--seed", type=int, default=0, help="what is drawn, and which work is in which mode")
-    parser.add_argument("--work", nargs="+", default=list(WORKLOADS), choices=[*WORKLOADS, PRETENCE])
+    parser.add_argument("--work", nargs="+", default=list(WORKLOADS), choices=[*WORKLOADS, "decode", PRETENCE])
     parser.add_argument("--mode", choices=MODES, help="of every session")
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), help="what is drawn from")
     parser.add_argument(

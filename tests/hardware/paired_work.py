@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 PRETENCE = "pretence"
 # Kernels of ``kernels.py``; a call of each takes 0.2 to 2.5 ms of an H200.
-WORKLOADS = ("gemm-4096", "softmax-fp32", "attention", "copy-1g", "conv-3x3", "gemm-4096-fp32", "decode")
+WORKLOADS = ("gemm-4096", "softmax-fp32", "attention", "copy-1g", "conv-3x3", "gemm-4096-fp32", "decode-graph")
 _FILLER_COUNT = 1 << 24  # numbers: the longest piece of other work takes about 50 us, and more pieces are launched
 _TRITON = """
 import triton

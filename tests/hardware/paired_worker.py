@@ -150,7 +150,8 @@ class Worker:
         )  # fmt: skip
 
     def _prepare(self, disturbance: Disturbance | None) -> list[object]:
-        """Do beforehand what belongs to a disturbance and is none itself."""
+        """Do beforehand what belongs to a disturbance and is none itself; litter of the window before is collected."""
+        gc.collect()
         if disturbance is None:
             return []
         if disturbance.family == "eased-data":
@@ -187,10 +188,14 @@ class Timed:
         self._marks: deque[tuple[Any, Any]] = deque()
         self._took_s: list[float] = []
         self._at_ns: list[int] = []
-        self.call: Callable[[Callable[[], None]], None] = {
-            "plain": self._plain, "iteration": self._iteration, "scaled": self._scaled, "other-stream": self._elsewhere,
-            "no-sync": self._launch_only,
+        # Functions of the class: a bound method would make a cycle, whose collection destroys this window's events in the next.
+        self._how = {
+            "plain": Timed._plain, "iteration": Timed._iteration, "scaled": Timed._scaled, "other-stream": Timed._elsewhere,
+            "no-sync": Timed._launch_only,
         }[kind]  # fmt: skip
+
+    def call(self, inside: Callable[[], None]) -> None:
+        self._how(self, inside)
 
     def _plain(self, inside: Callable[[], None]) -> None:
         self._work.step(1)
