@@ -249,8 +249,8 @@ def _is_told() -> bool:
 
 def main(task: Task) -> int:
     worker = Worker(task)
-    torch = sys.modules.get("torch")
-    say(Answer(says="ready", facts={"capped": worker.work.capped, "torch": getattr(torch, "__version__", None)}))
+    torch = str(getattr(sys.modules.get("torch"), "__version__", ""))  # torch's own type of text is not sent
+    say(Answer(says="ready", facts={"capped": worker.work.capped, "torch": torch}))
     while line := sys.stdin.readline():
         try:
             say(worker.take(msgspec.json.decode(line, type=Planned)))
