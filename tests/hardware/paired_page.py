@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.hardware import paired_data as data
 from tests.hardware.paired_disturbances import FAMILIES, PLAIN, STAMPED
-from tests.hardware.paired_scores import STALLED, STEM, TRACES, Scored, Whole, load
+from tests.hardware.paired_scores import STALLED, STEM, TRACES, Judged, Scored, load
 from tests.proof.judged import CLAIMED_NAMES
 from tests.proof.scores import (
     SHARP_S,
@@ -37,8 +37,7 @@ def section(folder: Path = TRACES) -> list[str]:
     found = load(folder)
     if found is None:
         return []
-    whole, scored = found
-    return [*_head(whole, scored), *tables(scored)]
+    return [*_head(found), *tables(found.scored)]
 
 
 def tables(scored: Sequence[Scored]) -> list[str]:
@@ -54,7 +53,8 @@ def tables(scored: Sequence[Scored]) -> list[str]:
     ]
 
 
-def _head(whole: Whole, scored: Sequence[Scored]) -> list[str]:
+def _head(judged: Judged) -> list[str]:
+    whole, scored = judged.whole, judged.scored
     happened = [each for each in scored if not each.row.clean]
     untold = sum(not each.has_truth for each in happened)
     stalled = sum(each.row.family == STALLED for each in happened)
@@ -64,7 +64,7 @@ def _head(whole: Whole, scored: Sequence[Scored]) -> list[str]:
         "## How far the bounds hold: paired windows on real GPUs\n",
         f"Generated from `tests/traces/{STEM}*` (`tests/hardware/paired.py`): {len(scored)} windows of 2 to 4 s, each disturbed one between two",
         f"clean ones of the same work in the same process; {', '.join(works)}; iterations stamped, timed without clock, or not told.",
-        f"{_cards(cards)}.  No setting of a card was changed.  The truth is the number of a window over the mean of both clean ones.",
+        f"{_cards(cards)}.  Judged on {judged.date} by judge {judged.judge}.  No setting of a card was changed.  The truth is the number of a window over the mean of both clean ones.",
         f"{len(happened)} windows were disturbed, {stalled} of them by a stall of more than {data.STALL_S * 1e3:.0f} ms that nobody intended; such a window is no",
         f"reference.  {untold} of the {len(happened)} lack a reference on either side and are left out below, as are {whole.failed_count} windows whose disturbance",
         "could not be made.  Disturbances are drawn as `tests/hardware/paired_disturbances.py` says.\n",
@@ -81,17 +81,19 @@ def covered(scored: Sequence[Scored]) -> list[str]:
     within = [each for each in told if not each.throughout]
     out = [
         "### Coverage on GPUs\n",
-        f"{_clusters(told)}  The last column counts disturbances that stand from first to last as well, which only a record bounds.\n",
-        "| number | windows | covered | misses | 95 % | by the bound alone | no bound | with those that stand throughout |",
-        "|---|---|---|---|---|---|---|---|",
+        f"{_clusters(told)}  A miss is clear if it exceeds what the two references are apart: else they may not tell.  The last column",
+        "counts disturbances that stand from first to last as well, which only a record bounds.\n",
+        "| number | windows | covered | misses | clear | 95 % | by the bound alone | no bound | with those that stand throughout |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name in data.NUMBERS:
         rows = _with(within, name)
         share = coverage(rows, name)
         alone = coverage([replace(row, answer=replace(row.answer, repeatability={})) for row in rows], name)
         throughout = coverage(_with(told, name), name)
+        clear = sum(each.is_clear_miss(name) for each in within)
         out.append(
-            f"| {_words(name)} | {share.total} | {_percent(share)} | {share.total - share.count} | {_interval(share, within)} | {_percent(alone)} | "
+            f"| {_words(name)} | {share.total} | {_percent(share)} | {share.total - share.count} | {clear} | {_interval(share, within)} | {_percent(alone)} | "
             f"{share.unbounded} | {_percent(throughout)} of {throughout.total} |"
         )
     return [*out, ""]

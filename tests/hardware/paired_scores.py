@@ -12,6 +12,7 @@ import json
 import lzma
 import math
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from annotate import __version__
 from annotate.capsule.pack import pack, unpack
 from annotate.evidence import Evidence
 from tests.hardware import paired_data as data
@@ -45,6 +47,14 @@ class Scored:
     has_truth: bool = True  # a clean window deviates by nothing; any other without references by nobody knows what
     references_differ: Mapping[str, float]
     words: str = ""
+
+    def is_clear_miss(self, number: str) -> bool:
+        """Return whether the truth lies outside by more than the references are apart: else they may not tell."""
+        row = self.row
+        if number not in row.truth or row.covers(number) is not False:
+            return False
+        beyond = abs(row.truth[number]) - (row.bound(number) or 0.0) - row.repeatability(number)
+        return beyond > abs(self.references_differ.get(number, 0.0))
 
     @property
     def cluster(self) -> tuple[str, str, str]:
@@ -151,17 +161,31 @@ def judge_all(folder: Path = TRACES) -> None:
         lines.append(json.dumps(_to_data(answer(evidence)), separators=(",", ":")))
         if (i + 1) % 20 == 0:
             print(f"{i + 1} of {len(evidences)} judged", flush=True)
-    (folder / f"{STEM}-results.json").write_text('{"answers": [\n' + ",\n".join(lines) + "\n]}\n", encoding="utf-8")
+    head = f'"judge": "{__version__}", "date": "{time.strftime("%Y-%m-%d")}"'
+    text = f'{{{head}, "answers": [\n' + ",\n".join(lines) + "\n]}\n"
+    (folder / f"{STEM}-results.json").write_text(text, encoding="utf-8")
 
 
-def load(folder: Path = TRACES) -> tuple[Whole, list[Scored]] | None:
-    """Return the committed windows with the committed answers; None where none were taken yet."""
-    results = folder / f"{STEM}-results.json"
-    if not results.exists():
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The committed windows with the committed answers, and when which judge gave them."""
+
+    whole: Whole
+    scored: list[Scored]
+    judge: str
+    date: str
+
+
+def load(folder: Path = TRACES) -> Judged | None:
+    """Return what is committed; None where no windows were taken yet."""
+    path = folder / f"{STEM}-results.json"
+    if not path.exists():
         return None
     whole = msgspec.json.decode(lzma.decompress((folder / f"{STEM}.json.xz").read_bytes()), type=Whole)
-    answers = [_from_data(each) for each in json.loads(results.read_text(encoding="utf-8"))["answers"]]
-    return whole, [as_scored(stored, each) for stored, each in zip(whole.windows, answers, strict=True)]
+    results = json.loads(path.read_text(encoding="utf-8"))
+    answers = map(_from_data, results["answers"])
+    scored_ = [as_scored(stored, each) for stored, each in zip(whole.windows, answers, strict=True)]
+    return Judged(whole, scored_, results["judge"], results["date"])
 
 
 def _to_data(of: Answer) -> dict[str, Any]:

@@ -71,12 +71,18 @@ class Calls:
     def one_is_launched(self) -> None:
         self.count += 1
         if self.count % self.block_count == 0:
-            self._work.join()
-            self._marks.append(self._work.mark())
+            self._mark()
             if len(self._marks) > _AHEAD_COUNT:
                 self._read()
 
+    def _mark(self) -> None:
+        self._work.join()
+        self._marks.append(self._work.mark())
+
     def end(self) -> None:
+        """Wait for all of them; a block that is not full counts too."""
+        if self.count % self.block_count:
+            self._mark()
         while len(self._marks) > 1:
             self._read()
 

@@ -87,7 +87,7 @@ def test_a_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
     """The judge's bound holds the truth that the clean windows around it tell."""
     found = paired_scores.load(stored)
     assert found is not None
-    before, disturbed, after = found[1]
+    before, disturbed, after = found.scored
     assert disturbed.row.truth["throughput"] == pytest.approx(-0.10, abs=0.01)
     assert coverage([disturbed.row], "throughput").count == 1
     assert disturbed.row.answer.status in ("flagged", "rejected")
@@ -101,8 +101,8 @@ def test_the_committed_answers_are_those_of_the_evidence(stored: Path) -> None:
     found = paired_scores.load(stored)
     assert found is not None
     again = paired_scores.scored(whole.windows[1], evidences[1])
-    assert again.row.answer.status == found[1][1].row.answer.status
-    assert again.row.answer.named == found[1][1].row.answer.named
+    assert again.row.answer.status == found.scored[1].row.answer.status
+    assert again.row.answer.named == found.scored[1].row.answer.named
 
 
 def test_the_page_shows_the_sample(stored: Path) -> None:
@@ -120,8 +120,16 @@ def test_intervals_need_ten_independent_clusters() -> None:
     """A card, a day and a kernel are one cluster, however many windows it has."""
     few = [made_up(0.0, work="gemm") for _ in range(40)]
     many = [made_up(0.0, work=f"kernel {i}") for i in range(10)]
-    assert any("| throughput | 40 | 100.0% | 0 | – |" in line for line in paired_page.covered(few))
-    assert any("| throughput | 10 | 100.0% | 0 | 69.2% to 100.0% |" in line for line in paired_page.covered(many))
+    assert any("| throughput | 40 | 100.0% | 0 | 0 | – |" in line for line in paired_page.covered(few))
+    assert any("| throughput | 10 | 100.0% | 0 | 0 | 69.2% to 100.0% |" in line for line in paired_page.covered(many))
+
+
+def test_a_miss_smaller_than_the_references_differ_is_not_clear() -> None:
+    """Their mean is uncertain by as much as they are apart: 0.1 % here, beside a bound of 0.2 %."""
+    unclear, clear = made_up(0.0025), made_up(0.0035)
+    assert [each.row.covers("throughput") for each in (unclear, clear)] == [False, False]
+    assert [each.is_clear_miss("throughput") for each in (unclear, clear)] == [False, True]
+    assert any("| throughput | 2 | 0.0% | 2 | 1 |" in line for line in paired_page.covered([unclear, clear]))
 
 
 def test_a_window_that_is_off_and_valid_is_listed() -> None:
