@@ -27,7 +27,7 @@ _LEAST_BUSY_S = 3e-4  # of a neighbour's turn: what one launch of its graph take
 _COLLECTED_A_S = 2.5e7  # tracked objects that a full collection of CPython 3.12 passes in a second
 _TRAINS = (Shape.PULSE, Shape.SQUARE, Shape.TELEGRAPH, Shape.BURSTS)
 _PARTS = (Shape.STEP, Shape.PULSE, Shape.SQUARE)
-_LITTER_COUNT = 300  # tracked objects a call
+_LITTERED_A_S = 1.5e7  # tracked objects that a depth of 1 makes in a second
 
 Turn: TypeAlias = Callable[[float, int], None]  # at which second of the window, before or in which call
 
@@ -207,7 +207,7 @@ def turns(work: Work, window: gpuwatch.Window, disturbance: Disturbance | None) 
         case "own-other-work":
             return _other_work(work, window, of, course), _nothing
         case "garbage":
-            return (_littering(course) if of.kind == "litter" else _collecting(course)), _nothing
+            return (_littering(of) if of.kind == "litter" else _collecting(course)), _nothing
         case "compilation":
             return (lambda at_s, _: _compile(work, of.kind, course.due(at_s))), _nothing
     return _nothing, _nothing  # other processes, or the pause before, do it all
@@ -256,12 +256,16 @@ def _collecting(course: Course) -> Turn:
     return turn
 
 
-def _littering(course: Course) -> Turn:
+def _littering(of: Disturbance) -> Turn:
+    """From the first piece on objects are made and kept, and the collector comes when it likes."""
     litter: list[object] = []
+    last_s = of.pieces[0].begin_s
 
     def turn(at_s: float, _: int) -> None:
-        if course.level(at_s):
-            litter.extend([each] for each in range(_LITTER_COUNT))
+        nonlocal last_s
+        if at_s > last_s:
+            litter.extend([each] for each in range(int((at_s - last_s) * of.depth * _LITTERED_A_S)))
+            last_s = at_s
 
     return turn
 
