@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def _head(judged: Judged) -> list[str]:
     happened = [each for each in scored if not each.row.clean]
     untold = sum(not each.has_truth for each in happened)
     stalled = sum(each.row.family == STALLED for each in happened)
-    cards = sorted({(each.card, each.model, each.driver, each.date) for each in whole.windows})
+    cards = dict.fromkeys((each.card, each.model, each.driver, each.date) for each in whole.windows)
     works = sorted({each.row.workload for each in scored})
     return [
         "## How far the bounds hold: paired windows on real GPUs\n",
@@ -71,8 +71,13 @@ def _head(judged: Judged) -> list[str]:
     ]
 
 
-def _cards(cards: Sequence[tuple[str, str, str, str]]) -> str:
-    return "; ".join(f"card {card}: {model}, driver {driver}, {date}" for card, model, driver, date in cards)
+def _cards(cards: Iterable[tuple[str, str, str, str]]) -> str:
+    """Name the cards by numbers, in the order they came."""
+    numbers: dict[str, int] = {}
+    return "; ".join(
+        f"card {numbers.setdefault(card, len(numbers) + 1)}: {model}, driver {driver}, {date}"
+        for card, model, driver, date in cards
+    )
 
 
 def covered(scored: Sequence[Scored]) -> list[str]:

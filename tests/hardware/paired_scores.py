@@ -1,6 +1,6 @@
 """The judge on paired windows of real GPUs: their evidence as committed data, its answers as rows.
 
-    python -m tests.hardware.paired_scores take FOLDER …     committed data anew, of what ``paired.py`` left in these folders; then judge
+    python -m tests.hardware.paired_scores add FOLDER …      what ``paired.py`` left in these folders to the committed data, then judge
     python -m tests.hardware.paired_scores judge             every stored window by the judge as it is, into paired-results.json
 
 ``make pages`` makes the tables of them.  Times are rounded as ``tests/truth_windows.py`` says; identities are masked.
@@ -8,15 +8,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import lzma
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,6 +32,7 @@ from tests.truth_windows import times_of, with_times
 TRACES = Path(__file__).parents[1] / "traces"
 STEM = "h200-paired"
 CLEAN, STALLED = "nothing", "natural-stall"
+_CARD_LENGTH = 8
 _DIGITS = 6
 _UNBOUNDED = 1e9  # JSON has no infinity
 
@@ -65,7 +67,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """One window's facts as they are committed; its evidence stands at the same place of the capsule."""
 
     window: data.Row
-    card: str
+    card: str  # a digest of its UUID, by which nobody can look it up and its next windows are known as its own
     model: str
     driver: str
     torch: str
@@ -73,21 +75,29 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     deviation: dict[str, float] | None = None
     references_differ: dict[str, float] = {}
 
+    @property
+    def call(self) -> tuple[str, str, int]:
+        """Return which call of the driver took it."""
+        return self.card, self.date, self.window.seed
+
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """All windows, and what was left out: windows that failed, and disturbed ones without references."""
+    """All windows, and how many failed, which are not among them."""
 
     failed_count: int
     windows: list[Stored]
 
 
-def read_run(folder: Path, card_of: dict[str, str]) -> Iterator[tuple[list[tuple[Stored, Evidence]], int]]:
-    """Yield the windows of each call whose files lie in a folder, with how many failed; cards are numbered as they come."""
+Windows: TypeAlias = tuple[Whole, list[Evidence]]
+
+
+def read_runs(folder: Path) -> Iterator[Windows]:
+    """Yield the windows of each call whose files lie in a folder."""
     from tests.hardware.render import masked  # which makes the page of what is read here
 
     for path in sorted(folder.glob("paired-*.json")):
         said = json.loads(path.read_text(encoding="utf-8"))
-        card = card_of.setdefault(said["uuid"], str(len(card_of) + 1))
+        card = hashlib.sha256(said["uuid"].encode()).hexdigest()[:_CARD_LENGTH]
         capsules = sorted(folder.glob(f"{path.stem}-*.capsule"), key=lambda each: int(each.stem.rpartition("-")[2]))
         evidences = [each for capsule in capsules for each in unpack(capsule.read_bytes())]
         stored = []
@@ -100,20 +110,24 @@ def read_run(folder: Path, card_of: dict[str, str]) -> Iterator[tuple[list[tuple
                     references_differ=truth["references_differ"] if truth else {},
                 )
             )  # fmt: skip
-        yield list(zip(stored, map(masked, evidences), strict=True)), len(said["failed"])
+        whole = Whole(failed_count=len(said["failed"]), windows=stored)
+        yield whole, [masked(each) for each in evidences]
 
 
-def write(runs: Sequence[tuple[list[tuple[Stored, Evidence]], int]], folder: Path = TRACES) -> None:
-    """Write the committed data."""
-    kept = [each for windows, _ in runs for each in windows]
-    whole = Whole(failed_count=sum(failed for _, failed in runs), windows=[stored for stored, _ in kept])
-    evidences = [evidence for _, evidence in kept]
+def add(runs: Iterable[Windows], folder: Path = TRACES) -> None:
+    """Add windows to the committed data; a call that is there already stays as it is."""
+    whole, evidences = read(folder) if (folder / f"{STEM}.json.xz").exists() else (Whole(failed_count=0, windows=[]), [])
+    for run, found in runs:
+        if {each.call for each in run.windows} & {each.call for each in whole.windows}:
+            continue
+        whole = Whole(failed_count=whole.failed_count + run.failed_count, windows=[*whole.windows, *run.windows])
+        evidences = [*evidences, *found]
     (folder / f"{STEM}.json.xz").write_bytes(lzma.compress(msgspec.json.encode(whole)))
     (folder / f"{STEM}.capsule").write_bytes(pack([replace(each, timings=None) for each in evidences]))
     (folder / f"{STEM}-times.npz.xz").write_bytes(times_of(evidences))
 
 
-def read(folder: Path = TRACES) -> tuple[Whole, list[Evidence]]:
+def read(folder: Path = TRACES) -> Windows:
     """Read the committed data."""
     whole = msgspec.json.decode(lzma.decompress((folder / f"{STEM}.json.xz").read_bytes()), type=Whole)
     evidences = unpack((folder / f"{STEM}.capsule").read_bytes())
@@ -200,9 +214,8 @@ def _from_data(of: Mapping[str, Any]) -> Answer:
 
 
 def main(arguments: Sequence[str]) -> int:
-    if arguments[:1] == ["take"]:
-        cards: dict[str, str] = {}
-        write([run for folder in arguments[1:] for run in read_run(Path(folder), cards)])
+    if arguments[:1] == ["add"]:
+        add(run for folder in arguments[1:] for run in read_runs(Path(folder)))
     elif list(arguments) != ["judge"]:
         print(__doc__)
         return 2

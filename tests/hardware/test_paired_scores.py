@@ -33,7 +33,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_truth(folder / "paired-1.json", kept, {"torch": "2.11", "date": "2026-11-22", "failed": [kept[1][0]]})
     (folder / "paired-1-0.capsule").write_bytes(pack([evidence for _, evidence in kept[:2]]))
     (folder / "paired-1-1.capsule").write_bytes(pack([evidence for _, evidence in kept[2:]]))
-    paired_scores.write(list(paired_scores.read_run(folder, {})), folder)
+    paired_scores.add(paired_scores.read_runs(folder), folder)
     paired_scores.judge_all(folder)
     return folder
 
@@ -78,9 +78,17 @@ def test_stored_windows_come_back_with_their_times(stored: Path) -> None:
 
 def test_stored_windows_name_no_card_that_can_be_looked_up(stored: Path) -> None:
     whole, evidences = paired_scores.read(stored)
-    assert {each.card for each in whole.windows} == {"1"}
+    assert len({each.card for each in whole.windows}) == 1
     assert {of.device.uuid for of in evidences if of.device} == {MASKED_UUID}
-    assert b"GPU-" not in lzma.decompress((stored / f"{paired_scores.STEM}.json.xz").read_bytes())
+    assert UUID[4:12].encode() not in lzma.decompress((stored / f"{paired_scores.STEM}.json.xz").read_bytes())
+
+
+def test_a_call_is_added_once(stored: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        paired_scores.add(paired_scores.read_runs(stored), tmp_path)
+    whole, evidences = paired_scores.read(tmp_path)
+    assert len(whole.windows) == len(evidences) == 3
+    assert whole == paired_scores.read(stored)[0]
 
 
 def test_a_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
