@@ -11,9 +11,10 @@ import pytest
 
 from annotate.capsule.pack import pack
 from annotate.evidence import Evidence
-from tests.hardware import paired_page, paired_scores
+from annotate.rules import RETIRED, RULES
+from tests.hardware import paired_page, paired_scores, paired_statuses
 from tests.hardware.paired_data import NUMBERS, Kept, Row, write_truth
-from tests.hardware.paired_disturbances import Disturbance
+from tests.hardware.paired_disturbances import FAMILIES, Disturbance
 from tests.hardware.paired_scores import Scored
 from tests.hardware.render import MASKED_UUID
 from tests.proof.scores import Answer, coverage
@@ -141,13 +142,30 @@ def test_a_miss_smaller_than_the_references_differ_is_not_clear() -> None:
 
 
 def test_a_window_that_is_off_and_valid_is_listed() -> None:
-    lines = paired_page.misses([made_up(-0.05), made_up(-0.2, status="rejected"), made_up(-0.001)])
+    lines = paired_statuses.misses([made_up(-0.05), made_up(-0.2, status="rejected"), made_up(-0.001)])
     assert [line.split(" | ")[4] for line in lines if line.startswith("| gemm")] == ["-5.00%"]
+
+
+def test_a_hazard_counts_as_named_by_its_own_rules_only() -> None:
+    def a(named: str, throughput: float = -0.1) -> Scored:
+        one = made_up(throughput, status="rejected")
+        return replace(one, row=replace(one.row, answer=replace(one.row.answer, named=frozenset({named}))))
+
+    lines = paired_statuses.named([a("idle-stretch"), a("clock-levels"), made_up(-0.1), a("idle-stretch", -0.001)])
+    assert "| host-stall | 3 | 1 | 1 | 1 | 1 | 1 | 1 | 1 |" in lines
+
+
+def test_every_family_has_rules_that_name_it() -> None:
+    """They exist, too: a rule that was renamed would count as by-catch."""
+    assert paired_statuses.NAMES.keys() == {*FAMILIES, paired_scores.STALLED}
+    assert frozenset().union(*paired_statuses.NAMES.values()) - RETIRED.keys() <= {rule.name for rule in RULES} | {
+        "mid-run-compile"
+    }
 
 
 def test_status_counts_false_alarms_of_clean_windows() -> None:
     clean = [made_up(0.0, status=status, family=paired_scores.CLEAN) for status in ("valid", "flagged", "unproven", "rejected")]
-    lines = paired_page.statuses(clean)
+    lines = paired_statuses.statuses(clean)
     assert "| clean, not valid | 4 | 3 | 75.0% | – |" in lines
     assert "| clean, flagged or rejected | 4 | 2 | 50.0% | – |" in lines
 
@@ -156,7 +174,7 @@ def test_status_counts_false_alarms_of_clean_windows() -> None:
 def test_correlation_within_clusters(second: tuple[float, float], said: str) -> None:
     """It is 1 where only the cluster decides."""
     of = [*(made_up(value, card="1") for value in (1.0, 1.0)), *(made_up(value, card="2") for value in second)]
-    assert paired_page.within_clusters(of, lambda each: each.row.truth["throughput"]) == said
+    assert paired_statuses.within_clusters(of, lambda each: each.row.truth["throughput"]) == said
 
 
 def test_windows_without_references_are_left_out() -> None:
