@@ -22,6 +22,7 @@ from tests.proof.scores import (
     sharpness,
 )
 
+_PAUSES = (STALLED, "host-stall", "pause-before", "sleep-rhythm", "garbage", "compilation", "hogs")
 _FOREIGN = tuple(name for name, family in FAMILIES.items() if family.outside and name != "hogs")
 
 
@@ -143,8 +144,8 @@ def repeats(scored: Sequence[Scored]) -> list[str]:
     out = [
         "### Repeatability on GPUs\n",
         "Of the two clean windows around a disturbed one: half the range that holds 95 % of their differences, and the median of their",
-        "size.  Beside it how far disturbed windows moved, median and 95th percentile.\n",
-        "| number | power | pairs | half of 95 % | median | disturbed from within or by hogs | by other processes on the GPU |",
+        "size.  Beside it how far disturbed windows moved whose work was the same, median and 95th percentile.\n",
+        "| number | power | pairs | half of 95 % | median | disturbed by pauses | by other processes on the GPU |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in data.NUMBERS:
@@ -155,9 +156,9 @@ def repeats(scored: Sequence[Scored]) -> list[str]:
                 continue
             half = float(np.diff(np.quantile(apart, [0.025, 0.975]))[0]) / 2.0
             foreign = [each for each in kept if each.row.family in _FOREIGN]
-            within = [each for each in kept if each.row.family not in _FOREIGN]
+            paused = [each for each in kept if each.row.family in _PAUSES]
             out.append(
-                f"| {words(name)} | {power} | {len(kept)} | {half:.2%} | {np.median(np.abs(apart)):.3%} | {_moved(within, name)} | {_moved(foreign, name)} |"
+                f"| {words(name)} | {power} | {len(kept)} | {half:.2%} | {np.median(np.abs(apart)):.3%} | {_moved(paused, name)} | {_moved(foreign, name)} |"
             )
     return [*out, ""]
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,15 @@ def test_a_run_without_a_gpu_keeps_rows_truth_and_evidence(tmp_path: Path, capsy
     found = unpack((tmp_path / "paired-1-0.capsule").read_bytes())
     assert [len(each.timings.took_s) for each in found if each.timings] == [each["calls_count"] for each in rows]
     assert "host-stall 1" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="with torch this work does not fail")
+def test_work_that_fails_costs_its_own_session_only(tmp_path: Path) -> None:
+    options = ["--seconds", "60", "--work", "decode", "pretence", "--rounds", "1", "--lengths", "0.3", "0.4"]
+    assert paired.main([str(tmp_path), *options, "--families", "host-stall", "--source", "simulated:steady-copy"]) == 0
+    rows = json.loads((tmp_path / "paired-0.json").read_text())["windows"]
+    assert {each["work"] for each in rows} == {"pretence"}
+    assert len(unpack((tmp_path / "paired-0-0.capsule").read_bytes())) == len(rows)
 
 
 def test_a_run_that_is_out_of_time_takes_no_window(tmp_path: Path) -> None:
