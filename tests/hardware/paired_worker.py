@@ -194,7 +194,7 @@ class Timed:
         self._marks: deque[tuple[Any, Any]] = deque()
         self._took_s: list[float] = []
         self._at_ns: list[int] = []
-        # Functions of the class: a bound method would make a cycle, whose collection destroys this window's events in the next.
+        # Functions of the class: a bound method would make a cycle, which keeps this window until a collection in a later one.
         self._how = {
             "plain": Timed._plain, "iteration": Timed._iteration, "scaled": Timed._scaled, "other-stream": Timed._elsewhere,
             "no-sync": Timed._launch_only,

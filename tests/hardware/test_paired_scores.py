@@ -121,6 +121,14 @@ def test_the_page_shows_the_sample(stored: Path) -> None:
     assert "| host-stall | 1 of 1 |" in text
 
 
+def test_the_page_shows_each_call_apart(stored: Path) -> None:
+    """What was taken with other code is not hidden in a pool."""
+    found = paired_scores.load(stored)
+    assert found is not None
+    valid = sum(each.row.answer.status == "valid" for each in found.scored if each.row.clean)
+    assert f"| 1 | 1 | 2 | {2 - valid} | 0 | 1 | 1 | 1 of 1 |" in paired_page.calls(found)
+
+
 def test_the_page_is_silent_without_windows(tmp_path: Path) -> None:
     assert paired_page.section(tmp_path) == []
 
