@@ -88,6 +88,8 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 	$(BIN)/python -m tests.hardware.verdicts build/h200/injected injected 1
 	$(BIN)/python -m tests.hardware.verdicts build/h200/hogs hogs 2
 	$(BIN)/python -m tests.hardware.figures build/h200
+	$(BIN)/python -m tests.hardware.paired build/h200/paired
+	$(BIN)/python -m tests.hardware.paired_scores add build/h200/paired
 	$(BIN)/python -m tests.hardware.merged build/h200 build/h200/clean build/h200/injected build/h200/hogs
 	$(BIN)/python -m tests.hardware.render build/h200
 

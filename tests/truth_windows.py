@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -53,8 +53,7 @@ def truth_windows() -> Mapping[str, TruthWindow]:
     """Return all of them by name."""
     evidences = unpack(_EVIDENCE.read_bytes())
     rows = json.loads(_TRUTH.read_text(encoding="utf-8"))
-    with np.load(io.BytesIO(lzma.decompress(_TIMES.read_bytes()))) as arrays:
-        timed = [replace(each, timings=_timings(arrays, i, each.window.begin_ns)) for i, each in enumerate(evidences)]
+    timed = with_times(evidences, _TIMES.read_bytes())
     return {
         row["name"]: TruthWindow(row["name"], before, disturbed, after, row["throughput"], row["refs_differ"])
         for row, before, disturbed, after in zip(rows, timed[::3], timed[1::3], timed[2::3], strict=True)
@@ -66,12 +65,23 @@ def write(rows: list[dict[str, str | float]], evidences: list[Evidence]) -> None
     kept = [{name: row[name] for name in ("name", "throughput", "refs_differ")} for row in rows]
     _TRUTH.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     _EVIDENCE.write_bytes(pack([replace(each, timings=None) for each in evidences]))
+    _TIMES.write_bytes(times_of(evidences))
+
+
+def times_of(evidences: Sequence[Evidence]) -> bytes:
+    """Return the times of these windows, rounded, as an xz file of arrays."""
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, **dict(_arrays(evidences)))
-    _TIMES.write_bytes(lzma.compress(out.getvalue(), preset=9 | lzma.PRESET_EXTREME))
+    return lzma.compress(out.getvalue(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def _arrays(evidences: list[Evidence]) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
+def with_times(evidences: Sequence[Evidence], times: bytes) -> list[Evidence]:
+    """Return these windows with the times that ``times_of`` made of them."""
+    with np.load(io.BytesIO(lzma.decompress(times))) as arrays:
+        return [replace(each, timings=_timings(arrays, i, each.window.begin_ns)) for i, each in enumerate(evidences)]
+
+
+def _arrays(evidences: Sequence[Evidence]) -> Iterator[tuple[str, npt.NDArray[np.uint8]]]:
     for i, each in enumerate(evidences):
         timings = each.timings
         if timings is None:

@@ -97,6 +97,43 @@ def _graph_gemm() -> Call:
     return replay
 
 
+def _decode() -> Call:
+    """A token through eight layers: products of few rows, which read weights from memory, and an activation after each."""
+    x = _random(8, 8192)
+    weights = [_random(8192, 8192) / 90.0 for _ in range(8)]  # keeps the numbers' size
+
+    def call() -> None:
+        y = x
+        for weight in weights:
+            y = torch.nn.functional.silu(torch.mm(y, weight))
+
+    return call
+
+
+def _decode_graph() -> Call:
+    """One token through 48 small layers, replayed as a graph: the host launches once."""
+    x = _random(8, 4096)
+    weights = [_random(4096, 4096) / 64.0 for _ in range(48)]  # keeps the numbers' size
+
+    def layers() -> torch.Tensor:
+        y = x
+        for weight in weights:
+            y = torch.nn.functional.silu(torch.mm(y, weight))
+        return y
+
+    layers()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        layers()
+
+    def call() -> object:
+        graph.replay()
+        return x, weights  # what a replay reads, for whoever changes it
+
+    return call
+
+
 def _gemm_of(size: int, **kind: Any) -> Callable[[], Call]:
     return lambda: gemm(size, **kind)
 
@@ -119,4 +156,6 @@ KERNELS = (
     Kernel("sort", _sort, recorded=False, capped=False),
     Kernel("gather", _gather, recorded=False, capped=False),
     Kernel("cumsum", _cumsum, recorded=False, capped=False),
+    Kernel("decode", _decode, recorded=False, capped=False),
+    Kernel("decode-graph", _decode_graph, recorded=False, capped=False),
 )

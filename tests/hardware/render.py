@@ -23,7 +23,7 @@ from annotate.output import report
 from annotate.verdict import Verdict
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign
-from tests.hardware import merged
+from tests.hardware import merged, paired_page
 from tests.proof import published
 
 ROOT = Path(__file__).parents[2]
@@ -187,6 +187,7 @@ def page() -> str:
         *merged.page(),
         *campaign.section(),
         *published.section(),
+        *paired_page.section(),
     ]
     return "\n".join(out).rstrip() + "\n"
 

@@ -148,7 +148,7 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
         begin_s, length_s = -depth * window_s, depth * window_s
         made: tuple[Piece, ...] = (Piece(begin_s, 0.0),)
     elif family.stalls:
-        begin_s, length_s, made = _share_of_window(shape, depth, window_s, rng)
+        begin_s, length_s, made = share_of_window(shape, depth, window_s, rng)
     else:
         length_s = log_uniform(rng, _SHORTEST_S, window_s)
         room_s = window_s - (length_s if shape is Shape.PULSE else 0.0)
@@ -162,10 +162,10 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
     )  # fmt: skip
 
 
-def _share_of_window(
+def share_of_window(
     shape: Shape, depth: float, window_s: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[Piece, ...]]:
-    """Pieces that add up to this share of the window: one, or a train of equal or random ones."""
+    """Return begin, length and pieces that add up to this share of the window: one, or a train of equal or random ones."""
     total_s = depth * window_s
     if shape is Shape.PULSE or total_s < 2 * _SHORTEST_S:
         begin_s = float(rng.uniform(0.0, window_s - total_s))

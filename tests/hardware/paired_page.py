@@ -1,0 +1,210 @@
+"""The scores of the judge on paired windows of real GPUs as tables: a part of docs/VALIDATION.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from tests.hardware import paired_data as data
+from tests.hardware import paired_statuses
+from tests.hardware.paired_disturbances import FAMILIES, STAMPED
+from tests.hardware.paired_scores import STALLED, STEM, TRACES, Judged, Scored, load
+from tests.hardware.paired_statuses import clusters, interval, percent, ratio, words
+from tests.proof.scores import (
+    SHARP_S,
+    VALID,
+    Row,
+    Share,
+    coverage,
+    coverage_by_family,
+    sharpness,
+)
+
+_PAUSES = (STALLED, "host-stall", "pause-before", "sleep-rhythm", "garbage", "compilation", "hogs")
+_FOREIGN = tuple(name for name, family in FAMILIES.items() if family.outside and name != "hogs")
+
+
+# What a reader must know before pooling the committed calls; whoever adds one says here what changed before it.
+_BETWEEN_CALLS = (
+    "Between seed 1 and seed 2 four things changed together, so no difference between those calls has one cause: the recorder (events",
+    "that the collector does not track, clocks of fewer SMs), the driver (it kept each window's events in a cycle until then, and collects",
+    "before each window since), the work `decode`, which gave way to `decode-graph` after its stalls had been seen, and the card.  The",
+    "litter of `garbage` was made stronger then as well.  Every long stall of a clean window in seeds 90 and 1 overlaps a pause of the",
+    "collector; whether torch's events in the recorder or the driver's cycle brought it was not separated.  The families were thus not",
+    "frozen before the first calls.  Seed 90 is a look at one kernel, the rows of seed 1 were made anew (`tests/traces/README.md`), and",
+    "seed 3 was cut short.\n",
+)
+
+
+def section(folder: Path = TRACES) -> list[str]:
+    """Return the lines of the part of the page; none before any windows were taken."""
+    found = load(folder)
+    if found is None:
+        return []
+    return [*_head(found), *calls(found), *tables(found.scored)]
+
+
+def calls(judged: Judged) -> list[str]:
+    """Each call of the driver apart: what changed between them is told beside them."""
+    out = [
+        *_BETWEEN_CALLS,
+        "| card | seed | clean | not valid | stalled, no reference | disturbed | with references | throughput covered |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, int], list[Scored]] = {}
+    numbers: dict[str, int] = {}
+    for stored, each in zip(judged.whole.windows, judged.scored, strict=True):
+        numbers.setdefault(stored.card, len(numbers) + 1)
+        groups.setdefault((stored.card, stored.window.seed), []).append(each)
+    for (card, seed), of in groups.items():
+        clean = [each for each in of if each.row.clean]
+        stalled = sum(each.row.family == STALLED for each in of)
+        told = [each for each in of if not each.row.clean and each.has_truth]
+        share = coverage(_with(told, data.THROUGHPUT), data.THROUGHPUT)
+        out.append(
+            f"| {numbers[card]} | {seed} | {len(clean)} | {sum(each.row.answer.status != VALID for each in clean)} | {stalled} | "
+            f"{len(of) - len(clean) - stalled} | {len(told)} | {share.count} of {share.total} |"
+        )
+    return [*out, ""]
+
+
+def tables(scored: Sequence[Scored]) -> list[str]:
+    return [
+        *covered(scored),
+        *covered_by_family(scored),
+        *sharp(scored),
+        *repeats(scored),
+        *paired_statuses.statuses(scored),
+        *paired_statuses.misses(scored),
+        *paired_statuses.named(scored),
+        *paired_statuses.alarms(scored),
+        *paired_statuses.likeness(scored),
+    ]
+
+
+def _head(judged: Judged) -> list[str]:
+    whole, scored = judged.whole, judged.scored
+    happened = [each for each in scored if not each.row.clean]
+    untold = sum(not each.has_truth for each in happened)
+    stalled = sum(each.row.family == STALLED for each in happened)
+    cards = dict.fromkeys((each.card, each.model, each.driver, each.date) for each in whole.windows)
+    works = sorted({each.row.workload for each in scored})
+    return [
+        "## How far the bounds hold: paired windows on real GPUs\n",
+        f"Generated from `tests/traces/{STEM}*` (`tests/hardware/paired.py`): {len(scored)} windows of 2 to 4 s, each disturbed one between two",
+        f"clean ones of the same work in the same process; {', '.join(works)}; iterations stamped, timed without clock, or not told.",
+        f"{_cards(cards)}.  Judged on {judged.date} by judge {judged.judge}.  No setting of a card was changed.  The truth is the number of a window over the mean of both clean ones.",
+        f"{len(happened)} windows were disturbed, {stalled} of them by a stall of more than {data.STALL_S * 1e3:.0f} ms that nobody intended; such a window is no",
+        f"reference.  {untold} of the {len(happened)} lack a reference on either side and are left out below, as are {whole.failed_count} windows whose disturbance",
+        "could not be made.  Disturbances are drawn as `tests/hardware/paired_disturbances.py` says.\n",
+    ]
+
+
+def _cards(cards: Iterable[tuple[str, str, str, str]]) -> str:
+    """Name the cards by numbers, in the order they came."""
+    numbers: dict[str, int] = {}
+    return "; ".join(
+        f"card {numbers.setdefault(card, len(numbers) + 1)}: {model}, driver {driver}, {date}"
+        for card, model, driver, date in cards
+    )
+
+
+def covered(scored: Sequence[Scored]) -> list[str]:
+    """How often the truth lies within bound plus repeatability, by number."""
+    told = [each for each in scored if not each.row.clean and each.has_truth]
+    within = [each for each in told if not each.throughout]
+    out = [
+        "### Coverage on GPUs\n",
+        f"{clusters(told)}  A miss is clear if it exceeds what the two references are apart: else they may not tell.  The last column",
+        "counts disturbances that stand from first to last as well, which only a record bounds.  Intervals take windows as independent;",
+        "those of one cluster are alike (below), so the intervals are too narrow.\n",
+        "| number | windows | covered | misses | clear | 95 % | by the bound alone | no bound | with those that stand throughout |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name in data.NUMBERS:
+        rows = _with(within, name)
+        share = coverage(rows, name)
+        alone = coverage([replace(row, answer=replace(row.answer, repeatability={})) for row in rows], name)
+        throughout = coverage(_with(told, name), name)
+        clear = sum(each.is_clear_miss(name) for each in within)
+        out.append(
+            f"| {words(name)} | {share.total} | {percent(share)} | {share.total - share.count} | {clear} | {interval(share, within)} | {percent(alone)} | "
+            f"{share.unbounded} | {percent(throughout)} of {throughout.total} |"
+        )
+    return [*out, ""]
+
+
+def covered_by_family(scored: Sequence[Scored]) -> list[str]:
+    """Coverage of each family, those that stand throughout included."""
+    told = [each for each in scored if not each.row.clean and each.has_truth]
+    out = [
+        "Covered, by family, of so many windows; those that stand throughout are counted too:\n",
+        f"| family | {' | '.join(words(name) for name in data.NUMBERS)} | stand throughout |",
+        "|---|---|---|---|---|---|",
+    ]
+    by_number = {name: coverage_by_family(_with(told, name), name) for name in data.NUMBERS}
+    for family in sorted({each.row.family for each in told}):
+        shares = [by_number[name].get(family, Share(count=0, total=0)) for name in data.NUMBERS]
+        standing = sum(each.throughout for each in told if each.row.family == family)
+        out.append(f"| {family} | " + " | ".join(f"{each.count} of {each.total}" for each in shares) + f" | {standing} |")
+    return [*out, ""]
+
+
+def sharp(scored: Sequence[Scored]) -> list[str]:
+    """The bounds of clean windows."""
+    out = [
+        "### Sharpness on GPUs\n",
+        f"Bounds of clean windows of {SHARP_S:.0f} s and more.\n",
+        "| number | stamped: windows | median | 95th percentile | elsewhere: windows | median | 95th percentile |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows = [each.row for each in scored]
+    for name in data.NUMBERS:
+        cells = [cell for is_stamped in (True, False) for cell in _sharp_cells(rows, name, is_stamped=is_stamped)]
+        out.append(f"| {words(name)} | {' | '.join(cells)} |")
+    return [*out, ""]
+
+
+def _sharp_cells(rows: Sequence[Row], name: str, *, is_stamped: bool) -> list[str]:
+    kept = [row for row in rows if (row.variant == STAMPED) is is_stamped]
+    middle, high = (sharpness(kept, name, ratio=ratio) for ratio in (0.5, 0.95))
+    if middle is None or high is None:
+        return ["0", "–", "–"]
+    return [str(middle.count), ratio(middle.value), ratio(high.value)]
+
+
+def repeats(scored: Sequence[Scored]) -> list[str]:
+    """How far clean windows lie apart, and how far each number moved where something happened."""
+    told = [each for each in scored if not each.row.clean and each.has_truth]
+    out = [
+        "### Repeatability on GPUs\n",
+        "Of the two clean windows around a disturbed one: half the range that holds 95 % of their differences, and the median of their",
+        "size.  Beside it how far disturbed windows moved whose work was the same, median and 95th percentile.\n",
+        "| number | power | pairs | half of 95 % | median | disturbed by pauses | by other processes on the GPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in data.NUMBERS:
+        for is_capped, power in ((True, "capped"), (False, "uncapped")):
+            kept = [each for each in told if each.is_capped is is_capped and name in each.references_differ]
+            apart = np.array([each.references_differ[name] for each in kept])
+            if not len(apart):
+                continue
+            half = float(np.diff(np.quantile(apart, [0.025, 0.975]))[0]) / 2.0
+            foreign = [each for each in kept if each.row.family in _FOREIGN]
+            paused = [each for each in kept if each.row.family in _PAUSES]
+            out.append(
+                f"| {words(name)} | {power} | {len(kept)} | {half:.2%} | {np.median(np.abs(apart)):.3%} | {_moved(paused, name)} | {_moved(foreign, name)} |"
+            )
+    return [*out, ""]
+
+
+def _moved(scored: Sequence[Scored], name: str) -> str:
+    sizes = [abs(each.row.truth[name]) for each in scored if name in each.row.truth]
+    return f"{np.median(sizes):.2%} / {np.quantile(sizes, 0.95):.2%} of {len(sizes)}" if sizes else "–"
+
+
+def _with(scored: Sequence[Scored], name: str) -> list[Row]:
+    return [each.row for each in scored if name in each.row.truth]

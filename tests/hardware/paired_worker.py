@@ -1,0 +1,270 @@
+"""The measured process of a paired run: one kind of work, a window for each line that it is sent.
+
+    python -m tests.hardware.paired_worker TASK     TASK is a ``Task`` as JSON
+
+It answers ``ready`` once, ``warm`` when the work of a window has run long enough (and goes on until it is told ``go``), and
+``done`` with what it counted.  Other processes are started by whoever started this one, never by it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+import gpuwatch
+from gpuwatch.config import settings as config
+from tests.hardware.paired_disturbances import PLAIN, TIMED, Disturbance, Planned, turns
+from tests.hardware.paired_work import Work, made
+
+_BLOCK_S = 2e-3  # of calls between two marks
+_AHEAD_COUNT = 4  # blocks before the GPU at most
+_POLLED_S = 0.05
+_HEAP_MOST_COUNT = 4_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one process measures, and with which daemon."""
+
+    work: str
+    mode: str
+    source: str
+    state: str
+    socket: str
+    uuid: str = ""  # of the GPU, where no context tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One line back."""
+
+    says: str  # ready, warm, done, failed
+    why: str = ""
+    run_id: str = ""
+    calls_count: int = 0
+    window_s: float = 0.0
+    events_s: float = 0.0  # between the first and the last mark
+    longest_gap_s: float = 0.0  # by which the longest block exceeds the median one
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Calls:
+    """Calls one after another, never far before the GPU, with a mark after each block of them."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._marks: deque[Any] = deque([work.mark()])
+        self.block_count = 1
+        self.blocks_s: list[float] = []
+        self.count = 0
+
+    def one_is_launched(self) -> None:
+        self.count += 1
+        if self.count % self.block_count == 0:
+            self._mark()
+            if len(self._marks) > _AHEAD_COUNT:
+                self._read()
+
+    def _mark(self) -> None:
+        self._work.join()
+        self._marks.append(self._work.mark())
+
+    def end(self) -> None:
+        """Wait for all of them; a block that is not full counts too."""
+        if self.count % self.block_count:
+            self._mark()
+        while len(self._marks) > 1:
+            self._read()
+
+    def _read(self) -> None:
+        first = self._marks.popleft()
+        self.blocks_s.append(self._work.passed_s(first, self._marks[0]))
+
+
+class Worker:
+    """One process's windows."""
+
+    def __init__(self, task: Task) -> None:
+        flags = {"source": task.source, "state": task.state, "socket": task.socket}
+        self.settings = config.load(flags, environment={"HOME": "/"})
+        self.task = task
+        if task.mode == TIMED:  # without its bindings no iteration is stamped, as on machines that lack them
+            sys.modules["cuda.bindings"] = None  # type: ignore[assignment]
+        self.work = made(task.work)
+        self.block_count = self._blocks()
+        with self._window() as window, window.iteration():  # the first of a process takes 0.1 s to make room
+            self.work.step(1)
+        gc.collect()
+        gc.freeze()
+
+    def _window(self) -> gpuwatch.Window:
+        return gpuwatch.window(self.task.work, settings=self.settings, gpus=[self.task.uuid] if self.task.uuid else None)
+
+    def _blocks(self) -> int:
+        """Return how many calls fill a block, after some calls."""
+        self._loop(0.2, Calls(self.work))
+        calls = Calls(self.work)
+        self._loop(0.3, calls)
+        return max(1, round(_BLOCK_S * calls.count / 0.3))
+
+    def _loop(self, seconds: float, calls: Calls, until: Callable[[], bool] = lambda: True) -> None:
+        """Call back to back for so long, and then until it is true."""
+        begin_s = polled_s = time.perf_counter()
+        while True:
+            self.work.step(1)
+            calls.one_is_launched()
+            now_s = time.perf_counter()
+            if now_s - begin_s >= seconds and now_s - polled_s >= _POLLED_S:
+                polled_s = now_s
+                if until():
+                    break
+        calls.end()
+
+    def take(self, planned: Planned) -> Answer:
+        """Warm up, say so, go on until told to go, and take the window."""
+        disturbance = planned.disturbance
+        litter = self._prepare(disturbance)
+        warm = Calls(self.work)
+        warm.block_count = self.block_count
+        self._loop(planned.warm_s, warm)
+        say(Answer(says="warm"))
+        self._loop(0.0, warm, _is_told)
+        if disturbance is not None and disturbance.family == "pause-before":
+            self.work.synchronize()
+            time.sleep(disturbance.depth * planned.length_s)
+        window = self._window()
+        with window:
+            calls = self._body(window, planned)
+        del litter
+        assert window.begin_ns is not None
+        assert window.end_ns is not None
+        blocks_s = np.array(calls.blocks_s)
+        later_s = blocks_s[1:]  # in the first one gpuwatch makes room for marks
+        return Answer(
+            says="done", run_id=window.run_id or "", calls_count=calls.count, window_s=(window.end_ns - window.begin_ns) / 1e9,
+            events_s=float(blocks_s.sum()), longest_gap_s=float(later_s.max() - np.median(later_s)) if len(later_s) else 0.0,
+        )  # fmt: skip
+
+    def _prepare(self, disturbance: Disturbance | None) -> list[object]:
+        """Do beforehand what belongs to a disturbance and is none itself; litter of the window before is collected."""
+        gc.collect()
+        if disturbance is None:
+            return []
+        if disturbance.family == "eased-data":
+            self.work.ease(disturbance.depth)
+            self.work.ease(0.0)
+        if (disturbance.family, disturbance.kind) == ("garbage", "heap"):
+            return [[] for _ in range(min(disturbance.count, _HEAP_MOST_COUNT))]
+        return []
+
+    def _body(self, window: gpuwatch.Window, planned: Planned) -> Calls:
+        between, inside = turns(self.work, window, planned.disturbance)
+        timed = Timed(self.work, window, self.task.mode, planned.disturbance)
+        calls = Calls(self.work)
+        calls.block_count = self.block_count
+        begin_s = time.perf_counter()
+        while (at_s := time.perf_counter() - begin_s) < planned.length_s:
+            between(at_s, calls.count)
+            timed.call(lambda at_s=at_s: inside(at_s, calls.count))  # type: ignore[misc]  # a default binds it
+            calls.one_is_launched()
+        calls.end()
+        self.work.ease(0.0)
+        timed.hand_over()
+        return calls
+
+
+class Timed:
+    """One call, as the mode and wrong timing tell of it."""
+
+    def __init__(self, work: Work, window: gpuwatch.Window, mode: str, disturbance: Disturbance | None) -> None:
+        self._work, self._window = work, window
+        wrong = disturbance if disturbance is not None and disturbance.family == "times-wrong" else None
+        kind = wrong.kind if wrong is not None else "plain" if mode == PLAIN else "iteration"
+        self._kept_ratio = 1.0 - (wrong.depth if wrong is not None else 0.0)
+        self._marks: deque[tuple[Any, Any]] = deque()
+        self._took_s: list[float] = []
+        self._at_ns: list[int] = []
+        # Functions of the class: a bound method would make a cycle, which keeps this window until a collection in a later one.
+        self._how = {
+            "plain": Timed._plain, "iteration": Timed._iteration, "scaled": Timed._scaled, "other-stream": Timed._elsewhere,
+            "no-sync": Timed._launch_only,
+        }[kind]  # fmt: skip
+
+    def call(self, inside: Callable[[], None]) -> None:
+        self._how(self, inside)
+
+    def _plain(self, inside: Callable[[], None]) -> None:
+        self._work.step(1)
+        inside()
+
+    def _iteration(self, inside: Callable[[], None]) -> None:
+        with self._window.iteration():
+            self._work.step(1)
+            inside()
+
+    def _scaled(self, inside: Callable[[], None]) -> None:
+        self._at_ns.append(time.monotonic_ns())
+        first = self._work.mark()
+        self._work.step(1)
+        self._marks.append((first, self._work.mark()))
+        if len(self._marks) > 100:  # far behind the marks of blocks, which were waited for
+            self._read()
+
+    def _read(self) -> None:
+        self._took_s.append(self._work.passed_s(*self._marks.popleft()) * self._kept_ratio)
+
+    def _elsewhere(self, inside: Callable[[], None]) -> None:
+        with self._window.iteration():
+            self._work.step(1, aside=True)
+
+    def _launch_only(self, inside: Callable[[], None]) -> None:
+        self._at_ns.append(time.monotonic_ns())
+        begin_s = time.perf_counter()
+        self._work.step(1)
+        self._took_s.append(time.perf_counter() - begin_s)
+
+    def hand_over(self) -> None:
+        while self._marks:
+            self._read()
+        if self._took_s:
+            self._window.record(self._took_s, at_ns=self._at_ns)
+
+
+def say(answer: Answer) -> None:
+    os.write(1, msgspec.json.encode(answer) + b"\n")
+
+
+def _is_told() -> bool:
+    """Return whether a line came; it says go.  Where nobody is left to say it, this process ends."""
+    if not select.select([sys.stdin], [], [], 0)[0]:
+        return False
+    if not sys.stdin.readline():
+        raise SystemExit(1)
+    return True
+
+
+def main(task: Task) -> int:
+    worker = Worker(task)
+    torch = str(getattr(sys.modules.get("torch"), "__version__", ""))  # torch's own type of text is not sent
+    say(Answer(says="ready", facts={"capped": worker.work.capped, "torch": torch}))
+    while line := sys.stdin.readline():
+        try:
+            say(worker.take(msgspec.json.decode(line, type=Planned)))
+        except Exception as error:  # noqa: BLE001 - the other windows of this process go on
+            say(Answer(says="failed", why=f"{type(error).__name__}: {error}"[:300]))
+            worker.work.ease(0.0)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(msgspec.json.decode(sys.argv[1], type=Task)))

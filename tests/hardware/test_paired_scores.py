@@ -1,0 +1,191 @@
+"""Scores of paired windows: a tiny stored sample of real ones, and rows that are made up."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from annotate.capsule.pack import pack
+from annotate.evidence import Evidence
+from annotate.rules import RETIRED, RULES
+from tests.hardware import paired_page, paired_scores, paired_statuses
+from tests.hardware.paired_data import NUMBERS, Kept, Row, write_truth
+from tests.hardware.paired_disturbances import FAMILIES, Disturbance
+from tests.hardware.paired_scores import Scored
+from tests.hardware.render import MASKED_UUID
+from tests.proof.scores import Answer, coverage
+from tests.proof.scores import Row as ScoreRow
+from tests.truth_windows import truth_windows
+
+STALL = Disturbance(family="host-stall", kind="sleep", depth=0.1)
+UUID = "GPU-0badcafe-0000-0000-0000-000000000001"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A stalled softmax between two clean ones, as the driver leaves it, made committed data and judged."""
+    folder = tmp_path_factory.mktemp("paired")
+    triple = truth_windows()["stall-0.3-softmax"]
+    kept = [_kept(1, triple.before), _kept(2, triple.disturbed, STALL), _kept(3, triple.after)]
+    write_truth(folder / "paired-1.json", kept, {"torch": "2.11", "date": "2026-11-22", "failed": [kept[1][0]]})
+    (folder / "paired-1-0.capsule").write_bytes(pack([evidence for _, evidence in kept[:2]]))
+    (folder / "paired-1-1.capsule").write_bytes(pack([evidence for _, evidence in kept[2:]]))
+    paired_scores.add(paired_scores.read_runs(folder), folder)
+    paired_scores.judge_all(folder)
+    return folder
+
+
+def _kept(number: int, of: Evidence, disturbance: Disturbance | None = None) -> Kept:
+    assert of.timings is not None
+    assert of.device is not None
+    window_s = (of.window.end_ns - of.window.begin_ns) / 1e9
+    row = Row(
+        number=number, seed=1, work="softmax-fp32", mode="stamped", length_s=window_s, is_capped=False, run_id=str(number),
+        disturbance=disturbance, calls_count=len(of.timings.took_s), window_s=window_s, events_s=window_s,
+    )  # fmt: skip
+    return row, replace(of, device=replace(of.device, uuid=UUID))
+
+
+def made_up(
+    throughput: float,
+    *,
+    status: str = "valid",
+    bound: float = 0.002,
+    card: str = "1",
+    work: str = "gemm",
+    family: str = "host-stall",
+) -> Scored:
+    """A window whose throughput is off by so much; one of the family ``nothing`` is clean."""
+    truth: Mapping[str, float] = dict.fromkeys(NUMBERS, 0.0) | {"throughput": throughput}
+    row = ScoreRow(
+        seed=1, family=family, clean=family == paired_scores.CLEAN, workload=work, variant="stamped", length_s=3.5, truth=truth,
+        answer=Answer(bounds={"throughput": bound}, repeatability={}, status=status, named=frozenset()),
+    )  # fmt: skip
+    return Scored(row=row, card=card, date="2026-11-22", is_capped=True, references_differ={"throughput": 0.001}, words="sleep")
+
+
+def test_stored_windows_come_back_with_their_times(stored: Path) -> None:
+    whole, evidences = paired_scores.read(stored)
+    assert [each.window.number for each in whole.windows] == [1, 2, 3]
+    assert whole.failed_count == 1
+    for each, of in zip(whole.windows, evidences, strict=True):
+        assert of.timings is not None
+        assert len(of.timings.took_s) == each.window.calls_count
+
+
+def test_stored_windows_name_no_card_that_can_be_looked_up(stored: Path) -> None:
+    whole, evidences = paired_scores.read(stored)
+    assert len({each.card for each in whole.windows}) == 1
+    assert {of.device.uuid for of in evidences if of.device} == {MASKED_UUID}
+    assert UUID[4:12].encode() not in lzma.decompress((stored / f"{paired_scores.STEM}.json.xz").read_bytes())
+
+
+def test_a_call_is_added_once(stored: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        paired_scores.add(paired_scores.read_runs(stored), tmp_path)
+    whole, evidences = paired_scores.read(tmp_path)
+    assert len(whole.windows) == len(evidences) == 3
+    assert whole == paired_scores.read(stored)[0]
+
+
+def test_a_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
+    """The judge's bound holds the truth that the clean windows around it tell."""
+    found = paired_scores.load(stored)
+    assert found is not None
+    before, disturbed, after = found.scored
+    assert disturbed.row.truth["throughput"] == pytest.approx(-0.10, abs=0.01)
+    assert coverage([disturbed.row], "throughput").count == 1
+    assert disturbed.row.answer.status in ("flagged", "rejected")
+    assert before.row.clean
+    assert after.row.clean
+    assert set(before.row.truth.values()) == {0.0}
+
+
+def test_the_committed_answers_are_those_of_the_evidence(stored: Path) -> None:
+    whole, evidences = paired_scores.read(stored)
+    found = paired_scores.load(stored)
+    assert found is not None
+    again = paired_scores.scored(whole.windows[1], evidences[1])
+    assert again.row.answer.status == found.scored[1].row.answer.status
+    assert again.row.answer.named == found.scored[1].row.answer.named
+
+
+def test_the_page_shows_the_sample(stored: Path) -> None:
+    text = "\n".join(paired_page.section(stored))
+    assert "3 windows" in text
+    assert "too few for intervals" in text
+    assert "| host-stall | 1 of 1 |" in text
+
+
+def test_the_page_shows_each_call_apart(stored: Path) -> None:
+    """What was taken with other code is not hidden in a pool."""
+    found = paired_scores.load(stored)
+    assert found is not None
+    valid = sum(each.row.answer.status == "valid" for each in found.scored if each.row.clean)
+    assert f"| 1 | 1 | 2 | {2 - valid} | 0 | 1 | 1 | 1 of 1 |" in paired_page.calls(found)
+
+
+def test_the_page_is_silent_without_windows(tmp_path: Path) -> None:
+    assert paired_page.section(tmp_path) == []
+
+
+def test_intervals_need_ten_independent_clusters() -> None:
+    """A card, a day and a kernel are one cluster, however many windows it has."""
+    few = [made_up(0.0, work="gemm") for _ in range(40)]
+    many = [made_up(0.0, work=f"kernel {i}") for i in range(10)]
+    assert any("| throughput | 40 | 100.0% | 0 | 0 | – |" in line for line in paired_page.covered(few))
+    assert any("| throughput | 10 | 100.0% | 0 | 0 | 69.2% to 100.0% |" in line for line in paired_page.covered(many))
+
+
+def test_a_miss_smaller_than_the_references_differ_is_not_clear() -> None:
+    """Their mean is uncertain by as much as they are apart: 0.1 % here, beside a bound of 0.2 %."""
+    unclear, clear = made_up(0.0025), made_up(0.0035)
+    assert [each.row.covers("throughput") for each in (unclear, clear)] == [False, False]
+    assert [each.is_clear_miss("throughput") for each in (unclear, clear)] == [False, True]
+    assert any("| throughput | 2 | 0.0% | 2 | 1 |" in line for line in paired_page.covered([unclear, clear]))
+
+
+def test_a_window_that_is_off_and_valid_is_listed() -> None:
+    lines = paired_statuses.misses([made_up(-0.05), made_up(-0.2, status="rejected"), made_up(-0.001)])
+    assert [line.split(" | ")[4] for line in lines if line.startswith("| gemm")] == ["-5.00%"]
+
+
+def test_a_hazard_counts_as_named_by_its_own_rules_only() -> None:
+    def a(named: str, throughput: float = -0.1) -> Scored:
+        one = made_up(throughput, status="rejected")
+        return replace(one, row=replace(one.row, answer=replace(one.row.answer, named=frozenset({named}))))
+
+    lines = paired_statuses.named([a("idle-stretch"), a("clock-levels"), made_up(-0.1), a("idle-stretch", -0.001)])
+    assert "| host-stall | 3 | 1 | 1 | 1 | 1 | 1 | 1 | 1 |" in lines
+
+
+def test_every_family_has_rules_that_name_it() -> None:
+    """They exist, too: a rule that was renamed would count as by-catch."""
+    assert paired_statuses.NAMES.keys() == {*FAMILIES, paired_scores.STALLED}
+    assert frozenset().union(*paired_statuses.NAMES.values()) - RETIRED.keys() <= {rule.name for rule in RULES} | {
+        "mid-run-compile"
+    }
+
+
+def test_status_counts_false_alarms_of_clean_windows() -> None:
+    clean = [made_up(0.0, status=status, family=paired_scores.CLEAN) for status in ("valid", "flagged", "unproven", "rejected")]
+    lines = paired_statuses.statuses(clean)
+    assert "| clean, not valid | 4 | 3 | 75.0% | – |" in lines
+    assert "| clean, flagged or rejected | 4 | 2 | 50.0% | – |" in lines
+
+
+@pytest.mark.parametrize(("second", "said"), [((0.0, 0.0), "1.00"), ((1.0, 1.0), "none (all alike)")])
+def test_correlation_within_clusters(second: tuple[float, float], said: str) -> None:
+    """It is 1 where only the cluster decides."""
+    of = [*(made_up(value, card="1") for value in (1.0, 1.0)), *(made_up(value, card="2") for value in second)]
+    assert paired_statuses.within_clusters(of, lambda each: each.row.truth["throughput"]) == said
+
+
+def test_windows_without_references_are_left_out() -> None:
+    told = made_up(0.0)
+    untold = replace(told, row=replace(told.row, truth={}), has_truth=False, references_differ={})
+    assert any("| throughput | 1 | 100.0%" in line for line in paired_page.covered([told, untold]))
