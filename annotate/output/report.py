@@ -55,19 +55,19 @@ def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MO
 def markdown(verdict: Verdict) -> str:
     """Return what a pull request shows: the same content as ``text``, as a heading and a table."""
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
-    label = f" {_marked(_label(verdict))}" if verdict.label else ""
-    numbers = f"; {_marked(plain(first))}" if (first := headline(verdict)) else ""
-    lines = [f"{status}{label} on {_marked(_device(verdict))}, {_length(verdict)}{numbers}"]
+    label = f" {marked(_label(verdict))}" if verdict.label else ""
+    numbers = f"; {marked(plain(first))}" if (first := headline(verdict)) else ""
+    lines = [f"{status}{label} on {marked(_device(verdict))}, {_length(verdict)}{numbers}"]
     if verdict.why:
-        lines += ["", f"Not proven: {_marked(plain(verdict.why))}"]
+        lines += ["", f"Not proven: {marked(plain(verdict.why))}"]
     for line in _beside(verdict):
-        lines += ["", _marked(line)]
+        lines += ["", marked(line)]
     if told := _told(verdict, is_all=False):
         lines += ["", "| Hazard | Severity | What was seen | What to do |", "|---|---|---|---|"]
         lines += [_row(finding, verdict) for finding in told]
     if verdict.unobserved:
         lines += ["", f"<details><summary>Not checked: {_rules(len(verdict.unobserved))}</summary>", ""]
-        lines += [f"- {_marked(plain(finding.rule))}: {_marked(plain(finding.says))}" for finding in verdict.unobserved]
+        lines += [f"- {marked(plain(finding.rule))}: {marked(plain(finding.says))}" for finding in verdict.unobserved]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
@@ -190,10 +190,12 @@ def _lowered(sentence: str) -> str:
 
 def _row(finding: Finding, verdict: Verdict) -> str:
     severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
-    return f"| {_marked(plain(finding.rule))} | {severity} | {_marked(_says(finding, verdict))} | {_marked(plain(finding.remedy))} |"
+    return (
+        f"| {marked(plain(finding.rule))} | {severity} | {marked(_says(finding, verdict))} | {marked(plain(finding.remedy))} |"
+    )
 
 
-def _marked(words: str) -> str:
+def marked(words: str) -> str:
     """Plain words as Markdown that renders as just these words."""
     escaped = _MARKDOWN.sub(r"\\\1", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LIVE.sub("\u200b", escaped)
