@@ -110,6 +110,20 @@ class Comparison:
         low, high = (1.0 / edge if edge else float("inf") for edge in (found.high, found.low))
         return Interval(1.0 / found.centre, low, high, found.confidence, found.blocks_count)
 
+    @property
+    def one_clock_words(self) -> str:
+        """Return the numbers of two machines at their clock and the parts of the interval; empty for other comparisons."""
+        at = self.one_clock
+        if at is None:
+            return ""
+        sides = (
+            (self.a, at.a_s, at.a_mhz, at.a_repeatability_ratio),
+            (self.b, at.b_s, at.b_mhz, at.b_repeatability_ratio),
+        )
+        numbers = (f"{name} {duration_text(s)} at {mhz:.0f} MHz ±{_percent(ratio)}" for name, s, mhz, ratio in sides)
+        limits = f"disturbances at most {_percent(at.a_bound_ratio)} and {_percent(at.b_bound_ratio)}"
+        return f"{', '.join(numbers)}; {limits}, between cards {_percent(at.card_spread_ratio)}"
+
     def __str__(self) -> str:
         return text(self)
 
@@ -169,7 +183,7 @@ def text(comparison: Comparison) -> str:
         change = change_text(comparison.ratio, uncertain=comparison.within_noise)
         lines.append(f"  time {_where(comparison)}: {change}  (median, {how}, {100 * comparison.ratio.confidence:.3g} %)")
     if comparison.one_clock is not None:
-        lines.append(f"  {_one_clock_words(comparison, comparison.one_clock)}")
+        lines.append(f"  {comparison.one_clock_words}")
         if comparison.mean_ratio is not None:
             lines.append(f"  mean at one clock: {change_text(comparison.mean_ratio, uncertain=False)}")
     elif comparison.mean_ratio is not None and comparison.trimmed_mean_ratio is not None:
@@ -209,19 +223,6 @@ def markdown(comparison: Comparison) -> str:
         lines += ["| " + " | ".join(marked(plain(word)) for word in (each.name, each.a, each.b)) + " |" for each in differing]
     rest = text(replace(comparison, conditions=())).split("\n")[1:]
     return "\n".join([*lines, *([""] if rest else []), *(f"- {marked(line.strip())}" for line in rest)]) + "\n"
-
-
-def _one_clock_words(comparison: Comparison, at: OneClock) -> str:
-    """The numbers of both machines at their clock, and the parts of the interval."""
-    sides = [
-        f"{name} {duration_text(took_s)} at {mhz:.0f} MHz ±{_percent(error_ratio)}"
-        for name, took_s, mhz, error_ratio in (
-            (comparison.a, at.a_s, at.a_mhz, at.a_repeatability_ratio),
-            (comparison.b, at.b_s, at.b_mhz, at.b_repeatability_ratio),
-        )
-    ]
-    limits = f"disturbances at most {_percent(at.a_bound_ratio)} and {_percent(at.b_bound_ratio)}"
-    return f"{', '.join(sides)}; {limits}, between cards {_percent(at.card_spread_ratio)}"
 
 
 def _percent(ratio: float | None) -> str:
