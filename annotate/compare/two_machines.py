@@ -141,11 +141,17 @@ def _decided(about: Comparison, a: _Side, b: _Side, *, are_models: bool) -> Comp
         design=f"two machines, at {a.mhz:.0f} MHz" if a.mhz == b.mhz else f"two machines, at {a.mhz:.0f} and {b.mhz:.0f} MHz",
         floor_ratio=FLOOR_RATIO,
         one_clock=OneClock(
-            a_mhz=a.mhz, b_mhz=b.mhz, a_s=a.time_s, b_s=b.time_s, a_repeatability_ratio=a.random_ratio,
-            b_repeatability_ratio=b.random_ratio, a_bound_ratio=a.bound_ratio, b_bound_ratio=b.bound_ratio,
+            a_mhz=a.mhz,
+            b_mhz=b.mhz,
+            a_s=a.time_s,
+            b_s=b.time_s,
+            a_repeatability_ratio=a.random_ratio,
+            b_repeatability_ratio=b.random_ratio,
+            a_bound_ratio=a.bound_ratio,
+            b_bound_ratio=b.bound_ratio,
             card_spread_ratio=spread_ratio,
         ),
-    )  # fmt: skip
+    )
     unknown = [
         f"{name}: {reason}"
         for name, side in ((about.a, a), (about.b, b))

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from annotate.output.budget_words import bound_words, claim_line, headline, is_told, limits_line, shown_line
+from annotate.output.budget_words import bound_words, claim_line, headline, is_told, launch_line, limits_line, shown_line
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
@@ -120,10 +120,16 @@ def _before(verdict: Verdict, device: str) -> list[str]:
 
 
 def _beside(verdict: Verdict) -> list[str]:
-    """The lines under the first: labels, the stated claim, overridden limits, and what was shown."""
+    """The lines under the first: labels, the GPU's share, the stated claim, overridden limits, and what was shown."""
     labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
     claim, shown, limits = claim_line(verdict), plain(shown_line(verdict)), plain(limits_line(verdict))
-    named = (labels, claim and f"claim: {claim}", limits and f"other limits: {limits}", shown and f"shown: {shown}")
+    named = (
+        labels,
+        plain(launch_line(verdict)),
+        claim and f"claim: {claim}",
+        limits and f"other limits: {limits}",
+        shown and f"shown: {shown}",
+    )
     return [line for line in named if line]
 
 

@@ -8,6 +8,7 @@ from annotate.budget import Estimate
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
+from annotate.derived.launch_share import LaunchShare, claims_kernel, declared_share, waited_s
 from annotate.derived.missed_work import (
     NO_UTILISATION,
     EarlyStopLimits,
@@ -17,7 +18,7 @@ from annotate.derived.missed_work import (
     on_other_stream,
     stopped_early,
 )
-from annotate.derived.timed import SEVERAL, elsewhere, loop
+from annotate.derived.timed import SEVERAL, Loop, elsewhere, loop
 from annotate.derived.timer_bounds import timer_bounds
 from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, Share
@@ -102,18 +103,19 @@ class HostBoundLimits:
     late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
     nothing_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02
     wait_ratio: Annotated[Share, "threads that waited so long for a processor are short of processors"] = 0.05
+    starved_ratio: Annotated[Share, "of the readings: then the usual one is as long as the host takes"] = 0.5
 
 
 @rule(
     "host-bound",
-    kind=RuleKind.LABEL,
+    kind=RuleKind.BIAS,
     needs=("timings", "utilization_ratio"),
     basis=Basis.TIMINGS,
-    says="launch latency: the GPU worked {utilization_ratio:.0%} of the loop",
+    says="launch latency: {what}",
     remedy="It waited for launches {idle} a call of {call}: replay a CUDA graph, put {batch_count} calls between two events, "
     "or report the time as the host's.",
 )
-def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> Answer:
+def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
     """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
 
     Why it matters:
@@ -122,7 +124,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
     What it cannot see:
         Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
-        Work of others that fills the pauses.  How far off the number is (``unaccounted-time``).
+        Work of others that fills the pauses.  How far off throughput is (``unaccounted-time``).
 
     Remedy:
         A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
@@ -131,18 +133,24 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
     Source:
         The driver's utilisation over a loop with less than 0.2 ms between its calls, of which the usual one, or where
         median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late
-        launches ``idle-stretch``.
+        launches ``idle-stretch``.  Where the GPU did other work beside the times, as flushes, the harness declares for how
+        many of its readings the GPU waited.  Times that were read on the GPU claim a kernel's time: the bound is the
+        time over the GPU's part of it, less 1.  Other times are the caller's own, and it is a label.
         H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
-    timed = loop(evidence)
+    evidence = case.evidence
+    timed, share = loop(evidence), declared_share(evidence)
     if timed is None or timed.entries_count < 2:
         return Unobserved("fewer than two times were taken")
     if elsewhere(evidence):
         return Unobserved(SEVERAL)
+    facts = _launch_facts(share)
+    if share is not None and share.starved_ratio > limits.starved_ratio and waited_s(evidence, timed) is None:
+        return _starved(timed, share, facts)
     busy_s = timed.call_busy_s
     if busy_s is None or timed.utilization_ratio is None:
         return Unobserved(NO_UTILISATION)
-    facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
+    facts |= {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
     if timed.utilization_ratio >= limits.fed_ratio:
         return Clear(facts)
     gap_s = timed.gap_s()
@@ -158,16 +166,40 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
     host = evidence.host
     if host.run_wait_s and host.span_s and host.run_wait_s > limits.wait_ratio * host.span_s:
         return Unobserved("the benchmark waited for a processor, which explains late launches")
-    waited_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
-    if waited_s <= limits.idle_s:
+    idle_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
+    if idle_s <= limits.idle_s:
         return Clear(facts)
     facts |= {
-        "idle_s": waited_s,
-        "idle": readable(waited_s),
+        "what": f"the GPU worked {timed.utilization_ratio:.0%} of the loop",
+        "idle_s": idle_s,
+        "idle": readable(idle_s),
         "call": readable(timed.call_s),
         "batch_count": timed.batch_count,
     }
-    return Found(facts=facts, effect_ratio=timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None)
+    excess_ratio = timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None
+    bounds = timer_bounds("host-bound", excess_ratio) if excess_ratio is not None and claims_kernel(evidence) else ()
+    return Found(facts=facts, effect_ratio=excess_ratio, bounds=bounds)
+
+
+def _launch_facts(share: LaunchShare | None) -> dict[str, Fact]:
+    """Return what every face prints of a window's launches; nothing where the harness did not declare them."""
+    if share is None:
+        return {}
+    names = ("gpu_ratio", "launch_s", "issue_s", "gap_s", "launches_count", "starved_ratio")
+    return {"share": str(share), **{name: getattr(share, name) for name in names}}
+
+
+def _starved(timed: Loop, share: LaunchShare, facts: dict[str, Fact]) -> Answer:
+    """Find readings whose launch the GPU waited for, beside which it did other work: utilisation does not tell them apart."""
+    facts |= {
+        "what": f"the GPU waited for the launch of {share.starved_ratio:.0%} of the calls",
+        "call_s": timed.call_s,
+        "idle_s": share.launch_s,
+        "idle": f"up to {readable(share.launch_s)}",
+        "call": readable(timed.call_s),
+        "batch_count": timed.batch_count,
+    }
+    return Found(facts=facts, bounds=timer_bounds("host-bound", share.excess_ratio))
 
 
 @rule(

@@ -25,7 +25,7 @@ _LISTED_COUNT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class ComparedWindow:
     """One window with its evidence, and the policy it was judged under."""
 
     name: str
@@ -41,7 +41,7 @@ class Side:
     """
 
     text: str
-    windows: tuple[Measured, ...]
+    windows: tuple[ComparedWindow, ...]
     run_id: str | None = None
     is_identified: bool = True
 
@@ -81,7 +81,7 @@ def _of_run(store: Reader, run: Run | None, uuid: str | None) -> Side:
         raise UsageError("expected a run or a file, found neither")
     if not run.uuids:
         raise UsageError(f"run {run.id}: expected a window on a GPU, found one without: {run.why or run.status}")
-    window = Measured(
+    window = ComparedWindow(
         name=run.label or f"run {run.id}", evidence=store.evidence(run, uuid or run.uuids[0]), policy=rejudge.policy_of(run)
     )
     return Side(text=run.id, windows=(window,), run_id=run.id)
@@ -95,14 +95,14 @@ def _from_file(text: str) -> Side:
 
         held = read_page.load(path).record
         windows = tuple(
-            Measured(name=_named(window.evidence), evidence=window.evidence, policy=_policy(window.verdict.policy))
+            ComparedWindow(name=_named(window.evidence), evidence=window.evidence, policy=_policy(window.verdict.policy))
             for window in held.windows
             if window.evidence is not None
         )
         is_identified = not {_SERIAL, _HOST} & set(held.redacted)
     else:
         windows = tuple(
-            Measured(name=_named(each), evidence=each, policy=Policy()) for each in rejudge.recorded(path, None, None, ())
+            ComparedWindow(name=_named(each), evidence=each, policy=Policy()) for each in rejudge.recorded(path, None, None, ())
         )
         is_identified = True
     if not windows:
@@ -132,7 +132,7 @@ def _named(evidence: Evidence) -> str:
     return plain(evidence.window.label or "unnamed window")
 
 
-def _paired(a: Side, b: Side) -> list[tuple[Measured, Measured]]:
+def _paired(a: Side, b: Side) -> list[tuple[ComparedWindow, ComparedWindow]]:
     """Pair single windows whatever their names, else those of one label.  Raises UsageError: when nothing makes a pair."""
     if len(a.windows) == len(b.windows) == 1:
         return [_told_apart(a, b, a.windows[0], b.windows[0])]
@@ -150,14 +150,14 @@ def _paired(a: Side, b: Side) -> list[tuple[Measured, Measured]]:
     return [_told_apart(a, b, of_name[0][name], of_name[1][name]) for name in names]
 
 
-def _told_apart(a: Side, b: Side, first: Measured, second: Measured) -> tuple[Measured, Measured]:
+def _told_apart(a: Side, b: Side, first: ComparedWindow, second: ComparedWindow) -> tuple[ComparedWindow, ComparedWindow]:
     """Return the two with their labels where these distinguish them, else with file or run beside it."""
     if first.name != second.name:
         return first, second
     return replace(first, name=f"{first.name} {a.text}"), replace(second, name=f"{second.name} {b.text}")
 
 
-def _compare(a: Measured, b: Measured, policy: Policy | None, terms: MachineTerms) -> Comparison:
+def _compare(a: ComparedWindow, b: ComparedWindow, policy: Policy | None, terms: MachineTerms) -> Comparison:
     from annotate.compare.two_runs import of_runs
 
     return of_runs(a.evidence, b.evidence, b.policy if policy is None else policy, names=(a.name, b.name), terms=terms)
