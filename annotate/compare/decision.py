@@ -9,6 +9,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any
 
+from annotate.derived.launch_share import LaunchShare
 from annotate.output.report import marked, plain
 from annotate.stats.intervals import Interval
 
@@ -80,6 +81,8 @@ class Comparison:
     a_s: float | None = None
     b_s: float | None = None
     one_clock: OneClock | None = None  # of two machines
+    a_launch: LaunchShare | None = None  # the GPU's share of a's time; None where nobody saw its launches
+    b_launch: LaunchShare | None = None
     design: str = "interleaved"
     timer: str = ""  # of interleaved blocks: events or host
     cache: str | None = None  # the L2 cache that each call found: cold, warm; None: not controlled
@@ -147,6 +150,8 @@ class Comparison:
             "a_s": self.a_s,
             "b_s": self.b_s,
             "one_clock": None if self.one_clock is None else asdict(self.one_clock),
+            "a_launch_share": None if self.a_launch is None else self.a_launch.to_dict(),
+            "b_launch_share": None if self.b_launch is None else self.b_launch.to_dict(),
             "within_noise": self.within_noise,
             "design": self.design,
             "cache": self.cache,
@@ -196,6 +201,8 @@ def text(comparison: Comparison) -> str:
         lines.append(f"  each {own}: {change_text(comparison.own_ratio, uncertain=spans_none)}")
     if comparison.a_s is not None and comparison.b_s is not None:
         lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
+    launches = ((comparison.a, comparison.a_launch), (comparison.b, comparison.b_launch))
+    lines += [f"  {name}: {share}" for name, share in launches if share is not None]
     if comparison.cache is not None:
         lines.append(f"  L2 cache: {comparison.cache}")
     lines += [f"  {reason}" for reason in comparison.reasons]

@@ -15,11 +15,13 @@ from annotate.compare.quad_decision import Levels, decide_levels
 from annotate.compare.two_machines import FLOOR_RATIO as CORRECTED_FLOOR_RATIO
 from annotate.compare.two_machines import MachineTerms, Refusal, are_apart, compare_numbers
 from annotate.derived import pair_conditions
+from annotate.derived.launch_share import LaunchShare, declared_share
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from annotate.rules import comparison, comparison_design
 from annotate.stats.intervals import Interval, batch_interval
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
+from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Finding, Verdict
 
@@ -53,6 +55,8 @@ def of_runs(
         decision=Decision.INCOMPARABLE,
         a_s=_median_s(a),
         b_s=_median_s(b),
+        a_launch=_launch_share(a),
+        b_launch=_launch_share(b),
         design="sequential",
         conditions=conditions(a, b),
         reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
@@ -234,6 +238,10 @@ def _skew_ratio(evidence: Evidence) -> float:
 
 def _scaled(interval: Interval, factor: float) -> Interval:
     return replace(interval, centre=interval.centre * factor, low=interval.low * factor, high=interval.high * factor)
+
+
+def _launch_share(evidence: Evidence) -> LaunchShare | None:
+    return declared_share(replace(evidence, timings=usable(evidence.timings, evidence.window)))
 
 
 def _median_s(evidence: Evidence) -> float | None:

@@ -5,7 +5,7 @@ nothing is no work; where the GPU waits for the host, a call takes as long as th
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from annotate.declared import amount, text
 from annotate.derived.timed import Loop, loop
@@ -44,6 +44,10 @@ class LaunchShare:
         """Return how much longer than the GPU's part the number is; None where no part of it is surely the GPU's."""
         rest_s = self.call_s - self.launch_s
         return self.launch_s / rest_s if rest_s > 0.0 and math.isfinite(self.launch_s / rest_s) else None
+
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Return plain data for JSON."""
+        return {"gpu_ratio": self.gpu_ratio, **asdict(self)}
 
     def __str__(self) -> str:
         least = "" if self.starved_ratio == 0.0 else "at least "
