@@ -20,7 +20,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchShare:
-    """The launches of one timed number.
+    """The launches of one timed number: a call is what was timed, of however many kernels.
 
     ``launch_s`` is the most of ``call_s`` that is no work of the GPU.  ``issue_s`` is the host's time to launch a call, and
     ``gap_s`` the time from a reading's end to the next one's begin, which is in no reading.  ``starved_ratio`` is the share of
@@ -51,10 +51,15 @@ class LaunchShare:
 
     def __str__(self) -> str:
         least = "" if self.starved_ratio == 0.0 else "at least "
-        words = [f"GPU's share {least}{_percent(self.gpu_ratio)}: {_amount(self.launch_s)} of {_amount(self.call_s)} is launch"]
-        count = "1 launch" if self.launches_count == 1 else f"{self.launches_count} launches"
+        part = (
+            f"{_amount(self.launch_s)} of {_amount(self.call_s)} is launch"
+            if self.launch_s
+            else "the host was ahead of the GPU"
+        )
+        words = [f"GPU's share {least}{_percent(self.gpu_ratio)}: {part}"]
+        count = "1 call" if self.launches_count == 1 else f"{self.launches_count} calls"
         if self.issue_s is not None:
-            words.append(f"{count}, the host needs {_amount(self.issue_s)} for one")
+            words.append(f"{count}, the host needs {_amount(self.issue_s)} to launch one")
         if self.gap_s is not None and self.gap_s >= _HIDDEN_S:
             words.append(f"{_amount(self.gap_s)} between readings")
         if self.starved_ratio > 0.0:
@@ -111,12 +116,17 @@ def claims_kernel(evidence: Evidence) -> bool:
 
 
 def waited_s(evidence: Evidence, timed: Loop) -> float | None:
-    """Return how long the GPU idled in a call; None where it also did work that is not in the times, or nobody saw it."""
-    other = (
-        evidence.other_work is not None or amount(evidence.declared, "flush_bytes") or amount(evidence.declared, "busy_ratio")
-    )
-    busy_s = timed.call_busy_s
-    return None if other or busy_s is None else max(0.0, timed.call_s - busy_s)
+    """Return how long the GPU idled in a call by its utilisation; None where that, or other work it did, is not known."""
+    busy_s, other = timed.call_busy_s, evidence.other_work
+    if busy_s is None or (other is None and has_other_work(evidence)):
+        return None
+    other_s = 0.0 if other is None else float(other.took_s.sum()) / (timed.entries_count * timed.calls_count)
+    return max(0.0, timed.call_s - max(0.0, busy_s - other_s))
+
+
+def has_other_work(evidence: Evidence) -> bool:
+    """Return whether the GPU worked between the calls too, so that its utilisation is not theirs alone."""
+    return evidence.other_work is not None or bool(amount(evidence.declared, "flush_bytes"))
 
 
 def _percent(ratio: float) -> str:

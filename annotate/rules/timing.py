@@ -1,16 +1,14 @@
 """Rules about the timer: synchronisation, streams, overhead and launches stand between a kernel and its time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotate.budget import Estimate
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
-from annotate.derived.launch_share import LaunchShare, claims_kernel, declared_share, waited_s
+from annotate.derived.launch_waits import HostBoundLimits, waits_for_launches
 from annotate.derived.missed_work import (
-    NO_UTILISATION,
     EarlyStopLimits,
     EmptySpanLimits,
     has_empty_spans,
@@ -18,10 +16,10 @@ from annotate.derived.missed_work import (
     on_other_stream,
     stopped_early,
 )
-from annotate.derived.timed import SEVERAL, Loop, elsewhere, loop
+from annotate.derived.timed import loop
 from annotate.derived.timer_bounds import timer_bounds
 from annotate.evidence import Evidence, Fact
-from annotate.ranges import Duration, Factor, Share
+from annotate.ranges import Duration
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
@@ -93,19 +91,6 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
     return on_other_stream(evidence, limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostBoundLimits:
-    """The limits of ``host-bound``."""
-
-    fed_ratio: Annotated[Share, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
-    idle_s: Annotated[Duration, "less than a launch takes is no wait for one"] = 5e-6
-    pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
-    late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
-    nothing_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02
-    wait_ratio: Annotated[Share, "threads that waited so long for a processor are short of processors"] = 0.05
-    starved_ratio: Annotated[Share, "of the readings: then the usual one is as long as the host takes"] = 0.5
-
-
 @rule(
     "host-bound",
     kind=RuleKind.BIAS,
@@ -138,68 +123,7 @@ def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
         time over the GPU's part of it, less 1.  Other times are the caller's own, and it is a label.
         H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
-    evidence = case.evidence
-    timed, share = loop(evidence), declared_share(evidence)
-    if timed is None or timed.entries_count < 2:
-        return Unobserved("fewer than two times were taken")
-    if elsewhere(evidence):
-        return Unobserved(SEVERAL)
-    facts = _launch_facts(share)
-    if share is not None and share.starved_ratio > limits.starved_ratio and waited_s(evidence, timed) is None:
-        return _starved(timed, share, facts)
-    busy_s = timed.call_busy_s
-    if busy_s is None or timed.utilization_ratio is None:
-        return Unobserved(NO_UTILISATION)
-    facts |= {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
-    if timed.utilization_ratio >= limits.fed_ratio:
-        return Clear(facts)
-    gap_s = timed.gap_s()
-    facts["gap_s"] = gap_s
-    # Of a usual call: launches that were late, but few, make the mean round longer than the median one.
-    usual_s = timed.entry_s + gap_s
-    late = timed.round_s > limits.late_ratio * usual_s
-    # The host paused, or was ahead of the GPU at most calls, or only the late ones left it dry.
-    if gap_s > limits.pause_s or gap_s < 0 or (late and busy_s * timed.calls_count >= limits.fed_ratio * usual_s):
-        return Clear(facts)
-    if timed.utilization_ratio <= limits.nothing_ratio:
-        return Unobserved("the GPU did not work at all, so it was not launches it waited for")
-    host = evidence.host
-    if host.run_wait_s and host.span_s and host.run_wait_s > limits.wait_ratio * host.span_s:
-        return Unobserved("the benchmark waited for a processor, which explains late launches")
-    idle_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
-    if idle_s <= limits.idle_s:
-        return Clear(facts)
-    facts |= {
-        "what": f"the GPU worked {timed.utilization_ratio:.0%} of the loop",
-        "idle_s": idle_s,
-        "idle": readable(idle_s),
-        "call": readable(timed.call_s),
-        "batch_count": timed.batch_count,
-    }
-    excess_ratio = timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None
-    bounds = timer_bounds("host-bound", excess_ratio) if excess_ratio is not None and claims_kernel(evidence) else ()
-    return Found(facts=facts, effect_ratio=excess_ratio, bounds=bounds)
-
-
-def _launch_facts(share: LaunchShare | None) -> dict[str, Fact]:
-    """Return what every face prints of a window's launches; nothing where the harness did not declare them."""
-    if share is None:
-        return {}
-    names = ("gpu_ratio", "launch_s", "issue_s", "gap_s", "launches_count", "starved_ratio")
-    return {"share": str(share), **{name: getattr(share, name) for name in names}}
-
-
-def _starved(timed: Loop, share: LaunchShare, facts: dict[str, Fact]) -> Answer:
-    """Find readings whose launch the GPU waited for, beside which it did other work: utilisation does not tell them apart."""
-    facts |= {
-        "what": f"the GPU waited for the launch of {share.starved_ratio:.0%} of the calls",
-        "call_s": timed.call_s,
-        "idle_s": share.launch_s,
-        "idle": f"up to {readable(share.launch_s)}",
-        "call": readable(timed.call_s),
-        "batch_count": timed.batch_count,
-    }
-    return Found(facts=facts, bounds=timer_bounds("host-bound", share.excess_ratio))
+    return waits_for_launches(case.evidence, limits)
 
 
 @rule(

@@ -126,6 +126,16 @@ class TimeFigures:
         return None if interval is None else (interval.low, interval.high)
 
     @property
+    def host_bound(self) -> bool:
+        """True if the host takes longer to launch a call than the GPU to execute it."""
+        return self.issue_s is not None and self.issue_s > self.median_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RateFigures(TimeFigures):
+    """The GPU's share, the true clock, the time at another clock, and rates with their share of this GPU's peaks."""
+
+    @property
     def launch_share(self) -> LaunchShare | None:
         """Return the part of the median that is the GPU's; None where the host's timer took it."""
         timings, attempt = self.timings, self.attempt
@@ -140,16 +150,6 @@ class TimeFigures:
             issue_s=attempt.issue_s,
             gap_s=float(np.median(gaps_s)) if len(gaps_s) else None,
         )
-
-    @property
-    def host_bound(self) -> bool:
-        """True if the host takes longer to launch a call than the GPU to execute it."""
-        return self.issue_s is not None and self.issue_s > self.median_s
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RateFigures(TimeFigures):
-    """The true clock, the time at another clock, and rates with their share of this GPU's peaks."""
 
     @property
     def clock_mhz(self) -> float | None:

@@ -18,7 +18,7 @@ def test_launch_hides_behind_work_but_for_the_timer() -> None:
     found = launch_share(13.5e-6, 0.4e-6, 1000, issue_s=23.6e-6, gap_s=5e-6)
     assert found.gpu_ratio == pytest.approx(1 - 0.4 / 13.5)
     assert str(found) == (
-        "GPU's share 97 %: 0.4 µs of 13.5 µs is launch; 1000 launches, the host needs 23.6 µs for one; 5 µs between readings"
+        "GPU's share 97 %: 0.4 µs of 13.5 µs is launch; 1000 calls, the host needs 23.6 µs to launch one; 5 µs between readings"
     )
 
 

@@ -286,8 +286,29 @@ class TestHostBound:
     def test_host_bound_launch_longer_than_the_call_has_no_bound(self) -> None:
         """The GPU waited for launches that take as long as the reading: any part of it may be the GPU's."""
         declared: dict[str, Fact] = {"timer": "events", "flush_bytes": 10**8, "issue_s": 40e-6, "starved_ratio": 1.0}
-        answer = found(ask(host_bound, self.about(declared, busy=0.95)))
+        answer = found(ask(host_bound, self.about(declared | {"timer_overhead_s": 1e-6}, busy=0.95)))
         assert [bound.ratio for bound in answer.bounds] == [None] * 3
+        # A loop of the user's may wait for the GPU in each call, as by reading a result, which is no launch.
+        assert isinstance(ask(host_bound, self.about(declared, busy=0.95)), Clear)
+
+    def test_host_bound_believes_no_declared_share(self) -> None:
+        """Utilisation saw the GPU work for 13.9 µs of 20, whatever the process declares of its launches."""
+        declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-7, "issue_s": 1e-7, "starved_ratio": 0.0}
+        answer = found(ask(host_bound, self.about(declared)))
+        assert answer.facts["gpu_ratio"] == pytest.approx(13.9 / 20, rel=0.02)
+
+    @pytest.mark.parametrize(("busy", "kind"), [(0.97, Clear), (0.6, Found)])
+    def test_host_bound_sets_declared_flushes_aside(self, busy: float, kind: type) -> None:
+        """Flushes of 4 µs in each round of 24: what utilisation leaves of them says how long the calls kept the GPU."""
+        declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-6, "issue_s": 40e-6, "starved_ratio": 1.0}
+        about = self.about(declared, busy=busy)
+        assert about.timings is not None
+        count = len(about.timings.at_ns)
+        other = OtherWork(about.timings.at_ns + 20_000, np.full(count, 4e-6), ("flush",) * count)
+        answer = ask(host_bound, replace(about, other_work=other))
+        assert isinstance(answer, kind)
+        if isinstance(answer, Found):
+            assert answer.bounds[0].ratio == pytest.approx(20 / (0.6 * 24 - 4) - 1, rel=0.05)
 
     def test_many_small_kernels_in_a_long_call_are_found_too(self) -> None:
         about = evidence(signals={"utilization_ratio": 0.3}, timings=every(520e-6, took_s=500e-6, length_s=2.0))
