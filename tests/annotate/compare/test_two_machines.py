@@ -208,6 +208,15 @@ class TestFaces:
         assert "| driver | 580.159.04 | 570\\|1 |" in shown
         assert "between cards 0.29 %" in shown
 
+    def test_recorded_launches_stand_beside_the_ratio(self) -> None:
+        """Runs that declared their launches print the GPU's share of each, on one machine or two."""
+        told: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-6, "issue_s": 9e-6, "starved_ratio": 0.0}
+        a, b = (replace(each, declared=told) for each in (HERE, there()))
+        for found in (compared(b, a), of_runs(a, replace(a, declared=told))):
+            assert str(found).count("GPU's share 99.9 %: 1 µs of") == 2
+            assert found.to_dict()["a_launch_share"]["issue_s"] == 9e-6
+        assert compared(there()).to_dict()["a_launch_share"] is None
+
 
 KERNELS = ("nothing-gemm4k", "stall-0.1-gemm4k", "periodic-10ms-att", "pause-0.7-att", "grows-9%-gemm4k", "litter-att")
 
