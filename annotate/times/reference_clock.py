@@ -14,11 +14,12 @@ from collections.abc import Mapping
 # (15 pairs, GEMM 4096 and attention, driver 580.159.04, 2026-11-22).
 REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}
 
-# The largest difference between two cards of the model in the median at one clock of the same kernel.
+# The difference to allow for between two cards of the model in the median at one clock of the same kernel.
 #
-# H200: three cards, two processes each: GEMM 0.13 %, attention 0.12 %, convolution 0.29 % (raw medians 1.0, 1.3 and 1.7 %;
-# unlocked, driver 580.159.04, 2026-11-22).  Three cards show the least that a model's cards differ, hence the setting
-# `card_spread` for whoever has measured more.
+# H200: the specification's figure, the largest over three cards with two processes each: GEMM 0.13 %, attention 0.12 %,
+# convolution 0.29 % (raw medians 1.0, 1.3 and 1.7 %; unlocked).  Two cards of one machine on record here lay further apart:
+# 0.34 % (0.31 to 0.39) in GEMM 4096 and 0.13 % in a copy, at the middle of their clocks (docs/VALIDATION.md, "instances",
+# 2026-11-22).  Few cards show the least that a model's cards differ, hence the setting `card_spread`.
 CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0029}
 _LEAST_MHZ, _MOST_MHZ = 100.0, 10_000.0
 
