@@ -200,7 +200,10 @@ def text(comparison: Comparison) -> str:
         own = "alone" if by_host else "at its own clock"
         lines.append(f"  each {own}: {change_text(comparison.own_ratio, uncertain=spans_none)}")
     if comparison.a_s is not None and comparison.b_s is not None:
-        lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
+        measured = "as measured: " if comparison.one_clock is not None else ""
+        lines.append(
+            f"  {measured}{comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}"
+        )
     launches = ((comparison.a, comparison.a_launch), (comparison.b, comparison.b_launch))
     lines += [f"  {name}: {share}" for name, share in launches if share is not None]
     if comparison.cache is not None:

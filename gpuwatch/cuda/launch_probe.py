@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.wire.messages import FactValue
 
-# Asking an event whether it is done takes about a microsecond of the host.  A prime: no rhythm of a loop is met each time.
+# Each probe costs the host a query of an event, so that few are made.  A prime: no rhythm of a loop is met each time.
 _EVERY_COUNT = 7
 _FEWEST_COUNT = 5
 _USUAL_RATIO = 0.5

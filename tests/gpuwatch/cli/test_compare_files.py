@@ -136,6 +136,14 @@ def test_clock_and_spread_are_the_users_to_give(gpuwatch: Gpuwatch, tmp_path: Pa
     assert "expected 0.01 % to 30 %" in refused.err
 
 
+@pytest.mark.parametrize("clock", ["nan", "5", "1e9", "-inf"])
+def test_a_clock_that_no_sm_has_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path, clock: str) -> None:
+    files = (report(tmp_path / "a.html", ours()), report(tmp_path / "b.html", theirs()))
+    ended = gpuwatch("compare", *files, f"--clock={clock}")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert "--clock: expected a reference clock from 100 to 10000 MHz" in ended.err
+
+
 def test_two_models_are_refused_unless_a_ratio_is_asked_for(
     gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
