@@ -111,9 +111,14 @@ def _side(run: Evidence, verdict: Verdict, terms: MachineTerms) -> _Side | Refus
     case = Case(replace(run, timings=usable(run.timings, run.window), baseline=None), reference_mhz=mhz)
     if not case.has_times:
         return Refusal("it kept no times of single iterations")
-    found, times = case.numbers.number(Number.MEDIAN_AT_CLOCK), case.one_clock
+    try:
+        found, times = case.numbers.number(Number.MEDIAN_AT_CLOCK), case.one_clock
+    except (ArithmeticError, ValueError):  # of times of which nobody can make a number, as rules then say
+        return Refusal("its times make no number")
     if found.value is None or found.clock_mhz is None:
         return Refusal(times.refusal[:1].lower() + times.refusal[1:].rstrip("."))
+    if not 0.0 < found.value < math.inf:
+        return Refusal("its times make no number")
     moved = math.log(mhz / found.clock_mhz)
     if abs(moved) > STILL_RATIO:
         ran = "its clock stood still" if times.fit is None else "it ran too far away,"

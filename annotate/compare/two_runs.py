@@ -15,7 +15,7 @@ from annotate.compare.quad_decision import Levels, decide_levels
 from annotate.compare.two_machines import FLOOR_RATIO as CORRECTED_FLOOR_RATIO
 from annotate.compare.two_machines import MachineTerms, Refusal, are_apart, compare_numbers
 from annotate.derived import pair_conditions
-from annotate.derived.launch_share import LaunchShare, declared_share
+from annotate.derived.launch_share import declared_share
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from annotate.rules import comparison, comparison_design
@@ -46,6 +46,7 @@ def of_runs(
     """
     policy, terms = policy or Policy(), terms or MachineTerms()
     verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))
+    a, b = _with_possible_times(a), _with_possible_times(b)
     is_apart = are_apart(a, b, terms)
     common = None if is_apart else _at_common_clock(a.timings, b.timings)
     ending = _ending(verdicts, corrected=common is not None)
@@ -55,8 +56,8 @@ def of_runs(
         decision=Decision.INCOMPARABLE,
         a_s=_median_s(a),
         b_s=_median_s(b),
-        a_launch=_launch_share(a),
-        b_launch=_launch_share(b),
+        a_launch=declared_share(a),
+        b_launch=declared_share(b),
         design="sequential",
         conditions=conditions(a, b),
         reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
@@ -240,8 +241,11 @@ def _scaled(interval: Interval, factor: float) -> Interval:
     return replace(interval, centre=interval.centre * factor, low=interval.low * factor, high=interval.high * factor)
 
 
-def _launch_share(evidence: Evidence) -> LaunchShare | None:
-    return declared_share(replace(evidence, timings=usable(evidence.timings, evidence.window)))
+def _with_possible_times(evidence: Evidence) -> Evidence:
+    """Return a run without its times where they are none: files come from anywhere, and a ratio needs times above zero."""
+    timings = usable(evidence.timings, evidence.window)
+    is_some = timings is not None and timings.timed.any() and float(np.nanmedian(timings.took_s)) > 0.0
+    return evidence if is_some else replace(evidence, timings=None)
 
 
 def _median_s(evidence: Evidence) -> float | None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from annotate.budget import Number
@@ -158,6 +159,15 @@ class TestRefusal:
         found = compared(elsewhere(evidence(timings=stamped(2e-3, 1430.0), signals=hot)))
         assert found.decision is Decision.INCOMPARABLE
         assert any(reason.startswith("the second run is rejected") for reason in found.reasons)
+
+    @pytest.mark.parametrize("took_s", [0.0, math.nan, math.inf, -1.0, 1e-300, 1e300])
+    def test_impossible_times_are_refused(self, took_s: float) -> None:
+        """Files come from anywhere: whatever times they hold, there is an answer that prints and is plain data."""
+        wrong = stamped(2e-3, 1430.0)
+        found = compared(elsewhere(evidence(timings=replace(wrong, took_s=np.full(len(wrong.took_s), took_s)))))
+        assert found.decision in (Decision.INCOMPARABLE, Decision.INCONCLUSIVE)
+        assert found.decision.value.upper() in str(found)
+        assert found.to_dict()["one_clock"] is None
 
     def test_no_spread_on_record_is_inconclusive(self) -> None:
         a, b = (replace(each, device=replace(each.device, name="NVIDIA B300")) for each in (HERE, there()) if each.device)
