@@ -42,6 +42,8 @@ FACTS: Mapping[str, str] = {
     "stamp_s": "the GPU's time for the stamps around one entry",
     "timer": "what took the times: events, graph, host, or caller for times handed over",
     "timer_overhead_s": "what the timer reads around nothing",
+    "issue_s": "the host's time to launch one call",
+    "starved_ratio": "the share of timed readings for whose launch the GPU waited",
     "busy_ratio": "the share of the window the harness kept the GPU busy",
     "true_clock_mhz": "the true mean SM clock between the window's first and last stamp, idle time included",
     "stamped_s": "how long the window's first and last stamp lie apart",

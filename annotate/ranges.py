@@ -32,3 +32,4 @@ Bytes: TypeAlias = Annotated[float, Range(0.0, 1e12)]
 TOLERANCE_RATIO = 0.01  # the specification's default
 TOLERANCES = Range(0.0001, 0.2)  # 0.01 % is below what any witness resolves; five times 20 % is the whole number
 PRECISIONS = Range(0.0001, 0.5)
+CARD_SPREADS = Range(0.0001, 0.3)  # GPUs of one model differ by up to 22 % (Sinha et al., SC 2022)

@@ -4,12 +4,13 @@ A ratio is the second variant's time over the first's: below 1 the second is fas
 decides on interleaved blocks, ``annotate.compare.two_runs`` on runs that were recorded one after the other.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from html import escape
 from typing import Any
 
-from annotate.output.report import plain
+from annotate.derived.launch_share import LaunchShare
+from annotate.output.report import marked, plain
 from annotate.stats.intervals import Interval
 
 # Until this GPU was asked (`gpuwatch selftest`): identical GEMMs on different buffers of an H200 differed by 0.26 %.
@@ -39,6 +40,24 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OneClock:
+    """The numbers of two machines at one clock, and what their interval is made of.
+
+    Two models whose ratio was asked for have a clock each.  ``card_spread_ratio`` None: none is on record.
+    """
+
+    a_mhz: float
+    b_mhz: float
+    a_s: float
+    b_s: float
+    a_repeatability_ratio: float | None
+    b_repeatability_ratio: float | None
+    a_bound_ratio: float | None  # what disturbances in its window can have moved
+    b_bound_ratio: float | None
+    card_spread_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """The answer on one pair of variants.
 
@@ -61,6 +80,9 @@ class Comparison:
     faster_blocks_ratio: float | None = None
     a_s: float | None = None
     b_s: float | None = None
+    one_clock: OneClock | None = None  # of two machines
+    a_launch: LaunchShare | None = None  # the GPU's share of a's time; None where nobody saw its launches
+    b_launch: LaunchShare | None = None
     design: str = "interleaved"
     timer: str = ""  # of interleaved blocks: events or host
     cache: str | None = None  # the L2 cache that each call found: cold, warm; None: not controlled
@@ -91,6 +113,20 @@ class Comparison:
         low, high = (1.0 / edge if edge else float("inf") for edge in (found.high, found.low))
         return Interval(1.0 / found.centre, low, high, found.confidence, found.blocks_count)
 
+    @property
+    def one_clock_words(self) -> str:
+        """Return the numbers of two machines at their clock and the parts of the interval; empty for other comparisons."""
+        at = self.one_clock
+        if at is None:
+            return ""
+        sides = (
+            (self.a, at.a_s, at.a_mhz, at.a_repeatability_ratio),
+            (self.b, at.b_s, at.b_mhz, at.b_repeatability_ratio),
+        )
+        numbers = (f"{name} {duration_text(s)} at {mhz:.0f} MHz ±{_percent(ratio)}" for name, s, mhz, ratio in sides)
+        limits = f"disturbances at most {_percent(at.a_bound_ratio)} and {_percent(at.b_bound_ratio)}"
+        return f"{', '.join(numbers)}; {limits}, between cards {_percent(at.card_spread_ratio)}"
+
     def __str__(self) -> str:
         return text(self)
 
@@ -113,6 +149,9 @@ class Comparison:
             "faster_blocks_ratio": self.faster_blocks_ratio,
             "a_s": self.a_s,
             "b_s": self.b_s,
+            "one_clock": None if self.one_clock is None else asdict(self.one_clock),
+            "a_launch_share": None if self.a_launch is None else self.a_launch.to_dict(),
+            "b_launch_share": None if self.b_launch is None else self.b_launch.to_dict(),
             "within_noise": self.within_noise,
             "design": self.design,
             "cache": self.cache,
@@ -147,9 +186,12 @@ def text(comparison: Comparison) -> str:
     if comparison.ratio is not None:
         how = f"{comparison.pairs_count} pairs" if comparison.pairs_count else comparison.design
         change = change_text(comparison.ratio, uncertain=comparison.within_noise)
-        where = "as it ran" if comparison.design == "sequential" else "in turns" if by_host else "at the same clock"
-        lines.append(f"  time {where}: {change}  (median, {how}, {100 * comparison.ratio.confidence:.3g} %)")
-    if comparison.mean_ratio is not None and comparison.trimmed_mean_ratio is not None:
+        lines.append(f"  time {_where(comparison)}: {change}  (median, {how}, {100 * comparison.ratio.confidence:.3g} %)")
+    if comparison.one_clock is not None:
+        lines.append(f"  {comparison.one_clock_words}")
+        if comparison.mean_ratio is not None:
+            lines.append(f"  mean at one clock: {change_text(comparison.mean_ratio, uncertain=False)}")
+    elif comparison.mean_ratio is not None and comparison.trimmed_mean_ratio is not None:
         means = [change_text(each, uncertain=False) for each in (comparison.mean_ratio, comparison.trimmed_mean_ratio)]
         decides = " (decides: tails are heavy)" if comparison.mean_used == "trimmed" else ""
         lines.append(f"  mean: {means[0]}, trimmed mean: {means[1]}{decides}")
@@ -158,11 +200,43 @@ def text(comparison: Comparison) -> str:
         own = "alone" if by_host else "at its own clock"
         lines.append(f"  each {own}: {change_text(comparison.own_ratio, uncertain=spans_none)}")
     if comparison.a_s is not None and comparison.b_s is not None:
-        lines.append(f"  {comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}")
+        measured = "as measured: " if comparison.one_clock is not None else ""
+        lines.append(
+            f"  {measured}{comparison.a} {duration_text(comparison.a_s)}, {comparison.b} {duration_text(comparison.b_s)}"
+        )
+    launches = ((comparison.a, comparison.a_launch), (comparison.b, comparison.b_launch))
+    lines += [f"  {name}: {share}" for name, share in launches if share is not None]
     if comparison.cache is not None:
         lines.append(f"  L2 cache: {comparison.cache}")
     lines += [f"  {reason}" for reason in comparison.reasons]
     return "\n".join(plain(line) for line in lines)
+
+
+def _where(comparison: Comparison) -> str:
+    at = comparison.one_clock
+    if at is not None and at.a_mhz != at.b_mhz:
+        return "each at its clock"
+    return (
+        "as it ran" if comparison.design == "sequential" else "in turns" if comparison.timer == "host" else "at the same clock"
+    )
+
+
+def markdown(comparison: Comparison) -> str:
+    """The answer as a pull request shows it: a line, a table of what differs, and the rest as a list."""
+    simulated = " **SIMULATED**" if comparison.simulated else ""
+    change = f": {change_text(comparison.ratio, uncertain=comparison.within_noise)}" if comparison.ratio is not None else ""
+    head = f"{marked(plain(comparison.b))} against {marked(plain(comparison.a))}{marked(change)}"
+    lines = [f"**{comparison.decision.value.upper()}**{simulated} {head}"]
+    differing = [condition for condition in comparison.conditions if condition.differs]
+    if differing:
+        lines += ["", f"| Differs | {marked(plain(comparison.a))} | {marked(plain(comparison.b))} |", "|---|---|---|"]
+        lines += ["| " + " | ".join(marked(plain(word)) for word in (each.name, each.a, each.b)) + " |" for each in differing]
+    rest = text(replace(comparison, conditions=())).split("\n")[1:]
+    return "\n".join([*lines, *([""] if rest else []), *(f"- {marked(line.strip())}" for line in rest)]) + "\n"
+
+
+def _percent(ratio: float | None) -> str:
+    return "unknown" if ratio is None else f"{100 * ratio:.2f} %"
 
 
 def duration_text(took_s: float) -> str:

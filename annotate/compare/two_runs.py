@@ -12,36 +12,52 @@ import numpy as np
 
 from annotate.compare.decision import MARGIN_RATIO, Comparison, Condition, Decision
 from annotate.compare.quad_decision import Levels, decide_levels
+from annotate.compare.two_machines import FLOOR_RATIO as CORRECTED_FLOOR_RATIO
+from annotate.compare.two_machines import MachineTerms, Refusal, are_apart, compare_numbers
 from annotate.derived import pair_conditions
+from annotate.derived.launch_share import declared_share
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from annotate.rules import comparison, comparison_design
 from annotate.stats.intervals import Interval, batch_interval
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
+from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Finding, Verdict
 
-# Identical work timed in turn on an H200 differed by up to 3.2 %; corrected to one clock, by a tenth of that.
+# Identical work timed in turn on an H200 differed by up to 3.2 %.
 SEQUENTIAL_FLOOR_RATIO = 0.03
-CORRECTED_FLOOR_RATIO = 0.005
 _FAMILY = frozenset(rule.name for rule in (*comparison.RULES, *comparison_design.RULES))
 
 
-def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tuple[str, str] = ("a", "b")) -> Comparison:
+def of_runs(
+    a: Evidence,
+    b: Evidence,
+    policy: Policy | None = None,
+    *,
+    names: tuple[str, str] = ("a", "b"),
+    terms: MachineTerms | None = None,
+) -> Comparison:
     """Return what may be said of run ``b`` against run ``a``.
 
-    Other hardware, software or another boot makes them incomparable, as does a run that is rejected for itself; a policy
-    that accepts the rule lets the comparison go on.  So does a clock that explains the difference, unless both can be
-    brought to a common one.
+    Runs of two machines, cards or boots are compared by their numbers at one clock, on these ``terms``.  Raw, other hardware,
+    software or another boot makes them incomparable, as does a run that is rejected for itself; a policy that accepts the rule
+    lets the comparison go on.  So does a clock that explains the difference, unless both can be brought to a common one.
     """
-    policy = policy or Policy()
+    policy, terms = policy or Policy(), terms or MachineTerms()
     verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))
-    common = _at_common_clock(a.timings, b.timings)
+    a, b = _with_possible_times(a), _with_possible_times(b)
+    is_apart = are_apart(a, b, terms)
+    common = None if is_apart else _at_common_clock(a.timings, b.timings)
     ending = _ending(verdicts, corrected=common is not None)
     about = Comparison(
         a=names[0],
         b=names[1],
         decision=Decision.INCOMPARABLE,
+        a_s=_median_s(a),
+        b_s=_median_s(b),
+        a_launch=declared_share(a),
+        b_launch=declared_share(b),
         design="sequential",
         conditions=conditions(a, b),
         reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
@@ -49,13 +65,46 @@ def of_runs(a: Evidence, b: Evidence, policy: Policy | None = None, *, names: tu
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
     )
+    if is_apart:
+        found = _between_machines(about, (a, b), verdicts, terms)
+        if not isinstance(found, Refusal):
+            return found
+        about = replace(about, reasons=(f"not compared at one clock: {found.reason}", *about.reasons))
+    return _as_recorded(about, (a, b), common, ending=ending)
+
+
+def _between_machines(
+    about: Comparison, runs: tuple[Evidence, Evidence], verdicts: tuple[Verdict, Verdict], terms: MachineTerms
+) -> Comparison | Refusal:
+    """Compare by the numbers at one clock: what the rules on raw pairs object to is listed among what differs."""
+    kept = [each for each in verdicts[1].hazards if each.rule == comparison_design.multiple_looks.name]
+    beside = tuple(f"{each.rule}: {each.says}" for each in kept)
+    if not terms.is_identified:
+        # Equal stand-ins of two files do not mean one card.
+        told = tuple(each for each in about.conditions if each.differs or each.name not in ("GPU", "boot"))
+        about, beside = replace(about, conditions=told), (*beside, "names are redacted: taken for two machines")
+    hazards = [finding for verdict in verdicts for finding in verdict.hazards if finding.rule not in _FAMILY]
+    if any(finding.severity == "reject" and not finding.accepted for finding in hazards):
+        return Refusal("a run is rejected for itself")
+    return compare_numbers(replace(about, reasons=beside), runs, verdicts, terms)
+
+
+def _as_recorded(
+    about: Comparison,
+    runs: tuple[Evidence, Evidence],
+    common: tuple[Interval, Interval, float] | None,
+    *,
+    ending: tuple[str, ...],
+) -> Comparison:
+    """Compare by the times as they ran, or at the middle of the clocks that both saw on one card."""
+    a, b = runs
+    names = (about.a, about.b)
     untold = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
     timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
     if len(timed) < 2:
         missing = " and ".join(name for name in names if name not in timed)
         reason = f"{missing} kept no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
         return replace(about, decision=untold, reasons=(*about.reasons, reason))
-    about = replace(about, a_s=_median_s(a), b_s=_median_s(b))
     if common is not None:
         wide, narrow, mhz = common
         about = replace(about, ratio=wide, design=f"sequential, corrected to {mhz:.0f} MHz")
@@ -192,5 +241,13 @@ def _scaled(interval: Interval, factor: float) -> Interval:
     return replace(interval, centre=interval.centre * factor, low=interval.low * factor, high=interval.high * factor)
 
 
-def _median_s(evidence: Evidence) -> float:
-    return float(np.nanmedian(evidence.timings.took_s if evidence.timings is not None else np.empty(0)))
+def _with_possible_times(evidence: Evidence) -> Evidence:
+    """Return a run without its times where they are none: files come from anywhere, and a ratio needs times above zero."""
+    timings = usable(evidence.timings, evidence.window)
+    is_some = timings is not None and timings.timed.any() and float(np.nanmedian(timings.took_s)) > 0.0
+    return evidence if is_some else replace(evidence, timings=None)
+
+
+def _median_s(evidence: Evidence) -> float | None:
+    timings = evidence.timings
+    return float(np.nanmedian(timings.took_s)) if timings is not None and timings.timed.any() else None

@@ -15,6 +15,13 @@ from annotate.stats.robust import block_means, effective_count
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from annotate.times.durations import inside
 
+# What makes another kind of GPU, whatever its board and its settings: at one clock it runs the same kernel in another time.
+KIND: Mapping[str, str] = {
+    "name": "model",
+    "compute_capability": "compute capability",
+    "cuda_cores_count": "CUDA cores",
+    "mig_mode": "MIG mode",
+}
 # What makes another kind of machine of a GPU, and what only another board or another setting.
 MODEL: Mapping[str, str] = {
     "name": "model",
@@ -35,8 +42,8 @@ BOARD: Mapping[str, str] = {
     "ecc_mode": "ECC",
     "persistence_mode": "persistence mode",
 }
-# Declared facts that change speed by themselves: versions, flags, and how it was timed.
-_TOLD: Mapping[str, str] = {
+# Declared facts that change speed by themselves: versions and flags.
+_VERSIONS: Mapping[str, str] = {
     "torch_version": "torch",
     "cuda_version": "CUDA",
     "cudnn_version": "cuDNN",
@@ -45,6 +52,9 @@ _TOLD: Mapping[str, str] = {
     "cudnn_benchmark": "cuDNN's benchmark mode",
     "deterministic": "deterministic algorithms",
     "launch_blocking": "CUDA_LAUNCH_BLOCKING",
+}
+# Declared facts that make another number of it, on any machine: how it was timed, and of what.
+_MEASURED: Mapping[str, str] = {
     "timer": "timer",
     "cache": "L2 cache",
     "dtype": "data type",
@@ -95,7 +105,7 @@ def differences(a: Device, b: Device, names: Mapping[str, str], *, tolerance: fl
             continue
         out.append(Difference(title, _value(name, before), _value(name, after)))
     # A MIG instance has its own identity, and the share of a board is no board.
-    if names is MODEL and (a.parent_uuid is None) != (b.parent_uuid is None):
+    if "name" in names and (a.parent_uuid is None) != (b.parent_uuid is None):
         out.append(Difference("partition", _partition(a), _partition(b)))
     return out
 
@@ -109,13 +119,10 @@ def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
         if drivers[0] != drivers[1]:
             patch = drivers[0].rpartition(".")[0] == drivers[1].rpartition(".")[0]
             out.append(Difference("driver", drivers[0], drivers[1], patch=patch))
-    for name, title in _TOLD.items():
-        before, after = _sensible(a.declared.get(name)), _sensible(b.declared.get(name))
-        if before is None or after is None:
-            continue
-        known += 1
-        if str(before) != str(after):
-            out.append(Difference(title, _value(name, before), _value(name, after)))
+    for titles in (_VERSIONS, _MEASURED):
+        count, differing = _declared(a, b, titles)
+        known += count
+        out += differing
     environments = [_environment(each.declared.get("environment")) for each in (a, b)]
     if environments[0] is not None and environments[1] is not None:
         known += 1
@@ -123,6 +130,24 @@ def software(a: Evidence, b: Evidence) -> tuple[int, list[Difference]]:
             values = [environment.get(name, "unset") for environment in environments if environment is not None]
             if values[0] != values[1]:
                 out.append(Difference(name, _short(values[0]), _short(values[1])))
+    return known, out
+
+
+def measured_otherwise(a: Evidence, b: Evidence) -> list[Difference]:
+    """Return the differences in how and of what the times were taken: with one, they are no two values of one number."""
+    return _declared(a, b, _MEASURED)[1]
+
+
+def _declared(a: Evidence, b: Evidence, titles: Mapping[str, str]) -> tuple[int, list[Difference]]:
+    """Return how many of these facts both declared, and those that differ."""
+    known, out = 0, []
+    for name, title in titles.items():
+        before, after = _sensible(a.declared.get(name)), _sensible(b.declared.get(name))
+        if before is None or after is None:
+            continue
+        known += 1
+        if str(before) != str(after):
+            out.append(Difference(title, _value(name, before), _value(name, after)))
     return known, out
 
 

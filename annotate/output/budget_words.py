@@ -126,6 +126,12 @@ def _most_words(budget: Budget) -> str:
     return f"{words} ({', '.join(thresholds)})" if thresholds else words
 
 
+def launch_line(verdict: Verdict) -> str:
+    """Return the GPU's share of the number, with launches, the host's time for one and gaps; empty where nobody declared it."""
+    share = next((finding.facts.get("share") for finding in verdict.findings if finding.rule == "host-bound"), None)
+    return share if isinstance(share, str) else ""
+
+
 def limits_line(verdict: Verdict) -> str:
     """Return the limits that the policy overrides, each with its default; empty without any."""
     return ", ".join(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from annotate.output.budget_words import bound_words, claim_line, headline, is_told, limits_line, shown_line
+from annotate.output.budget_words import bound_words, claim_line, headline, is_told, launch_line, limits_line, shown_line
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
@@ -55,19 +55,19 @@ def texts(verdicts: Sequence[Verdict], *, verbose: bool = False, more: str = _MO
 def markdown(verdict: Verdict) -> str:
     """Return what a pull request shows: the same content as ``text``, as a heading and a table."""
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
-    label = f" {_marked(_label(verdict))}" if verdict.label else ""
-    numbers = f"; {_marked(plain(first))}" if (first := headline(verdict)) else ""
-    lines = [f"{status}{label} on {_marked(_device(verdict))}, {_length(verdict)}{numbers}"]
+    label = f" {marked(_label(verdict))}" if verdict.label else ""
+    numbers = f"; {marked(plain(first))}" if (first := headline(verdict)) else ""
+    lines = [f"{status}{label} on {marked(_device(verdict))}, {_length(verdict)}{numbers}"]
     if verdict.why:
-        lines += ["", f"Not proven: {_marked(plain(verdict.why))}"]
+        lines += ["", f"Not proven: {marked(plain(verdict.why))}"]
     for line in _beside(verdict):
-        lines += ["", _marked(line)]
+        lines += ["", marked(line)]
     if told := _told(verdict, is_all=False):
         lines += ["", "| Hazard | Severity | What was seen | What to do |", "|---|---|---|---|"]
         lines += [_row(finding, verdict) for finding in told]
     if verdict.unobserved:
         lines += ["", f"<details><summary>Not checked: {_rules(len(verdict.unobserved))}</summary>", ""]
-        lines += [f"- {_marked(plain(finding.rule))}: {_marked(plain(finding.says))}" for finding in verdict.unobserved]
+        lines += [f"- {marked(plain(finding.rule))}: {marked(plain(finding.says))}" for finding in verdict.unobserved]
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
 
@@ -120,10 +120,16 @@ def _before(verdict: Verdict, device: str) -> list[str]:
 
 
 def _beside(verdict: Verdict) -> list[str]:
-    """The lines under the first: labels, the stated claim, overridden limits, and what was shown."""
+    """The lines under the first: labels, the GPU's share, the stated claim, overridden limits, and what was shown."""
     labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
     claim, shown, limits = claim_line(verdict), plain(shown_line(verdict)), plain(limits_line(verdict))
-    named = (labels, claim and f"claim: {claim}", limits and f"other limits: {limits}", shown and f"shown: {shown}")
+    named = (
+        labels,
+        plain(launch_line(verdict)),
+        claim and f"claim: {claim}",
+        limits and f"other limits: {limits}",
+        shown and f"shown: {shown}",
+    )
     return [line for line in named if line]
 
 
@@ -190,10 +196,12 @@ def _lowered(sentence: str) -> str:
 
 def _row(finding: Finding, verdict: Verdict) -> str:
     severity = f"{finding.severity}, accepted" if finding.accepted else str(finding.severity)
-    return f"| {_marked(plain(finding.rule))} | {severity} | {_marked(_says(finding, verdict))} | {_marked(plain(finding.remedy))} |"
+    return (
+        f"| {marked(plain(finding.rule))} | {severity} | {marked(_says(finding, verdict))} | {marked(plain(finding.remedy))} |"
+    )
 
 
-def _marked(words: str) -> str:
+def marked(words: str) -> str:
     """Plain words as Markdown that renders as just these words."""
     escaped = _MARKDOWN.sub(r"\\\1", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _LIVE.sub("\u200b", escaped)

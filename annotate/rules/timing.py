@@ -1,15 +1,14 @@
 """Rules about the timer: synchronisation, streams, overhead and launches stand between a kernel and its time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotate.budget import Estimate
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
+from annotate.derived.launch_waits import HostBoundLimits, waits_for_launches
 from annotate.derived.missed_work import (
-    NO_UTILISATION,
     EarlyStopLimits,
     EmptySpanLimits,
     has_empty_spans,
@@ -17,10 +16,10 @@ from annotate.derived.missed_work import (
     on_other_stream,
     stopped_early,
 )
-from annotate.derived.timed import SEVERAL, elsewhere, loop
+from annotate.derived.timed import loop
 from annotate.derived.timer_bounds import timer_bounds
 from annotate.evidence import Evidence, Fact
-from annotate.ranges import Duration, Factor, Share
+from annotate.ranges import Duration
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import readable
 
@@ -92,28 +91,16 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
     return on_other_stream(evidence, limits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostBoundLimits:
-    """The limits of ``host-bound``."""
-
-    fed_ratio: Annotated[Share, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
-    idle_s: Annotated[Duration, "less than a launch takes is no wait for one"] = 5e-6
-    pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
-    late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
-    nothing_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02
-    wait_ratio: Annotated[Share, "threads that waited so long for a processor are short of processors"] = 0.05
-
-
 @rule(
     "host-bound",
-    kind=RuleKind.LABEL,
+    kind=RuleKind.BIAS,
     needs=("timings", "utilization_ratio"),
     basis=Basis.TIMINGS,
-    says="launch latency: the GPU worked {utilization_ratio:.0%} of the loop",
+    says="launch latency: {what}",
     remedy="It waited for launches {idle} a call of {call}: replay a CUDA graph, put {batch_count} calls between two events, "
     "or report the time as the host's.",
 )
-def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> Answer:
+def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
     """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
 
     Why it matters:
@@ -122,7 +109,7 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
 
     What it cannot see:
         Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
-        Work of others that fills the pauses.  How far off the number is (``unaccounted-time``).
+        Work of others that fills the pauses.  How far off throughput is (``unaccounted-time``).
 
     Remedy:
         A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
@@ -131,43 +118,12 @@ def host_bound(evidence: Evidence, claim: Claim, *, limits: HostBoundLimits) -> 
     Source:
         The driver's utilisation over a loop with less than 0.2 ms between its calls, of which the usual one, or where
         median and mean agree every one, leaves the GPU idle.  Loops with pauses are ``bursty-duty-cycle``, a few late
-        launches ``idle-stretch``.
+        launches ``idle-stretch``.  Where the GPU did other work beside the times, as flushes, the harness declares for how
+        many of its readings the GPU waited.  Times that were read on the GPU claim a kernel's time: the bound is the
+        time over the GPU's part of it, less 1.  Other times are the caller's own, and it is a label.
         H200, driver 580.159.04: of recorded loops only that of 18 µs gemvs, at 0.58, is found.
     """
-    timed = loop(evidence)
-    if timed is None or timed.entries_count < 2:
-        return Unobserved("fewer than two times were taken")
-    if elsewhere(evidence):
-        return Unobserved(SEVERAL)
-    busy_s = timed.call_busy_s
-    if busy_s is None or timed.utilization_ratio is None:
-        return Unobserved(NO_UTILISATION)
-    facts: dict[str, Fact] = {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
-    if timed.utilization_ratio >= limits.fed_ratio:
-        return Clear(facts)
-    gap_s = timed.gap_s()
-    facts["gap_s"] = gap_s
-    # Of a usual call: launches that were late, but few, make the mean round longer than the median one.
-    usual_s = timed.entry_s + gap_s
-    late = timed.round_s > limits.late_ratio * usual_s
-    # The host paused, or was ahead of the GPU at most calls, or only the late ones left it dry.
-    if gap_s > limits.pause_s or gap_s < 0 or (late and busy_s * timed.calls_count >= limits.fed_ratio * usual_s):
-        return Clear(facts)
-    if timed.utilization_ratio <= limits.nothing_ratio:
-        return Unobserved("the GPU did not work at all, so it was not launches it waited for")
-    host = evidence.host
-    if host.run_wait_s and host.span_s and host.run_wait_s > limits.wait_ratio * host.span_s:
-        return Unobserved("the benchmark waited for a processor, which explains late launches")
-    waited_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
-    if waited_s <= limits.idle_s:
-        return Clear(facts)
-    facts |= {
-        "idle_s": waited_s,
-        "idle": readable(waited_s),
-        "call": readable(timed.call_s),
-        "batch_count": timed.batch_count,
-    }
-    return Found(facts=facts, effect_ratio=timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None)
+    return waits_for_launches(case.evidence, limits)
 
 
 @rule(

@@ -8,23 +8,23 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from annotate.compare import decision
 from annotate.compare.decision import MARGIN_RATIO, Comparison, Decision
-from annotate.evidence import Evidence
+from annotate.output import report
 from annotate.output.report import plain
 from annotate.user_policy import Policy
-from gpuwatch.cli import open_store, options, output, rejudge
+from annotate.verdict import Verdict
+from gpuwatch.cli import options, output
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
 from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.interfaces import Run
 
-if TYPE_CHECKING:
-    from gpuwatch.store import Reader
+_CLOCK_HELP = "Compare windows of two machines at this SM clock. Default: the model's reference clock."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,14 @@ class _FunctionOptions:
     cache: Literal["cold", "warm"] | None
 
 
+@dataclass(frozen=True, slots=True)
+class _RecordOptions:
+    """The options of comparing records: the clock in MHz, and whether two models are asked for as a ratio."""
+
+    clock_mhz: float | None
+    is_ratio: bool
+
+
 @click.command("compare", short_help="Two runs, or two functions: faster, slower, the same, or not comparable.")
 @click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
@@ -47,18 +55,29 @@ class _FunctionOptions:
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
 @click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
 @click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
+@click.option("--clock", "clock_mhz", type=float, metavar="MHZ", help=_CLOCK_HELP)
+@click.option("--ratio", "is_ratio", is_flag=True, help="Two models of GPU: give the ratio, each at its reference clock.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="For a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
 @options.policy_options_with("Differences of functions inside it are none (0.5% by default); of runs as of windows.")
 @options.json_option
 @options.settings_options
 @options.gathered(_FunctionOptions, "how")
+@options.gathered(_RecordOptions, "records")
 def command(
-    variants: tuple[str, ...], how: _FunctionOptions, policy_options: options.PolicyOptions, fail_on: str | None, as_json: bool
+    variants: tuple[str, ...],
+    how: _FunctionOptions,
+    records: _RecordOptions,
+    policy_options: options.PolicyOptions,
+    fail_on: str | None,
+    as_json: bool,
+    as_markdown: bool,
 ) -> Exit:
     """Compare B with A: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
 
     \b
     gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
+    gpuwatch compare A.html B.html       reports or capsules, of any machines, window by window of one label; RUN B.html too
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
     gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
     gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
@@ -69,27 +88,55 @@ def command(
     function of one call with its own buffers.  With --at, the first function runs on a git worktree of that revision: modules
     it imports and files beside it are the revision's.
 
-    Other hardware, software or another boot makes two runs incomparable, unless --accept names the rule.
+    Windows of two machines, cards or boots are compared at one clock, the model's reference clock or --clock: their interval
+    includes how far cards of the model differ.  As measured, other hardware, software or another boot makes two windows
+    incomparable, unless --accept names the rule.
     """
     failing = _failing(fail_on)
     are_functions = [names_function(variant) for variant in variants]
     if how.revision is not None or any(are_functions):
         _check_functions(variants, are_functions, how.revision, replace(policy_options, tolerance=None).policy())
+        if records != _RecordOptions(None, is_ratio=False):
+            raise UsageError("--clock, --ratio: expected two runs or files, found functions, which share one clock")
         found = _compare_functions(variants, how, options.read_share("--tolerance", policy_options.tolerance) or MARGIN_RATIO)
         data, text = found.to_dict() | {"runs": None}, str(found)
+        comparisons: Sequence[Comparison] = found.comparisons
+        verdict = found.verdict
     else:
         if len(variants) != 2:
             found_words = f"{len(variants)}: {' '.join(variants)}"
-            raise UsageError(f"expected two runs, or two functions FILE.py:FUNCTION, found {found_words}")
-        with open_store.reader(options.settings()) as store:
-            runs = (open_store.run(store, variants[0]), open_store.run(store, variants[1]))
-            compared = _compare_runs(store, *runs, policy_options.policy())
-        data = {"design": "sequential", "timer": None, "comparisons": [compared.to_dict()], "verdict": None}
-        data, text = data | {"runs": [run.id for run in runs]}, str(compared)
-    # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
-    harmless = "\n".join(plain(line) for line in text.split("\n"))
-    output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
+            raise UsageError(f"expected two runs or files, or two functions FILE.py:FUNCTION, found {found_words}")
+        comparisons, runs = _compare_records((variants[0], variants[1]), records, policy_options.policy())
+        data = {"design": "sequential", "timer": None, "comparisons": [each.to_dict() for each in comparisons], "verdict": None}
+        data, text, verdict = data | {"runs": runs}, "\n".join(map(str, comparisons)), None
+    if as_markdown and not as_json:
+        output.emit(_markdown(comparisons, verdict))
+    else:
+        # Any program may have declared the labels and conditions of a run: they must not steer this terminal.
+        harmless = "\n".join(plain(line) for line in text.split("\n"))
+        output.emit_either(data, output.coloured(harmless, sys.stdout), as_json=as_json)
     return Exit.FAILED if failing & {each["decision"] for each in data["comparisons"]} else Exit.OK
+
+
+def _compare_records(
+    texts: tuple[str, str], records: _RecordOptions, policy: Policy | None
+) -> tuple[Sequence[Comparison], list[str]]:
+    from annotate.compare.two_machines import MachineTerms
+    from annotate.times.reference_clock import reference_clock_mhz
+    from gpuwatch.cli.compared_sides import compare_sides
+
+    try:
+        reference_clock_mhz(None, records.clock_mhz)
+    except ValueError as error:
+        raise UsageError(f"--clock: {error}") from error
+    spread_ratio = options.settings().card_spread_ratio or None
+    terms = MachineTerms(clock_mhz=records.clock_mhz, card_spread_ratio=spread_ratio, is_ratio=records.is_ratio)
+    return compare_sides(texts, policy, terms)
+
+
+def _markdown(comparisons: Sequence[Comparison], verdict: Verdict | None) -> str:
+    parts = [decision.markdown(each) for each in comparisons]
+    return "\n".join([*parts, *([report.markdown(verdict)] if verdict is not None else [])]).rstrip("\n")
 
 
 def _failing(text: str | None) -> set[str]:
@@ -176,24 +223,3 @@ def _own_part(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace
-
-
-def _compare_runs(store: Reader, a: Run, b: Run, policy: Policy | None) -> Comparison:
-    from annotate.compare.two_runs import of_runs
-
-    uuid = next((uuid for uuid in a.uuids if uuid in b.uuids), None)
-    pieces = (_evidence(store, a, uuid), _evidence(store, b, uuid))
-    return of_runs(*pieces, rejudge.policy_of(b) if policy is None else policy, names=_names(a, b))
-
-
-def _evidence(store: Reader, run: Run, uuid: str | None) -> Evidence:
-    if not run.uuids:
-        raise UsageError(f"run {run.id}: expected a window on a GPU, found one without: {run.why or run.status}")
-    return store.evidence(run, uuid or run.uuids[0])
-
-
-def _names(a: Run, b: Run) -> tuple[str, str]:
-    """Return the labels where they distinguish the runs, else labels with ids."""
-    if a.label and b.label and a.label != b.label:
-        return a.label, b.label
-    return (f"{a.label or 'run'} {a.id}", f"{b.label or 'run'} {b.id}")

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Protocol
 
 from gpuwatch import clock, timers
@@ -10,6 +11,8 @@ from gpuwatch.process import torch_state
 
 # Blocks the host may be ahead of the GPU: enough that it never waits, few enough to stop soon.
 _AHEAD_COUNT = 6
+# The GPU is held for a millisecond at 2 GHz, in which the host records these pairs of events.
+_HOLD_CYCLES_COUNT, _OVERHEADS_COUNT = 2_000_000, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,18 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockLaunch:
+    """The launches of a block: the host's time for one call, and what the timer reads around nothing, over its calls.
+
+    ``gap_s`` is the time from the block before to this one, None where other work lies between, or no block was before.
+    """
+
+    issue_s: float
+    overhead_s: float = 0.0
+    gap_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Timed:
     """A block and the time of one of its calls; ``starved``: the GPU had run out of work when the host launched more.
 
@@ -33,6 +48,7 @@ class Timed:
     took_s: float
     starved: bool = False
     span_s: float | None = None
+    launch: BlockLaunch | None = None  # None where host and call are one
 
     @property
     def whole_s(self) -> float:
@@ -84,6 +100,8 @@ class _Launched:
     begin: Any  # torch has no types
     spans: list[tuple[Any, Any]]
     starved: bool
+    issue_s: float  # of one call
+    earlier: Any  # the event at the end of the block before; None before the first
 
     @property
     def end(self) -> Any:
@@ -95,47 +113,72 @@ class EventBlocks:
 
     name = "events"
 
-    def __init__(self, cuda: Any) -> None:  # torch.cuda: torch has no types
+    def __init__(self, cuda: Any, now_ns: Callable[[], int] = clock.now_ns) -> None:  # torch.cuda: torch has no types
         self._cuda = cuda
+        self._now_ns = now_ns
+        self._overhead_s: float | None = None  # of an event pair around nothing, when first asked for
 
     def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
+        if self._overhead_s is None:
+            self._overhead_s = self._read_nothing()
         waiting: deque[_Launched] = deque()
         for block in blocks:
-            begin, spans = self._launch(block)
+            earlier = waiting[-1].end if waiting else None
+            begin, spans, issue_s = self._launch(block)
             # The block before it is done already: the GPU waited for these launches.
-            starved = bool(waiting) and bool(waiting[-1].end.query())
-            waiting.append(_Launched(block, begin, spans, starved))
+            starved = earlier is not None and bool(earlier.query())
+            waiting.append(_Launched(block, begin, spans, starved, issue_s, earlier))
             if len(waiting) > _AHEAD_COUNT:
                 yield self._read(waiting.popleft())
         while waiting:
             yield self._read(waiting.popleft())
 
-    def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]]]:
-        """Launch the calls with one span around all of them, or with one around each where work runs before each."""
-        begin = self._record()
+    def _read_nothing(self) -> float:
+        """Return what an event pair reads around nothing while the host is ahead; 0 where nothing holds the GPU meanwhile."""
+        sleep = getattr(self._cuda, "_sleep", None)  # torch's tests spin with it; a later torch may lack it
+        if sleep is None:
+            return 0.0
+        sleep(_HOLD_CYCLES_COUNT)
+        pairs = [(self._record(), self._record()) for _ in range(_OVERHEADS_COUNT)]
+        pairs[-1][1].synchronize()
+        return float(median(first.elapsed_time(last) for first, last in pairs)) / 1e3
+
+    def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]], float]:
+        """Launch the calls with one span around all of them, or with one around each where work runs before each.
+
+        The last is the host's time for one call.
+        """
+        begin, now_ns = self._record(), self._now_ns
         if block.before is None:
+            begin_ns = now_ns()
             for _ in range(block.calls_count):
                 block.call()
-            return begin, [(begin, self._record())]
-        spans = []
+            issue_ns = now_ns() - begin_ns
+            return begin, [(begin, self._record())], issue_ns / 1e9 / block.calls_count
+        spans, issue_ns = [], 0
         for _ in range(block.calls_count):
             block.before()
             first = self._record()
+            begin_ns = now_ns()
             block.call()
+            issue_ns += now_ns() - begin_ns
             spans.append((first, self._record()))
-        return begin, spans
+        return begin, spans, issue_ns / 1e9 / block.calls_count
 
     def _record(self) -> Any:
         event = self._cuda.Event(enable_timing=True)
         event.record()
         return event
 
-    @staticmethod
-    def _read(launched: _Launched) -> Timed:
+    def _read(self, launched: _Launched) -> Timed:
         launched.end.synchronize()
-        took_s = sum(first.elapsed_time(last) for first, last in launched.spans) / 1e3 / launched.block.calls_count
+        block = launched.block
+        took_s = sum(first.elapsed_time(last) for first, last in launched.spans) / 1e3 / block.calls_count
         span_s = launched.begin.elapsed_time(launched.end) / 1e3
-        return Timed(launched.block, took_s, launched.starved, span_s)
+        overhead_s = (self._overhead_s or 0.0) * len(launched.spans) / block.calls_count
+        has_gap = launched.earlier is not None and block.before is None
+        gap_s = launched.earlier.elapsed_time(launched.begin) / 1e3 if has_gap else None
+        return Timed(block, took_s, launched.starved, span_s, BlockLaunch(launched.issue_s, overhead_s, gap_s))
 
 
 def choose_timer() -> BlockTimer:

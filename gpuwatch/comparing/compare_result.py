@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from annotate.compare.decision import Comparison, Decision
+from annotate.derived.launch_share import LaunchShare
 from annotate.stats.intervals import Interval
 from annotate.verdict import Verdict
 from gpuwatch.client.window import Window
@@ -95,13 +96,32 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
         decision = Decision.INCOMPARABLE
         wrong = f"its result differs: largest relative error {match.error_ratio:.2g}, {match.limit_ratio:.2g} allowed"
         reasons.insert(0, f"{comparison.b} computes something else: {wrong}")
+    shares = {name: ran.launches[name] for name in (comparison.a, comparison.b) if name in ran.launches}
     if timer == "host":
         reasons.append("timed by the host's clock")
     if ran.starved_ratio > _STARVED_RATIO:
         reasons.append("the GPU waited for launches: these are times of the host; capture a graph to compare the kernels")
     elif timer != "host" and own is not None and comparison.ratio is not None:
         reasons += _explain_gap(comparison.ratio, own)
-    return replace(comparison, decision=decision, own_ratio=own, reasons=tuple(reasons))
+    if ran.starved_ratio <= _STARVED_RATIO:
+        reasons += _explain_launches(shares, comparison.margin_ratio)
+    return replace(
+        comparison,
+        decision=decision,
+        own_ratio=own,
+        reasons=tuple(reasons),
+        a_launch=shares.get(comparison.a),
+        b_launch=shares.get(comparison.b),
+    )
+
+
+def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float) -> list[str]:
+    """Name the variants whose kernel's time the host moves by more than the tolerance."""
+    return [
+        f"launching makes up to {share.launch_s / share.call_s:.1%} of {name}: capture a graph to compare the kernels"
+        for name, share in shares.items()
+        if share.starved_ratio > 0.0 and (share.excess_ratio is None or share.excess_ratio > tolerance_ratio)
+    ]
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:

@@ -1,16 +1,18 @@
 """The order in which variants run, for how long, and the pairs of times that result."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import count, repeat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count, repeat
+from statistics import median
 
 import numpy as np
 
 from annotate.compare.quad_decision import LEAST_PAIRS_COUNT
 from annotate.compare.quads import Quads
+from annotate.derived.launch_share import LaunchShare, launch_share
 from annotate.stats.intervals import Interval
-from gpuwatch.comparing.blocks import Block, BlockTimer, Timed
+from gpuwatch.comparing.blocks import Block, BlockLaunch, BlockTimer, Timed
 
 # Longer blocks meet another clock; in shorter ones the edge of a block shows.
 BLOCK_S = 0.003
@@ -37,10 +39,14 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """The result of an interleaved run of two variants, and the share of blocks before which the GPU had waited."""
+    """The result of an interleaved run of two variants, and the share of blocks before which the GPU had waited.
+
+    ``launches`` are each variant's; none where the timer does not tell them from the calls.
+    """
 
     quads: Quads
     starved_ratio: float
+    launches: Mapping[str, LaunchShare] = field(default_factory=dict)
 
 
 def calibrate(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Runner:
@@ -94,7 +100,28 @@ def run_interleaved(
         if enough or sum(spent_s.values()) >= limit_s:
             break
     starved_ratio = starved / max(1, blocks_count)
-    return {name: Interleaved(_by_position(a.name, found), starved_ratio) for name, found in quads.items()}
+    return {name: Interleaved(_by_position(a.name, found), starved_ratio, _launches(found)) for name, found in quads.items()}
+
+
+def _launches(quads: Sequence[Sequence[Timed]]) -> dict[str, LaunchShare]:
+    """Return the GPU's share of each variant's usual block."""
+    by_variant: dict[str, list[tuple[Timed, BlockLaunch]]] = {}
+    for timed in chain.from_iterable(quads):
+        if timed.launch is not None:
+            by_variant.setdefault(timed.block.variant, []).append((timed, timed.launch))
+    return {name: _launch_share(found) for name, found in by_variant.items()}
+
+
+def _launch_share(found: Sequence[tuple[Timed, BlockLaunch]]) -> LaunchShare:
+    gaps_s = [launch.gap_s for _, launch in found if launch.gap_s is not None]
+    return launch_share(
+        median(timed.took_s for timed, _ in found),
+        median(launch.overhead_s for _, launch in found),
+        sum(timed.block.calls_count for timed, _ in found),
+        starved_ratio=sum(timed.starved for timed, _ in found) / len(found),
+        issue_s=median(launch.issue_s for _, launch in found),
+        gap_s=median(gaps_s) if gaps_s else None,
+    )
 
 
 def _by_position(a: str, quads: Sequence[Sequence[Timed]]) -> Quads:

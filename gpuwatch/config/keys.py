@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotate.ranges import PRECISIONS, TOLERANCES, Range
+from annotate.ranges import CARD_SPREADS, PRECISIONS, TOLERANCES, Range
 from gpuwatch.config import paths, quantities
 from gpuwatch.config.quantities import QuantityError
 
@@ -180,6 +180,8 @@ KEYS: tuple[Key, ...] = (
         "how far disturbances may move a number before its window is flagged; none: the policy's own, 1 %"),
     Key("precision", "precision_ratio", 0.0, _threshold(PRECISIONS), _threshold_text,
         "how well a number must repeat from window to window; none: however it repeats"),
+    Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
+        "how far two cards of a model differ in the time at one clock; none: what is on record for the model (H200: 0.29 %)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
         "how often the fast lane is read while no window is open, and, but for clock and reasons, in windows (50 ms at most)"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,

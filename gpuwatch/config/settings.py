@@ -38,6 +38,7 @@ class Settings:
     log_level: str
     tolerance_ratio: float  # 0 for none, as precision_ratio
     precision_ratio: float
+    card_spread_ratio: float  # of compared machines; 0 for that on record
     idle_period_ns: int
     active_period_ns: int
     budget_ratio: float

@@ -14,6 +14,7 @@ from gpuwatch.cuda.driver import raw_stream
 Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
 _LIBRARY = "libcuda.so.1"
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 _spare: dict[tuple[int, int], list[int]] = {}  # handles by context: the next window makes none
 
 
@@ -31,6 +32,9 @@ class Events(Protocol):
 
     def synchronize(self, number: int) -> None:
         """Wait until the work before an event is done."""
+
+    def is_done(self, number: int) -> bool:
+        """Return whether the work before an event is done."""
 
     def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
         """Return the seconds between pairs of events, all of them done."""
@@ -60,6 +64,9 @@ class TorchEvents:
 
     def synchronize(self, number: int) -> None:
         self._events[number].synchronize()
+
+    def is_done(self, number: int) -> bool:
+        return bool(self._events[number].query())
 
     def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
         events = self._events
@@ -103,6 +110,12 @@ class DriverEvents:
     def synchronize(self, number: int) -> None:
         _check(self._library.cuEventSynchronize(self._handles[number]))
 
+    def is_done(self, number: int) -> bool:
+        status = self._library.cuEventQuery(self._handles[number])
+        if status != _NOT_READY:
+            _check(status)
+        return bool(status != _NOT_READY)
+
     def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
         handles, elapsed, took_ms = self._handles, self._library.cuEventElapsedTime, ctypes.c_float()
         at, out = ctypes.byref(took_ms), np.empty(len(firsts))
@@ -131,6 +144,7 @@ def load_library() -> Any:
     library.cuEventCreate.argtypes = [ctypes.POINTER(handle), ctypes.c_uint]
     library.cuEventRecord.argtypes = [handle, handle]
     library.cuEventSynchronize.argtypes = [handle]
+    library.cuEventQuery.argtypes = [handle]
     library.cuEventElapsedTime.argtypes = [ctypes.POINTER(ctypes.c_float), handle, handle]
     library.cuCtxGetCurrent.argtypes = [ctypes.POINTER(handle)]
     library.cuCtxGetId.argtypes = [handle, ctypes.POINTER(ctypes.c_ulonglong)]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.cuda.cuda_events import make_events
+from gpuwatch.cuda.launch_probe import LaunchProbe
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.wire.messages import TIMES_COUNT, FactValue
 from gpuwatch.wire.timings import sort_by_begin
@@ -53,12 +54,14 @@ class CudaMarks:
         self._spread_s: float | None = None
         self._seen_ratio: float | None = None
         self._is_open = True
+        self._probe = LaunchProbe(clock.now_ns)
         self._stamps = Stamps.allocate(2 * count, driver)
 
     def declared(self) -> dict[str, FactValue]:
+        declared = {"timer": self.timer} | self._probe.declared()
         if self._spread_s is None:
-            return {"timer": self.timer}
-        return {"timer": self.timer, "stamp_spread_s": self._spread_s, "stamp_seen_ratio": self._seen_ratio}
+            return declared
+        return declared | {"stamp_spread_s": self._spread_s, "stamp_seen_ratio": self._seen_ratio}
 
     def _stamp(self) -> int:
         return self._stamps.put() if self._stamps is not None else -1
@@ -86,16 +89,22 @@ class CudaMarks:
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
-        return self._begin_event() << _SHIFT | (stamp + 1)
+        number = self._begin_event()
+        if word == TIMED:
+            self._probe.begin(number)
+        return number << _SHIFT | (stamp + 1)
 
     def end(self, begun: int, word: int = TIMED) -> int | None:
         """Mark the end; return the number of its stamp, None for a piece that is left out."""
         count = self._timed_count if word == TIMED else self._other_count
         if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
+        first, first_stamp = begun >> _SHIFT, (begun & ((1 << _SHIFT) - 1)) - 1
+        is_probed = word == TIMED and self._probe.end(first)
         event = self._end_event()
         stamp = self._stamp() if word == TIMED else _NO_STAMP
-        first, first_stamp = begun >> _SHIFT, (begun & ((1 << _SHIFT) - 1)) - 1
+        if is_probed:
+            self._probe.note(is_reached=self._events.is_done(first))
         self._rows.frombytes(_ROW.pack(first, event, first_stamp, stamp, word))
         if word == TIMED:
             self._timed_count += 1
@@ -107,7 +116,9 @@ class CudaMarks:
         stamp = self.end(begun)
         if stamp is None:
             return self.begin()
-        return self._begin_event() << _SHIFT | (stamp + 1)  # the stamp that ends one iteration begins the next
+        number = self._begin_event()
+        self._probe.begin(number)
+        return number << _SHIFT | (stamp + 1)  # the stamp that ends one iteration begins the next
 
     def wait(self, *, behind_count: int) -> None:
         """Wait until the GPU is at most this many marked pieces behind the host."""

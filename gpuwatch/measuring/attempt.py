@@ -81,6 +81,8 @@ class Attempt:
     stopped: Stopped
     run: str | None
     verdicts: tuple[Verdict, ...]
+    issue_s: float | None = None  # the host's time to launch a call
+    starved_ratio: float = 0.0  # of the entries: those for whose launch the GPU waited
 
     @property
     def verdict(self) -> Verdict:
@@ -99,6 +101,8 @@ class _Chunks:
         self._other: list[OtherWork | None] = []
         self.spent_s = 0.0
         self.busy_s: float | None = None
+        self.issue_s: float | None = None
+        self._starved_count = self._entries_count = 0
 
     def take(self) -> Timings:
         """Take the entries of one chunk."""
@@ -109,6 +113,8 @@ class _Chunks:
         end_ns = job.now_ns()
         self._entry_s = (end_ns - begin_ns) / 1e9 / count
         self.spent_s = (end_ns - self._begin_ns) / 1e9
+        self.issue_s = taken.issue_s
+        self._starved_count, self._entries_count = self._starved_count + taken.starved_count, self._entries_count + count
         if taken.busy_s is not None:
             self.busy_s = (self.busy_s or 0.0) + taken.busy_s
         self._pieces.append(taken.timings)
@@ -124,6 +130,15 @@ class _Chunks:
     def other_work(self) -> OtherWork | None:
         """Return the timer's own work beside the entries: flushes and holds."""
         return joined_other_work(self._other)
+
+    @property
+    def starved_ratio(self) -> float:
+        return self._starved_count / self._entries_count if self._entries_count else 0.0
+
+    @property
+    def launches(self) -> Mapping[str, FactValue]:
+        """Return the facts of launching, where host and call are not one."""
+        return {} if self.issue_s is None else {"issue_s": self.issue_s, "starved_ratio": self.starved_ratio}
 
     @property
     def busy_ratio(self) -> float | None:
@@ -155,7 +170,7 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
         job.timer.rest()
         busy = {} if chunks.busy_ratio is None else {"busy_ratio": chunks.busy_ratio}
         warm = {"warmup_count": warmup.count, "warmup_s": warmup.took_s, "warmup_steady": warmup.steady}
-        window.declare(**{**warm, **job.facts, **busy})
+        window.declare(**{**warm, **job.facts, **busy, **chunks.launches})
         window.record(timings)
         if (other := chunks.other_work()) is not None:
             window.record_other_work(other)
@@ -170,6 +185,8 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
         stopped=stopped,
         run=window.run_id,
         verdicts=window.verdicts,
+        issue_s=chunks.issue_s,
+        starved_ratio=chunks.starved_ratio,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.derived import roofline
+from annotate.derived.launch_share import GPU_TIMERS, LaunchShare, launch_share
 from annotate.evidence import Device, Timings
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from annotate.times.durations import usual_s, worth_count
@@ -132,7 +133,23 @@ class TimeFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RateFigures(TimeFigures):
-    """The true clock, the time at another clock, and rates with their share of this GPU's peaks."""
+    """The GPU's share, the true clock, the time at another clock, and rates with their share of this GPU's peaks."""
+
+    @property
+    def launch_share(self) -> LaunchShare | None:
+        """Return the part of the median that is the GPU's; None where the host's timer took it."""
+        timings, attempt = self.timings, self.attempt
+        if self.timer not in GPU_TIMERS or attempt.issue_s is None:
+            return None
+        gaps_s = np.diff(timings.at_ns) / 1e9 - timings.took_s[:-1] * self.calls_count
+        return launch_share(
+            self.median_s,
+            self.timer_overhead_s / self.calls_count,
+            self.count * self.calls_count,
+            starved_ratio=attempt.starved_ratio,
+            issue_s=attempt.issue_s,
+            gap_s=float(np.median(gaps_s)) if len(gaps_s) else None,
+        )
 
     @property
     def clock_mhz(self) -> float | None:

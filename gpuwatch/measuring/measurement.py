@@ -38,7 +38,7 @@ class Measurement(RateFigures):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
-        device, match, fit = self.device, self.match, self.clock_sensitivity
+        device, match, fit, share = self.device, self.match, self.clock_sensitivity, self.launch_share
         return {
             "schema": SCHEMA,
             **{name: finite(getattr(self, name)) for name in _FIGURES},
@@ -47,6 +47,7 @@ class Measurement(RateFigures):
             "clock_sensitivity": (
                 {"refused": fit.reason} if isinstance(fit, NoFit) else {name: getattr(fit, name) for name in _SENSITIVITY}
             ),
+            "launch_share": None if share is None else share.to_dict(),
             "device": None if device is None else {"uuid": device.uuid, "name": device.name},
             "reference": None
             if match is None

@@ -76,6 +76,8 @@ def figures(measured: RateFigures) -> list[str]:
         lines.append(" · ".join(rates))
     if m.clock_mhz is not None:
         lines.append(f"true clock {m.clock_mhz:.0f} MHz{_clock(m)}")
+    if m.launch_share is not None:
+        lines.append(str(m.launch_share))
     if m.match is not None:
         lines.append(f"right: largest relative error {m.match.error_ratio:.2g}, allowed {m.match.limit_ratio:.2g}")
     return lines

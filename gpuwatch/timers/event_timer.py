@@ -75,14 +75,18 @@ class EventsTimer:
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         pieces: list[Timings] = []
         other: list[OtherWork | None] = []
-        left, busy_s = entries_count, 0.0
+        left, busy_s, starved_count = entries_count, 0.0, 0
         while left:
             size = min(left, self._size_count(plan))
+            is_slow = self._is_host_bound(plan)
             piece, piece_s, piece_other = self._take(plan, size)
+            # Under a hold the host is ahead; without one, the slower of the two sets the times.
+            starved_count += size if is_slow and not _has_hold(piece_other) else 0
             pieces.append(piece)
             other.append(piece_other)
             left, busy_s = left - size, busy_s + piece_s
-        return TimedEntries(joined(pieces), self._costs[id(plan.calls[0])].call_s, busy_s, joined_other_work(other))
+        issue_s = self._costs[id(plan.calls[0])].call_s
+        return TimedEntries(joined(pieces), issue_s, busy_s, joined_other_work(other), starved_count)
 
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
         """Take entries under one hold; return them with the time for which the GPU worked, and its work beside them.
@@ -225,6 +229,10 @@ class EventsTimer:
             hold_s = min(2.0 * _HELD_MOST_S, _HOLD_ENTRIES_COUNT * host_s)
         sleep(int(hold_s * _SPIN_HZ))
         return True
+
+
+def _has_hold(other: OtherWork | None) -> bool:
+    return other is not None and other.kinds[:1] == ("hold",)
 
 
 def _launches_count(plan: TimingPlan) -> int:

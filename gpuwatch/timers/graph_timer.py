@@ -35,7 +35,11 @@ class GraphTimer:
         times, count = taken.timings, plan.calls_count
         issue_s = None if taken.issue_s is None else taken.issue_s / count
         return TimedEntries(
-            Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count), issue_s, taken.busy_s, taken.other
+            Timings(times.at_ns, times.took_s / count, times.sm_clock_mhz, count),
+            issue_s,
+            taken.busy_s,
+            taken.other,
+            taken.starved_count,
         )
 
 

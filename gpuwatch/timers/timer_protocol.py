@@ -40,6 +40,7 @@ class TimedEntries:
     issue_s: float | None = None
     busy_s: float | None = None
     other: OtherWork | None = None  # flushes and holds, beside the entries
+    starved_count: int = 0  # entries for whose launch the GPU waited
 
 
 def joined(pieces: Sequence[Timings]) -> Timings:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from annotate.budget import Group, Number
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Fact, Host, OtherWork, Ownership, Process, Timings
+from annotate.judge import judge
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.accounts import unaccounted_time
 from annotate.rules.timing import RULES, host_bound, missing_sync, short_kernel, timer_overhead, timer_tampered, wrong_stream
@@ -254,6 +255,60 @@ class TestHostBound:
             assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
             assert answer.facts["idle_s"] == pytest.approx(10e-6, rel=0.05)
             assert host_bound.says.format(**answer.facts) == "launch latency: the GPU worked 58% of the loop"
+
+    @pytest.mark.parametrize("timer", ["events", "graph"])
+    def test_host_bound_kernel_time_is_bounded(self, timer: str) -> None:
+        """Times read on the GPU claim a kernel's: 20 µs of which 13.9 are the GPU's are 44 % off at most."""
+        answer = found(ask(host_bound, self.about({"timer": timer})))
+        assert {bound.number for bound in answer.bounds} == {Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
+        assert answer.bounds[0].ratio == pytest.approx(20 / (0.58 * 24) - 1, rel=0.05)
+
+    @pytest.mark.parametrize(("timer", "severity"), [("events", "flag"), ("host", "note")])
+    def test_host_bound_flags_by_tolerance_where_claimed(self, timer: str, severity: str) -> None:
+        """Times by the host's clock claim no kernel's; no size of it rejects."""
+        for busy in (0.2, 0.65):
+            finding = judge(self.about({"timer": timer}, busy=busy)).finding("host-bound")
+            assert (finding.severity, finding.is_label) == (severity, severity == "note")
+
+    @pytest.mark.parametrize(("starved", "kind"), [(0.0, Clear), (0.4, Clear), (1.0, Found)])
+    def test_host_bound_counts_starved_readings_beside_flushes(self, starved: float, kind: type) -> None:
+        """Flushes keep the GPU busy, so that utilisation tells nothing of launches."""
+        declared: dict[str, Fact] = {
+            "timer": "events", "timer_overhead_s": 1e-6, "flush_bytes": 10**8, "issue_s": 15e-6, "starved_ratio": starved,
+        }  # fmt: skip
+        answer = ask(host_bound, self.about(declared, busy=0.95))
+        assert isinstance(answer, kind)
+        assert isinstance(answer, Clear | Found)
+        assert answer.facts["gpu_ratio"] == pytest.approx(1 - max(1e-6, starved * 15e-6) / 20e-6, rel=1e-3)
+        if isinstance(answer, Found):
+            assert answer.bounds[0].ratio == pytest.approx(3.0, rel=1e-3)
+
+    def test_host_bound_launch_longer_than_the_call_has_no_bound(self) -> None:
+        """The GPU waited for launches that take as long as the reading: any part of it may be the GPU's."""
+        declared: dict[str, Fact] = {"timer": "events", "flush_bytes": 10**8, "issue_s": 40e-6, "starved_ratio": 1.0}
+        answer = found(ask(host_bound, self.about(declared | {"timer_overhead_s": 1e-6}, busy=0.95)))
+        assert [bound.ratio for bound in answer.bounds] == [None] * 3
+        # A loop of the user's may wait for the GPU in each call, as by reading a result, which is no launch.
+        assert isinstance(ask(host_bound, self.about(declared, busy=0.95)), Clear)
+
+    def test_host_bound_believes_no_declared_share(self) -> None:
+        """Utilisation saw the GPU work for 13.9 µs of 20, whatever the process declares of its launches."""
+        declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-7, "issue_s": 1e-7, "starved_ratio": 0.0}
+        answer = found(ask(host_bound, self.about(declared)))
+        assert answer.facts["gpu_ratio"] == pytest.approx(13.9 / 20, rel=0.02)
+
+    @pytest.mark.parametrize(("busy", "kind"), [(0.97, Clear), (0.6, Found)])
+    def test_host_bound_sets_declared_flushes_aside(self, busy: float, kind: type) -> None:
+        """Flushes of 4 µs in each round of 24: what utilisation leaves of them says how long the calls kept the GPU."""
+        declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 1e-6, "issue_s": 40e-6, "starved_ratio": 1.0}
+        about = self.about(declared, busy=busy)
+        assert about.timings is not None
+        count = len(about.timings.at_ns)
+        other = OtherWork(about.timings.at_ns + 20_000, np.full(count, 4e-6), ("flush",) * count)
+        answer = ask(host_bound, replace(about, other_work=other))
+        assert isinstance(answer, kind)
+        if isinstance(answer, Found):
+            assert answer.bounds[0].ratio == pytest.approx(20 / (0.6 * 24 - 4) - 1, rel=0.05)
 
     def test_many_small_kernels_in_a_long_call_are_found_too(self) -> None:
         about = evidence(signals={"utilization_ratio": 0.3}, timings=every(520e-6, took_s=500e-6, length_s=2.0))

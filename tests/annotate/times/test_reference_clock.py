@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from annotate.times.reference_clock import REFERENCE_CLOCKS_MHZ, reference_clock_mhz
+from annotate.times.reference_clock import CARD_SPREADS_RATIO, REFERENCE_CLOCKS_MHZ, card_spread_ratio, reference_clock_mhz
 
 
 def test_reference_clock_of_a_measured_model() -> None:
@@ -34,3 +34,20 @@ def test_given_reference_clock_outside_any_sm_is_refused(mhz: float) -> None:
 
 def test_every_reference_clock_is_one_an_sm_can_have() -> None:
     assert all(reference_clock_mhz(None, mhz) == mhz for mhz in REFERENCE_CLOCKS_MHZ.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "ratio"),
+    [
+        ("NVIDIA H200", None, 0.0029),
+        ("NVIDIA H200 NVL", None, 0.0029),
+        ("NVIDIA H100", None, None),
+        ("NVIDIA H200", 0.01, 0.01),
+    ],
+)
+def test_spread_between_cards_is_on_record_or_given(model: str, given: float | None, ratio: float | None) -> None:
+    assert card_spread_ratio(model, given) == ratio
+
+
+def test_every_model_with_a_spread_has_a_reference_clock() -> None:
+    assert CARD_SPREADS_RATIO.keys() <= REFERENCE_CLOCKS_MHZ.keys()

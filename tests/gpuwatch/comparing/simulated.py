@@ -13,7 +13,7 @@ import numpy as np
 
 from annotate.compare.quads import Quads
 from annotate.evidence import Values
-from gpuwatch.comparing.blocks import Block, Timed
+from gpuwatch.comparing.blocks import Block, BlockLaunch, Timed
 
 _MAX_MHZ = 1980.0
 _LIMIT_W = 700.0
@@ -76,8 +76,11 @@ class SimulatedBlocks:
 
     name = "events"
 
-    def __init__(self, kernels: Mapping[str, Kernel], *, seed: int = 0, starved: bool = False) -> None:
+    def __init__(
+        self, kernels: Mapping[str, Kernel], *, seed: int = 0, starved: bool = False, launch: BlockLaunch | None = None
+    ) -> None:
         self._kernels = kernels
+        self._launch = launch
         self._gpu = Gpus(1, seed)
         self._starved = starved
         self.order: list[str] = []
@@ -87,7 +90,7 @@ class SimulatedBlocks:
             block.call()
             self.order.append(block.variant)
             took_s = self._gpu.run(self._kernels[block.variant], block.calls_count)
-            yield Timed(block, float(took_s[0]), self._starved)
+            yield Timed(block, float(took_s[0]), self._starved, launch=self._launch)
 
 
 def quads_of(log_ratios: Values) -> Quads:

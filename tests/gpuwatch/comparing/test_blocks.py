@@ -67,6 +67,36 @@ def test_a_gpu_that_waits_for_launches_is_noticed() -> None:
     assert all(each.starved for each in timed[1:])
 
 
+def test_launches_of_a_block_are_timed_apart() -> None:
+    """The host's time for a call, and the gap that a starved GPU leaves between blocks."""
+    for call_s, issue_s, gap_s in ((200e-6, 5e-6, 0.0), (2e-6, 5e-6, 0.0)):
+        gpu = Gpu(call_s=call_s, issue_s=issue_s)
+        timer = EventBlocks(gpu, now_ns=lambda gpu=gpu: round(gpu.host_s * 1e9))  # type: ignore[misc]
+        timed = list(timer.times(Block("a", gpu.call, 10) for _ in range(20)))
+        assert all(each.launch is not None for each in timed)
+        launches = [each.launch for each in timed[1:] if each.launch is not None]
+        assert [each.issue_s for each in launches] == pytest.approx([issue_s] * 19)
+        assert [each.gap_s for each in launches] == pytest.approx([gap_s] * 19, abs=1e-9)
+
+
+def test_overhead_of_events_divides_by_the_calls_between_them() -> None:
+    class Holding(Gpu):
+        """A GPU whose events take a microsecond once it is held."""
+
+        def _sleep(self, cycles: int) -> None:
+            self.free_s += cycles / 2e9
+
+        def Event(self, *, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
+            self.free_s += 1e-6
+            return super().Event(enable_timing=enable_timing)
+
+    for before, count in ((None, 10), (lambda: None, 1)):
+        gpu = Holding(call_s=200e-6, issue_s=5e-6)
+        timed = next(iter(EventBlocks(gpu).times([Block("a", gpu.call, 10, before)])))
+        assert timed.launch is not None
+        assert timed.launch.overhead_s == pytest.approx(1e-6 / count)
+
+
 def test_work_before_each_call_is_not_timed() -> None:
     """The flush of a cold cache lies between the timed spans, and belongs to the block's whole time."""
     gpu, order = Gpu(call_s=200e-6, issue_s=5e-6), []

@@ -15,7 +15,7 @@ import pytest
 
 from annotate.compare.decision import Decision
 from gpuwatch.comparing import Block, compare, floor_record
-from gpuwatch.comparing.blocks import HostBlocks, Timed
+from gpuwatch.comparing.blocks import BlockLaunch, HostBlocks, Timed
 from gpuwatch.comparing.compare_result import Compared
 from gpuwatch.comparing.floor_record import Floor
 from gpuwatch.comparing.schedule import Runner, calibrate, quad_blocks
@@ -75,6 +75,33 @@ class TestAnswers:
         assert found.own_ratio is not None
         assert found.own_ratio.high < 0.95
         assert "power" not in str(found)
+
+    @pytest.mark.parametrize(("starved", "says"), [(False, " %: 2 µs of"), (True, "GPU's share at least")])
+    def test_each_variant_has_its_gpu_share(self, starved: bool, says: str) -> None:
+        """Launches, the host's time and gaps of both, in text and JSON; a GPU that waited is named."""
+        launch = BlockLaunch(issue_s=12e-6, overhead_s=2e-6, gap_s=1e-6)
+        timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=starved, launch=launch)
+        found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)
+        assert str(found).count(says) == 2
+        assert ("the GPU waited for launches" in str(found)) == starved
+        data = found.to_dict()
+        check(data, "urn:gpuwatch:comparison:1")
+        share = data["comparisons"][0]["b_launch_share"]
+        assert (share["issue_s"], share["gap_s"], share["starved_ratio"]) == (12e-6, 1e-6, float(starved))
+        assert share["launches_count"] > 1000
+
+    def test_launches_beyond_the_tolerance_are_named(self) -> None:
+        """A tenth of b's blocks waited for launches of a third of their time."""
+
+        class Waiting(SimulatedBlocks):
+            def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
+                for number, timed in enumerate(super().times(blocks)):
+                    yield replace(timed, starved=timed.block.variant == "b" and number % 10 == 0)
+
+        timer = Waiting({"a": GEMM, "b": GEMM}, launch=BlockLaunch(issue_s=70e-6))
+        found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)["b"]
+        assert [reason for reason in found.reasons if "launching makes up to" in reason and " of b:" in reason]
+        assert not [reason for reason in found.reasons if " of a:" in reason]
 
     def test_overlapping_ratios_are_not_explained_by_power(self) -> None:
         """A ratio alone that may equal the shared one is not attributed to power."""

@@ -122,8 +122,12 @@ class Driver:
 
 
 class Event:
-    def __init__(self) -> None:
+    def __init__(self, cuda: Cuda) -> None:
+        self._cuda = cuda
         self.at_ns = 0
+
+    def query(self) -> bool:
+        return not self._cuda.is_behind
 
     def record(self) -> None:
         self.at_ns = clock.now_ns()
@@ -139,6 +143,7 @@ class Cuda:
     """torch.cuda with a context on that GPU."""
 
     capturing: bool = False
+    is_behind: bool = False  # the GPU has not reached what the host asks about
     breaks: bool = False  # events fail, as where the GPU is lost
 
     def is_initialized(self) -> bool:
@@ -161,4 +166,4 @@ class Cuda:
     def Event(self, *, enable_timing: bool) -> Event:
         if self.breaks:
             raise RuntimeError("CUDA error: unspecified launch failure")
-        return Event()
+        return Event(self)

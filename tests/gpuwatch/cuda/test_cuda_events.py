@@ -47,6 +47,9 @@ class Library:
     def cuEventSynchronize(self, event: int) -> int:  # noqa: N802
         return 0 if self.at_ms.get(event) else 400
 
+    def cuEventQuery(self, event: int) -> int:  # noqa: N802
+        return 0 if self.at_ms.get(event) else 600
+
     def cuEventElapsedTime(self, out: Any, first: int, last: int) -> int:  # noqa: N802
         out._obj.value = self.at_ms[last] - self.at_ms[first]
         return 0
@@ -67,6 +70,14 @@ def test_events_are_recorded_on_the_device_s_stream(cuda: Any) -> None:
     assert [stream for _, stream in library.recorded] == [71] * 4
     events.synchronize(3)
     assert events.elapsed_s(np.array([0, 1]), np.array([1, 3])).tolist() == pytest.approx([1e-3, 2e-3])
+
+
+def test_an_event_is_done_when_the_gpu_has_reached_it(cuda: Any) -> None:
+    events = make_events(cuda, Library())
+    events.prepare(1)
+    events.record(0)
+    assert events.is_done(0)
+    assert not events.is_done(1)
 
 
 def test_next_window_takes_events_that_were_given_back(cuda: Any) -> None:

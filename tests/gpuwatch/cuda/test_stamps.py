@@ -156,6 +156,33 @@ class TestMarks:
         assert timings.sm_clock_mhz is not None
         assert timings.sm_clock_mhz[:2] == pytest.approx(CLOCK_MHZ, rel=1e-2)
 
+    @pytest.mark.parametrize("is_behind", [True, False])
+    def test_marks_declare_launches_of_some_iterations(self, gpu: Driver, cuda: Cuda, is_behind: bool) -> None:
+        """Every seventh tells the host's time to launch it, and whether the GPU had reached it by then."""
+        cuda.is_behind = is_behind
+        marks = CudaMarks(cuda, 100, gpu)
+        begun = marks.begin()
+        for number in range(50):
+            if number % 7 == 6:
+                let_pass(0.001, "the host takes time to launch")
+            assert begun is not None
+            begun = marks.next(begun)
+        assert marks.timings() is not None
+        declared = marks.declared()
+        assert declared["starved_ratio"] == (0.0 if is_behind else 1.0)
+        issue_s = declared["issue_s"]
+        assert isinstance(issue_s, float)
+        assert issue_s >= 0.0009
+
+    def test_few_iterations_declare_no_launches(self, gpu: Driver, cuda: Cuda) -> None:
+        marks = CudaMarks(cuda, 10, gpu)
+        begun = marks.begin()
+        for _ in range(20):
+            assert begun is not None
+            begun = marks.next(begun)
+        assert marks.timings() is not None
+        assert not {"issue_s", "starved_ratio"} & marks.declared().keys()
+
     def test_marks_leave_out_iterations_of_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
         """An iteration that begins before a capture or inside one is left out."""
         marks = CudaMarks(cuda, 10, gpu)

@@ -49,6 +49,7 @@ class ScriptedTimer:
     overhead: float = 1e-6
     gap_s: float = 0.0
     issue_s: float | None = 5e-6
+    is_starved: bool = False
     now_ns: int = 1_000_000_000_000
     plans: list[TimingPlan] = field(default_factory=list)
     takes: list[int] = field(default_factory=list)
@@ -74,7 +75,8 @@ class ScriptedTimer:
         at_ns = start_ns + np.concatenate([[0], np.cumsum(steps_ns)[:-1]])
         self.now_ns = int(start_ns + steps_ns.sum())
         busy_s = float(took_s.sum()) * calls if self.name != "host" else None
-        return TimedEntries(Timings(at_ns, took_s, mhz, calls), self.issue_s, busy_s)
+        starved_count = entries_count if self.is_starved else 0
+        return TimedEntries(Timings(at_ns, took_s, mhz, calls), self.issue_s, busy_s, starved_count=starved_count)
 
 
 def verdict(status: Status = Status.VALID, uuid: str | None = "GPU-1") -> Verdict:

@@ -89,6 +89,33 @@ class TestDuration:
         assert "width not known" in str(measured)
 
 
+class TestLaunches:
+    def test_bench_prints_the_gpu_share(self) -> None:
+        """Launches, the host's time and gaps stand in one line, in JSON and among the declared facts."""
+        world = World(ScriptedTimer(constant(13.5e-6), overhead=0.4e-6, issue_s=23.6e-6, gap_s=5e-6))
+        measured, _ = run(constant(13.5e-6), world)
+        assert "GPU's share 97 %: 0.4 µs of 13.5 µs is launch" in str(measured)
+        assert "the host needs 23.6 µs to launch one; 5 µs between readings" in str(measured)
+        data = measured.to_dict()
+        check(data, "urn:gpuwatch:measurement:1")
+        assert data["launch_share"]["gpu_ratio"] == pytest.approx(1 - 0.4 / 13.5, abs=1e-3)
+        assert data["launch_share"]["launches_count"] == measured.count
+        assert (world.windows[0].declared["issue_s"], world.windows[0].declared["starved_ratio"]) == (23.6e-6, 0.0)
+
+    def test_starved_entries_leave_little_to_the_gpu(self) -> None:
+        world = World(ScriptedTimer(constant(20e-6), issue_s=18e-6, is_starved=True))
+        measured, _ = run(constant(20e-6), world)
+        assert "GPU's share at least 10 %: 18 µs of 20 µs is launch" in str(measured)
+        assert world.windows[0].declared["starved_ratio"] == 1.0
+
+    def test_host_times_have_no_gpu_share(self) -> None:
+        world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), gpu=None)
+        measured, _ = run(constant(1e-3), world)
+        assert measured.to_dict()["launch_share"] is None
+        assert "GPU's share" not in str(measured)
+        assert "issue_s" not in world.windows[0].declared
+
+
 class TestCollector:
     def test_collector_is_held_off_and_comes_back(self) -> None:
         """A collection took 88 ms between two timed launches of an H200."""

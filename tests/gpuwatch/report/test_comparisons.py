@@ -11,6 +11,8 @@ from annotate.compare.decision import Comparison, Decision
 from gpuwatch.report import histograms
 from gpuwatch.report.ci_formats import markdown
 from gpuwatch.report.comparisons import comparisons, names
+from tests.annotate.builders import DEVICE, evidence
+from tests.annotate.compare.test_decision import stamped
 from tests.gpuwatch.report.conftest import Page, judged, rendered, scaled, scene
 from tests.gpuwatch.report.test_html_page import HOSTILE
 
@@ -49,6 +51,16 @@ def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
         (each.a, each.b) for each in found
     ] == [("tuned", "again")]
     assert [(each.a, each.b) for each in comparisons([judged(SLOW), judged(QUICK)])] == [("from-idle", "tuned")]
+
+
+def test_page_compares_two_cards_at_one_clock() -> None:
+    """The page names the reference clock, both numbers there, and the spread between cards."""
+    here, there = (evidence(timings=stamped(2e-3, mhz, seed=seed)) for mhz, seed in ((1490.0, 0), (1430.0, 3)))
+    there = replace(there, device=replace(DEVICE, uuid="GPU-2"))
+    page = Page(rendered(judged(here, run_id="0a"), judged(there, run_id="0b")))
+    assert "SAME test (2) against test (1): time at the same clock" in page.words
+    assert "two machines, at 1500 MHz" in page.words
+    assert "between cards 0.29 %" in page.words
 
 
 def test_windows_of_one_label_are_told_apart() -> None:

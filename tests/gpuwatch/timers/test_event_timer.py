@@ -163,6 +163,24 @@ def test_a_slow_host_is_waited_for_in_short_holds() -> None:
     assert cuda.done.count("hold") == pytest.approx(1000 * 90e-6 / 0.01, abs=2)
 
 
+@pytest.mark.parametrize(("call_s", "launch_s", "starved_count"), [(10e-6, 30e-6, 0), (1e-3, 30e-6, 0), (10e-6, 8e-3, 40)])
+def test_entries_that_no_hold_can_cover_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
+    """A host that needs longer for one call than any hold lasts sets the times itself."""
+    cuda = FakeCuda(launch_s=launch_s)
+    timer = cuda.timer()
+    plan = TimingPlan(calls=(lambda: cuda.run(call_s, "call"),))
+    timer.take(plan, 5)
+    assert timer.take(plan, 40).starved_count == starved_count
+
+
+def test_replays_of_a_graph_are_starved_as_entries() -> None:
+    cuda = FakeCuda(launch_s=8e-3)
+    timer = GraphTimer(cuda.timer(), lambda plan: lambda: cuda.run(10e-6, "replay"))
+    plan = TimingPlan(calls=(lambda: None,), calls_count=5)
+    timer.take(plan, 5)
+    assert timer.take(plan, 10).starved_count == 10
+
+
 def test_a_torch_that_cannot_hold_is_not_asked_to() -> None:
     class Bare(FakeCuda):
         _sleep = None  # type: ignore[assignment]  # torch's private function may go

@@ -1,0 +1,107 @@
+"""Loops in which the GPU waits for the host to launch its work, so that their times are the host's."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from annotate.answer import Answer, Clear, Found, Unobserved
+from annotate.declared import amount
+from annotate.derived.launch_share import LaunchShare, claims_kernel, declared_share, has_other_work, waited_s
+from annotate.derived.missed_work import NO_UTILISATION
+from annotate.derived.timed import SEVERAL, Loop, elsewhere, loop
+from annotate.derived.timer_bounds import timer_bounds
+from annotate.evidence import Evidence, Fact
+from annotate.ranges import Duration, Factor, Share
+from annotate.times.durations import readable
+
+_RULE = "host-bound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostBoundLimits:
+    """The limits of ``host-bound``."""
+
+    fed_ratio: Annotated[Share, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
+    idle_s: Annotated[Duration, "less than a launch takes is no wait for one"] = 5e-6
+    pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
+    late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2
+    nothing_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02
+    wait_ratio: Annotated[Share, "threads that waited so long for a processor are short of processors"] = 0.05
+    starved_ratio: Annotated[Share, "of the readings: then the usual one is as long as the host takes"] = 0.5
+
+
+def waits_for_launches(evidence: Evidence, limits: HostBoundLimits) -> Answer:
+    """Find a loop whose usual call leaves the GPU idle, and bound a kernel's time by the GPU's part of it."""
+    timed, share = loop(evidence), declared_share(evidence)
+    if timed is None or timed.entries_count < 2:
+        return Unobserved("fewer than two times were taken")
+    if elsewhere(evidence):
+        return Unobserved(SEVERAL)
+    facts = _launch_facts(share)
+    if share is not None and _is_starved(evidence, timed, share, limits):
+        return _starved(timed, share, facts)
+    busy_s = timed.call_busy_s
+    if busy_s is None or timed.utilization_ratio is None:
+        return Unobserved(NO_UTILISATION)
+    facts |= {"utilization_ratio": timed.utilization_ratio, "call_s": timed.call_s}
+    if timed.utilization_ratio >= limits.fed_ratio:
+        return Clear(facts)
+    gap_s = timed.gap_s()
+    facts["gap_s"] = gap_s
+    # Of a usual call: launches that were late, but few, make the mean round longer than the median one.
+    usual_s = timed.entry_s + gap_s
+    late = timed.round_s > limits.late_ratio * usual_s
+    # The host paused, or was ahead of the GPU at most calls, or only the late ones left it dry.
+    if gap_s > limits.pause_s or gap_s < 0 or (late and busy_s * timed.calls_count >= limits.fed_ratio * usual_s):
+        return Clear(facts)
+    if timed.utilization_ratio <= limits.nothing_ratio:
+        return Unobserved("the GPU did not work at all, so it was not launches it waited for")
+    host = evidence.host
+    if host.run_wait_s and host.span_s and host.run_wait_s > limits.wait_ratio * host.span_s:
+        return Unobserved("the benchmark waited for a processor, which explains late launches")
+    idle_s = (usual_s if late else timed.round_s) / timed.calls_count - busy_s
+    if idle_s <= limits.idle_s:
+        return Clear(facts)
+    if share is not None:
+        # No declared fact makes the GPU's part larger than it was seen.
+        facts |= _launch_facts(replace(share, launch_s=max(share.launch_s, timed.call_s - busy_s)))
+    facts |= {
+        "what": f"the GPU worked {timed.utilization_ratio:.0%} of the loop",
+        "idle_s": idle_s,
+        "idle": readable(idle_s),
+        "call": readable(timed.call_s),
+        "batch_count": timed.batch_count,
+    }
+    excess_ratio = timed.call_s / busy_s - 1 if timed.call_s > busy_s > 0 else None
+    bounds = timer_bounds(_RULE, excess_ratio) if excess_ratio is not None and claims_kernel(evidence) else ()
+    return Found(facts=facts, effect_ratio=excess_ratio, bounds=bounds)
+
+
+def _launch_facts(share: LaunchShare | None) -> dict[str, Fact]:
+    """Return what every face prints of a window's launches; nothing where the harness did not declare them."""
+    if share is None:
+        return {}
+    names = ("gpu_ratio", "launch_s", "issue_s", "gap_s", "launches_count", "starved_ratio")
+    return {"share": str(share), **{name: getattr(share, name) for name in names}}
+
+
+def _is_starved(evidence: Evidence, timed: Loop, share: LaunchShare, limits: HostBoundLimits) -> bool:
+    """Return whether the usual call waited for its launch while other work kept the GPU busy between the calls."""
+    if share.starved_ratio <= limits.starved_ratio or not has_other_work(evidence):
+        return False
+    idle_s = waited_s(evidence, timed)
+    # A loop of the user's may wait for the GPU itself in each call; only a harness knows that its calls are launches.
+    is_harness = amount(evidence.declared, "timer_overhead_s") is not None
+    return is_harness if idle_s is None else idle_s > (1.0 - limits.fed_ratio) * timed.call_s
+
+
+def _starved(timed: Loop, share: LaunchShare, facts: dict[str, Fact]) -> Answer:
+    """Find readings whose launch the GPU waited for, beside which it did other work: utilisation does not tell them apart."""
+    facts |= {
+        "what": f"the GPU waited for the launch of {share.starved_ratio:.0%} of the calls",
+        "call_s": timed.call_s,
+        "idle_s": share.launch_s,
+        "idle": f"up to {readable(share.launch_s)}",
+        "call": readable(timed.call_s),
+        "batch_count": timed.batch_count,
+    }
+    return Found(facts=facts, bounds=timer_bounds(_RULE, share.excess_ratio))

@@ -1,0 +1,163 @@
+"""The two sides that `gpuwatch compare` takes: stored runs, reports and capsules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from annotate.compare.decision import Comparison
+from annotate.compare.two_machines import MachineTerms
+from annotate.errors import AnnotateError
+from annotate.evidence import Evidence
+from annotate.output.report import plain
+from annotate.user_policy import Policy
+from gpuwatch.cli import open_store, options, rejudge
+from gpuwatch.errors import UsageError
+from gpuwatch.interfaces import Run
+
+if TYPE_CHECKING:
+    from gpuwatch.store import Reader
+
+_SERIAL, _HOST = "serial", "host"  # the kinds of redacted names that tell cards and machines apart
+_LISTED_COUNT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedWindow:
+    """One window with its evidence, and the policy it was judged under."""
+
+    name: str
+    evidence: Evidence
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The windows of one argument: a run's one, or those of a file.
+
+    ``is_identified`` is false where a report's serial numbers or host names were redacted: other files have equal stand-ins.
+    """
+
+    text: str
+    windows: tuple[ComparedWindow, ...]
+    run_id: str | None = None
+    is_identified: bool = True
+
+
+def is_file(text: str) -> bool:
+    """Return whether an argument names a file: ids of runs hold neither a dot nor a slash."""
+    return "." in text or "/" in text
+
+
+def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineTerms) -> tuple[list[Comparison], list[str]]:
+    """Compare two runs or files, and return the ids of the runs.
+
+    Files of several windows are compared label by label.  Raises UsageError, StoreError.
+    """
+    sides = _read_sides(texts)
+    terms = replace(terms, is_identified=all(side.is_identified for side in sides))
+    found = [_compare(a, b, policy, terms) for a, b in _paired(*sides)]
+    return found, [side.run_id for side in sides if side.run_id is not None]
+
+
+def _read_sides(texts: tuple[str, str]) -> tuple[Side, Side]:
+    files = [_from_file(text) if is_file(text) else None for text in texts]
+    a, b = files
+    if a is not None and b is not None:
+        return a, b
+    with open_store.reader(options.settings()) as store:
+        runs = [open_store.run(store, text) if file is None else None for text, file in zip(texts, files, strict=True)]
+        # Two runs are read on the GPU that both ran on.
+        uuids = [run.uuids for run in runs if run is not None]
+        shared = next((uuid for uuid in uuids[0] if uuid in uuids[-1]), None)
+        found = [file or _of_run(store, run, shared) for file, run in zip(files, runs, strict=True) if file or run]
+    return found[0], found[1]
+
+
+def _of_run(store: Reader, run: Run | None, uuid: str | None) -> Side:
+    if run is None:
+        raise UsageError("expected a run or a file, found neither")
+    if not run.uuids:
+        raise UsageError(f"run {run.id}: expected a window on a GPU, found one without: {run.why or run.status}")
+    window = ComparedWindow(
+        name=run.label or f"run {run.id}", evidence=store.evidence(run, uuid or run.uuids[0]), policy=rejudge.policy_of(run)
+    )
+    return Side(text=run.id, windows=(window,), run_id=run.id)
+
+
+def _from_file(text: str) -> Side:
+    """Read a report or a recording.  Raises UsageError: when it is neither, or holds no evidence."""
+    path = Path(text)
+    if _is_page(path):
+        from gpuwatch.report import read_page
+
+        held = read_page.load(path).record
+        windows = tuple(
+            ComparedWindow(name=_named(window.evidence), evidence=window.evidence, policy=_policy(window.verdict.policy))
+            for window in held.windows
+            if window.evidence is not None
+        )
+        is_identified = not {_SERIAL, _HOST} & set(held.redacted)
+    else:
+        windows = tuple(
+            ComparedWindow(name=_named(each), evidence=each, policy=Policy()) for each in rejudge.recorded(path, None, None, ())
+        )
+        is_identified = True
+    if not windows:
+        raise UsageError(f"{path}: expected a window with its evidence, found none")
+    return Side(text=path.name, windows=windows, is_identified=is_identified)
+
+
+def _is_page(path: Path) -> bool:
+    """Return whether a file begins as a page; what cannot be read is left to the reader of recordings, which says why."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(256).lstrip().lower().startswith(b"<!doctype html")
+    except OSError:
+        return False
+
+
+def _policy(data: object) -> Policy:
+    try:
+        return Policy.from_dict(data)  # type: ignore[arg-type]
+    except AnnotateError:  # of a version whose rules or limits are gone
+        return Policy()
+
+
+def _named(evidence: Evidence) -> str:
+    return plain(evidence.window.label or "unnamed window")
+
+
+def _paired(a: Side, b: Side) -> list[tuple[ComparedWindow, ComparedWindow]]:
+    """Pair single windows whatever their names, else those of one label.  Raises UsageError: when nothing makes a pair."""
+    if len(a.windows) == len(b.windows) == 1:
+        return [_told_apart(a, b, a.windows[0], b.windows[0])]
+    counts = [Counter(window.name for window in side.windows) for side in (a, b)]
+    names = [name for name in counts[0] if name in counts[1]]
+    if not names:
+        labels = [", ".join(list(count)[:_LISTED_COUNT]) for count in counts]
+        raise UsageError(f"expected windows of one label in both, found {labels[0]} in {a.text} and {labels[1]} in {b.text}")
+    for name in names:
+        for side, count in zip((a, b), counts, strict=True):
+            if count[name] > 1:
+                expected = f"expected one window {name!r}, found {count[name]}; report on one run of each label"
+                raise UsageError(f"{side.text}: {expected}")
+    of_name = [{window.name: window for window in side.windows} for side in (a, b)]
+    return [_told_apart(a, b, of_name[0][name], of_name[1][name]) for name in names]
+
+
+def _told_apart(a: Side, b: Side, first: ComparedWindow, second: ComparedWindow) -> tuple[ComparedWindow, ComparedWindow]:
+    """Return the two with their labels where these distinguish them, else with file or run beside it."""
+    if first.name != second.name:
+        return first, second
+    return replace(first, name=f"{first.name} {a.text}"), replace(second, name=f"{second.name} {b.text}")
+
+
+def _compare(a: ComparedWindow, b: ComparedWindow, policy: Policy | None, terms: MachineTerms) -> Comparison:
+    from annotate.compare.two_runs import of_runs
+
+    return of_runs(a.evidence, b.evidence, b.policy if policy is None else policy, names=(a.name, b.name), terms=terms)

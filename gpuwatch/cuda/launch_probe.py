@@ -1,0 +1,56 @@
+"""A look at every few iterations: how long the host needs to launch one, and whether the GPU waited for it."""
+
+from array import array
+from collections.abc import Callable
+from statistics import median
+
+from gpuwatch.wire.messages import FactValue
+
+# Each probe costs the host a query of an event, so that few are made.  A prime: no rhythm of a loop is met each time.
+_EVERY_COUNT = 7
+_FEWEST_COUNT = 5
+_USUAL_RATIO = 0.5
+
+
+class LaunchProbe:
+    """The host's times of probed iterations.
+
+    An iteration whose first event is done when the host has launched all of it was waited for: the GPU had no other work.
+    Probing makes no object that Python's collector tracks.
+    """
+
+    def __init__(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
+        self._count = 0
+        self._probed, self._begun_ns = -1, 0
+        self._took_ns, self._starved = array("q"), array("b")
+
+    def begin(self, number: int) -> None:
+        """Take note of an iteration, by the number of its first event, if it is its turn."""
+        self._count += 1
+        if self._count % _EVERY_COUNT == 0:
+            self._probed = number
+            self._begun_ns = self._now_ns()
+
+    def end(self, number: int) -> bool:
+        """Return whether the iteration is probed; its work has been launched."""
+        if number != self._probed:
+            return False
+        self._took_ns.append(self._now_ns() - self._begun_ns)
+        self._probed = -1
+        return True
+
+    def note(self, *, is_reached: bool) -> None:
+        """Take note whether the GPU has reached the probed iteration already."""
+        self._starved.append(is_reached)
+
+    def declared(self) -> dict[str, FactValue]:
+        """Return the facts of launching; none of fewer than five probes.
+
+        Where the host is ahead, a full queue of launches holds it up: then the least of its times is launching.
+        """
+        if len(self._starved) < _FEWEST_COUNT:
+            return {}
+        starved_ratio = sum(self._starved) / len(self._starved)
+        took_ns = median(self._took_ns) if starved_ratio > _USUAL_RATIO else min(self._took_ns)
+        return {"issue_s": took_ns / 1e9, "starved_ratio": starved_ratio}
