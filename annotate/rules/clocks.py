@@ -29,8 +29,8 @@ def clock_drift(case: Case) -> Answer:
 
     What it cannot see:
         A drift that the power controller's own swing hides: in up to 6 s one of 5 % is hidden beside a swing of 3 %, and found
-        beside one of 2 %.  Without stamps one standard error of the window's mean counts for it, under ``clock-levels``, and
-        the clock is the driver's, which reads 8-12 % above the true one under a cap, though it moves with it.
+        beside one of 2 %.  What the swing does to a window is its repeatability.  Without stamps the clock is the driver's,
+        which reads 8-12 % above the true one under a cap, though it moves with it.
 
     Remedy:
         Run the same work before the window, until clock and temperature stand.  To compare, alternate the two in short

@@ -27,9 +27,8 @@ def clock_levels(case: Case) -> Answer:
 
     What it cannot see:
         A change inside a block of 100 ms, or of less than 30 entries: only its mean shows.  Under a power cap the
-        controller's own swing hides a level that differs by less than some 3 % in 3 s; without stamps one standard error of
-        the window's mean counts for it, and with stamps the repeatability of the times states it.  A clock that was wrong
-        from first to last.
+        controller's own swing hides a level that differs by less than some 3 % in 3 s.  The swing itself is in every window
+        of capped work: it counts as repeatability, and as no disturbance.  A clock that was wrong from first to last.
 
     Remedy:
         Look for what makes the levels: other rules name heat, the power cap and locks.  With stamps, quote the number at one

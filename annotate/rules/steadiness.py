@@ -78,10 +78,9 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     }
     bounds = clock_bounds(shift, REGIME_CHANGE)
     if shift.rule != REGIME_CHANGE:
-        # Bounds of 0 let stamps replace what the driver's clock left open in an earlier pass, under this name.
-        denied = {"what": "the stamped clock shows no change of state", "advice": _STEP}
-        return Found(facts=facts | denied, bounds=bounds) if bounds else Clear(facts)
-    if not any(bound.size_ratio > _LEAST_RATIO for bound in bounds):
+        return Clear(facts)
+    # Stamps speak even if nothing moved: they replace what the driver's clock left open in an earlier pass.
+    if not shift.is_sharper and not any(bound.size_ratio > _LEAST_RATIO for bound in bounds):
         return Clear(facts)
     what, advice, span_ns = _change(case, shift, limits)
     return Found(
