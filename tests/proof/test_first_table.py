@@ -232,16 +232,9 @@ RECORDED: Mapping[str, tuple[Status, ...]] = {
     "litter-att": (REJECTED,),
     "garbage-softmax": (VALID,),
 }
-RECORDED_KNOWN: Mapping[str, str] = {
-    "pause-0.7-att": "3 s after a pause: e(t) alone is 1.05 % where the truth is -0.12 % (gap 11 of the table of rules)",
-}
 
 
-def recorded_cases() -> list[Any]:
-    return [pytest.param(name, marks=finding(reason) if (reason := RECORDED_KNOWN.get(name)) else ()) for name in RECORDED]
-
-
-@pytest.mark.parametrize("name", recorded_cases())
+@pytest.mark.parametrize("name", RECORDED)
 def test_recorded_window_gets_what_is_due(name: str) -> None:
     due(judge(truth_windows()[name].disturbed), *RECORDED[name])
 
