@@ -194,8 +194,8 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     if not steady and abs(excess_ratio) > abs(ratio):
         ratio, low_ratio, high_ratio = excess_ratio, min(excess_ratio, 0.0), max(excess_ratio, 0.0)
     resolved = [max(0.0, abs(each) - half) for each, half in (*levels, *steady)]
-    bounds = [abs(each) + half for each, half in levels]
-    bounds += [min(abs(each) + half, max(0.0, abs(each) - half) + abs(excess_ratio)) for each, half in steady]
+    bounds = [_level_bound(each, half, abs(excess_ratio)) for each, half in levels]
+    bounds += [_steady_bound(each, half, abs(excess_ratio)) for each, half in steady]
     excess = 0.0 if steady else abs(excess_ratio)
     bound_ratio = max([*bounds, excess])
     return NumberShift(
@@ -203,6 +203,21 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
         seen_ratio=max(resolved, default=0.0),  # the model's excess is nothing that was seen: stamps and a record replace it
         estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
     )
+
+
+def _level_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
+    """Return the most that a deviation from a level can be: beside a fresh load e(t) explains what the noise could hide."""
+    return min(abs(ratio) + half_ratio, max(abs(ratio), excess_ratio)) if excess_ratio else abs(ratio) + half_ratio
+
+
+def _steady_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
+    """Return the most that a deviation from the steady state can be, of which e(t) tells the most and a part how much it was.
+
+    Where both agree they hold together; else something beside the load's begin moved the clock.
+    """
+    if abs(ratio) - half_ratio <= excess_ratio:
+        return min(abs(ratio) + half_ratio, excess_ratio)
+    return abs(ratio) + half_ratio
 
 
 def _farness(deviation: _Deviation) -> float:

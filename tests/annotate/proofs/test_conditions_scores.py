@@ -79,15 +79,12 @@ def test_clean_windows_have_sharp_bounds(is_stamped: bool, middle_percent: float
 
 
 def test_recorded_clean_windows_are_valid_by_conditions() -> None:
-    """50 of 52: one plain window ran 0.9 s at a 5 % higher clock, and one opened with a gap of 33 ms after a load of 3 s.
+    """51 of 52: one plain window ran 0.9 s at a 5 % higher clock, and its throughput truly differs by 1.4 % from its pair.
 
-    The throughput of the former truly differs by 1.4 % from its pair.
+    One opened with a gap of 33 ms after a load of 3 s: what its clock did is within what such a gap can do.
     """
     made = {(each.name, index): decision(about) for each in WINDOWS for index, about in enumerate(each.clean)}
-    assert {key for key, found in made.items() if found.status is not Status.VALID} == {
-        ("nothing-train-plain", 1),
-        ("neighbour-holds-att", 1),
-    }
+    assert {key for key, found in made.items() if found.status is not Status.VALID} == {("nothing-train-plain", 1)}
     timed = [bound_ratio(found, Number.MEAN) for (name, _), found in made.items() if truth_windows()[name].is_timed]
     assert percents(timed)[0] < 0.01
     assert percents(timed)[1] < 0.05
