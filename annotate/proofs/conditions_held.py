@@ -45,7 +45,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
         (bound.size_ratio for bound in bounds if bound.number is Number.MEAN and bound.group is Group.CLOCK), default=0.0
     )
     # Without stamps no number at one clock stands beside the raw ones: the words tell the swing that these repeat to.
-    swing = 0.0 if case.is_stamped else case.clock_swing_ratio or 0.0
+    swing = 0.0 if case.is_stamped or len(case.levels) > 1 else case.clock_swing_ratio or 0.0
     facts: dict[str, Figure] = {
         "clock_bound_ratio": worst if isfinite(worst) else None,  # seen, no bound
         "clock_swing_ratio": case.clock_swing_ratio,

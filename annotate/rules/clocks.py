@@ -59,7 +59,7 @@ def clock_ramp(case: Case) -> Answer:
         the window then mixes waking up with work.
 
     What it cannot see:
-        A ramp of less than two blocks (of one refresh, 100 ms, or 30 entries): only the mean of a block shows.  On an H200
+        A ramp of less than two blocks (of one refresh, 100 ms, or 3 stamped entries): only the mean of a block shows.  On an H200
         with a context the clock idles at its maximum: its first moments are too fast, not too slow, which is a change of
         regime.  A start held low for power or heat looks the same: the rules of these reasons say so, and one group of
         causes counts once.

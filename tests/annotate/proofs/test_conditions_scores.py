@@ -55,11 +55,11 @@ def percents(ratios: Iterable[float]) -> tuple[float, float]:
     return 100.0 * float(np.median(known)), 100.0 * float(np.percentile(known, 95.0))
 
 
-@pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 16), (Number.MEAN, 17), (Number.MEDIAN, 11)])
+@pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 17), (Number.MEAN, 18), (Number.MEDIAN, 12)])
 def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
-    """Of 59 pairs 58 lie within bound plus the repeatability of capped work, 42 within the bound alone.
+    """Of 59 pairs 58 lie within bound plus the repeatability of capped work, 41 within the bound alone.
 
-    The other 16 moved by less than the controller's swing, which is repeatability.  The last is a power limit that was raised
+    The other 17 moved by less than the controller's swing, which is repeatability.  The last is a power limit that was raised
     by 3 %: the swing hides what it did to the clock.
     """
     assert len(scored()) == 59

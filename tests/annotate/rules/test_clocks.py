@@ -156,7 +156,7 @@ class TestClockDrift:
         still = stamped(1.0)
         falling = Timings(still.at_ns, still.took_s, np.linspace(1500.0, 1350.0, len(still.at_ns)))
         answer = found(ask(clock_drift, evidence(signals={"sm_clock_mhz": None}, timings=falling)))
-        assert 0.03 < bound(answer).size_ratio < 0.05
+        assert 0.03 < bound(answer).size_ratio < 0.055
 
 
 class TestClockRamp:
