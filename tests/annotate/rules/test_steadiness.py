@@ -135,6 +135,8 @@ class TestRegimeChange:
         bound = bound_of(answer)
         assert 0.004 < (bound.ratio or 0.0) < 0.012
         assert "the window began 1.0 s after a pause" in said(answer)
+        onset = changed(evidence(length_s=2.0, signals={**cap(since_s=-1.9), **pause(0.0)}))
+        assert "the window began right after a pause" in said(onset)
         assert bound.estimate is not None
         assert bound.estimate.value_ratio <= 0.0
 
