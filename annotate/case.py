@@ -69,7 +69,14 @@ class Case(CaseSeries):
     @Kept
     def numbers(self) -> MeasuredNumbers:
         """The window's numbers with their repeatability, without causes."""
-        return measured_numbers(self.evidence, self.timings, self.one_clock, self.gaps, reference_mhz=self.reference_mhz)
+        return measured_numbers(
+            self.evidence,
+            self.timings,
+            self.one_clock,
+            self.gaps,
+            reference_mhz=self.reference_mhz,
+            clock_ratio=self.clock_swing_ratio,
+        )
 
     @Kept
     def clock_shift(self) -> ClockShift | None:

@@ -15,6 +15,8 @@ from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from annotate.times.durations import inside
 
+_SURE_SD = 1.96  # of a normal, at 95 %
+
 
 class CaseSeries:
     """The evidence of one pass under one claim.  Everything here is computed when first asked for, and then kept."""
@@ -86,6 +88,13 @@ class CaseSeries:
     def clock_variance(self) -> float:
         """The variance of a block's logarithm that the controller's cycle leaves in a mean; 0 where no clock is known."""
         return self.blocks.variance() if self.blocks is not None else 0.0
+
+    @property
+    def clock_swing_ratio(self) -> float | None:
+        """Half the 95 % interval that the swing of the clock leaves the window's mean; None where no clock is known."""
+        if self.blocks is None or not self.blocks.known.any():
+            return None
+        return _SURE_SD * self.beta * float((self.clock_variance / self.blocks.known.sum()) ** 0.5)
 
     @Kept
     def fit(self) -> Sensitivity | NoFit:

@@ -9,6 +9,9 @@ from annotate.budget import Bound, Group, Number, Replaces
 
 _Key: TypeAlias = tuple[str, Number, Group]
 
+# Groups of one bias that several rules name, each in its own shape: what one of them replaces, it replaces for all.
+_NAMED_BY_SHAPE = frozenset({Group.CLOCK})
+
 
 class AskingPass(StrEnum):
     """The parts of the evidence that the judge hands to rules and proofs, in the order in which it asks."""
@@ -26,11 +29,27 @@ def merge_passes(passes: Mapping[AskingPass, Iterable[Bound]]) -> tuple[Bound, .
     """
     merged: dict[_Key, Bound] = {}
     for asking in AskingPass:
-        for key, found in _one_each(passes.get(asking, ())).items():
+        each = _one_each(passes.get(asking, ()))
+        if asking is AskingPass.TIMED:
+            merged = _resolved(merged, each.values())
+        for key, found in each.items():
             earlier = merged.get(key)
             replaces = found.replaces if asking is AskingPass.TIMED else Replaces.NOTHING
             merged[key] = found if earlier is None or replaces is Replaces.EXPLAINED else _over(earlier, found, replaces)
     return tuple(merged.values())
+
+
+def _resolved(earlier: Mapping[_Key, Bound], timed: Iterable[Bound]) -> dict[_Key, Bound]:
+    """Return the earlier causes without what a bound of the same bias, under whichever name, resolves."""
+    by_shape = {
+        (bound.number, bound.group)
+        for bound in timed
+        if bound.replaces is Replaces.UNRESOLVED and bound.group in _NAMED_BY_SHAPE
+    }
+    return {
+        key: replace(bound, ratio=bound.seen_ratio) if (bound.number, bound.group) in by_shape else bound
+        for key, bound in earlier.items()
+    }
 
 
 def _one_each(found: Iterable[Bound]) -> dict[_Key, Bound]:

@@ -15,7 +15,7 @@ from annotate.times.durations import inside
 # The power controller of an H200 swings with this period; other models' cycles are not measured.
 CYCLE_NS = 1_000_000_000
 _LEAST_MHZ, _MOST_MHZ = 1.0, 10_000.0
-_ENTRIES_COUNT = 30  # per block: the noise of single times and stamps averages out
+_ENTRIES_COUNT = 3  # per block: fewer than 30 of a refresh take 3 ms and more each, whose stamps tell the clock to 0.03 %
 _MOST_BLOCKS = 600
 _GRID_NS = 10_000_000
 _OVERLAP_COUNT = 3  # blocks with both clocks that give the gauge its scale
@@ -74,13 +74,13 @@ class ClockBlocks:
 def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     """Return the window's clock in blocks of a refresh or more; None where nothing tells it for a single block.
 
-    A block holds at least 30 entries where there are times, and there are at most 600.  Where stamps ran out the driver's
+    A block holds at least 3 entries where they are stamped, and there are at most 600.  Where stamps ran out the driver's
     clock, scaled by the blocks that have both, stands in.
     """
     window, timings = evidence.window, inside(evidence)
     if window.length_ns <= 0:
         return None
-    at_ns, width_ns = block_begins(evidence, len(timings.at_ns))
+    at_ns, width_ns = block_begins(evidence, len(timings.at_ns) if timings.sm_clock_mhz is not None else 0)
     true_mhz = _stamped(timings, at_ns)
     shown_mhz = _shown(evidence, at_ns, width_ns)
     stamped = np.isfinite(true_mhz)
@@ -90,12 +90,12 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     return ClockBlocks(at_ns, width_ns, mhz, stamped, scale) if np.isfinite(mhz).any() else None
 
 
-def block_begins(evidence: Evidence, entries_count: int) -> tuple[Times, int]:
+def block_begins(evidence: Evidence, stamped_count: int) -> tuple[Times, int]:
     """Return when each block of the window begins, and their width."""
     length_ns = evidence.window.length_ns
     most = min(_MOST_BLOCKS, length_ns // evidence.trace.refresh_of_ns("sm_clock_mhz"))
-    if entries_count:
-        most = min(most, entries_count // _ENTRIES_COUNT)
+    if stamped_count:
+        most = min(most, stamped_count // _ENTRIES_COUNT)
     count = max(1, int(most))
     return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
 
@@ -130,7 +130,8 @@ def _shown(evidence: Evidence, at_ns: Times, width_ns: int) -> Values:
         return out
     # The gauge shows what was true up to a refresh ago: beside stamped clocks it fits best three quarters of one later.
     times = evidence.window.begin_ns + np.arange(0, evidence.window.length_ns, max(_GRID_NS, width_ns // 20), dtype=np.int64)
-    later = times + refresh_ns * 3 // 4
+    # What it shows after the end may be the clock of a GPU at rest.
+    later = np.minimum(times + refresh_ns * 3 // 4, evidence.window.end_ns)
     mhz = evidence.trace.at("sm_clock_mhz", later)
     known = (mhz > 0.0) & ~has_reason(evidence.trace.at("event_reasons_mask", later), Reason.GPU_IDLE)
     place = np.clip(np.searchsorted(at_ns, times, side="right") - 1, 0, len(at_ns) - 1)

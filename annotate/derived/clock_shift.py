@@ -26,7 +26,6 @@ _HALF = 0.5  # a level that holds so much is where the window was, and any other
 _DEVIATES = 1.96  # of a normal, at 95 %: the variance is the largest over lengths up to half a cycle already
 _MEDIAN_ERROR = 1.2533  # of a median, over a mean's
 _LEAST_TIME = 0.05  # of the reference's: keeps a rate's deviation finite
-_UNRESOLVED_DEVIATIONS = 1.0
 
 _Deviation: TypeAlias = tuple[float, float]  # of the mean or median time from one reference, and half its interval
 Places: TypeAlias = npt.NDArray[np.intp]
@@ -73,8 +72,9 @@ def clock_shift(
 ) -> ClockShift:
     """Return by how much a window's numbers deviate from what they were at each of its levels, and in the steady state.
 
-    ``variance`` is that of one block's logarithm, as the clock's cycle leaves it in a mean (``ClockBlocks.variance``).  The bound takes the reference that lies farthest.  The estimate takes, of highest and lowest level, the one that lies
-    nearer, or the steady state if that lies farther still.
+    ``variance`` is that of one block's logarithm, as the clock's cycle leaves it in a mean (``ClockBlocks.variance``).  The
+    bound takes the reference that lies farthest.  The estimate takes, of highest and lowest level, the one that lies nearer,
+    or the steady state if that lies farther still.  What the cycle does to a single level is repeatability, and no bias.
     """
     logs = np.log(blocks.mhz[blocks.known])
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
@@ -83,15 +83,14 @@ def clock_shift(
     median = [slowness.median_beside(part) for part in counted]
     steady_mean, steady_median = _steady_deviations(blocks, slowness, beta, steady)
     mean_excess, median_excess = _excess_ratios(load, steady)
-    hidden_ratio = 0.0 if _is_stamped(blocks) else _UNRESOLVED_DEVIATIONS * slowness.error_ratio
     shifts = {
-        Number.THROUGHPUT: _shift([*map(_as_rate, mean)], [*map(_as_rate, steady_mean)], mean_excess, hidden_ratio),
-        Number.MEAN: _shift(mean, steady_mean, -mean_excess, hidden_ratio),
-        Number.MEDIAN: _shift(median, steady_median, -median_excess, hidden_ratio),
+        Number.THROUGHPUT: _shift([*map(_as_rate, mean)], [*map(_as_rate, steady_mean)], mean_excess),
+        Number.MEAN: _shift(mean, steady_mean, -mean_excess),
+        Number.MEDIAN: _shift(median, steady_median, -median_excess),
     }
     # The load decides if the levels alone leave a smaller bound; so does an excess that no level shows, under a wide swing.
-    by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0, hidden_ratio).bound_ratio
-    by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0, 0.0).bound_ratio
+    by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0).bound_ratio
+    by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0).bound_ratio
     return ClockShift(
         shifts=shifts,
         rule=shape_name(logs, levels, by_onset=by_onset),
@@ -111,13 +110,9 @@ def clock_bounds(shift: ClockShift, rule: str) -> tuple[Bound, ...]:
 
     Stamps that agree with the witness replace what its noise could hide, under whichever name it was.
     """
-    replaces = Replaces.UNRESOLVED if shift.is_sharper else Replaces.NOTHING
     if rule != shift.rule:
-        if not shift.is_sharper:
-            return ()
-        return tuple(
-            Bound(number=number, rule=rule, group=Group.CLOCK, ratio=0.0, replaces=replaces) for number in shift.shifts
-        )
+        return ()
+    replaces = Replaces.UNRESOLVED if shift.is_sharper else Replaces.NOTHING
     return tuple(
         Bound(
             number=number,
@@ -188,7 +183,7 @@ def _excess_ratios(load: LoadTime | None, steady: SteadyReference | None) -> tup
     return load.excess_ratio(steady.excess), load.median_excess_ratio(steady.excess)
 
 
-def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: float, hidden_ratio: float) -> NumberShift:
+def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: float) -> NumberShift:
     """Return one number's bias; levels come lowest clock first, and an excess is the deviation it can be at most.
 
     Where a part of the window or a record tells the steady state, its noise can hide no more than that excess.
@@ -199,15 +194,30 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     if not steady and abs(excess_ratio) > abs(ratio):
         ratio, low_ratio, high_ratio = excess_ratio, min(excess_ratio, 0.0), max(excess_ratio, 0.0)
     resolved = [max(0.0, abs(each) - half) for each, half in (*levels, *steady)]
-    bounds = [abs(each) + half for each, half in levels]
-    bounds += [min(abs(each) + half, max(0.0, abs(each) - half) + abs(excess_ratio)) for each, half in steady]
+    bounds = [_level_bound(each, half, abs(excess_ratio)) for each, half in levels]
+    bounds += [_steady_bound(each, half, abs(excess_ratio)) for each, half in steady]
     excess = 0.0 if steady else abs(excess_ratio)
-    bound_ratio = max([*bounds, excess, hidden_ratio])
+    bound_ratio = max([*bounds, excess])
     return NumberShift(
         bound_ratio=bound_ratio,
         seen_ratio=max(resolved, default=0.0),  # the model's excess is nothing that was seen: stamps and a record replace it
         estimate=Estimate(*(float(np.clip(each, -bound_ratio, bound_ratio)) for each in (low_ratio, ratio, high_ratio))),
     )
+
+
+def _level_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
+    """Return the most that a deviation from a level can be: beside a fresh load e(t) explains what the noise could hide."""
+    return min(abs(ratio) + half_ratio, max(abs(ratio), excess_ratio)) if excess_ratio else abs(ratio) + half_ratio
+
+
+def _steady_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:
+    """Return the most that a deviation from the steady state can be, of which e(t) tells the most and a part how much it was.
+
+    Where both agree they hold together; else something beside the load's begin moved the clock.
+    """
+    if abs(ratio) - half_ratio <= excess_ratio:
+        return min(abs(ratio) + half_ratio, excess_ratio)
+    return abs(ratio) + half_ratio
 
 
 def _farness(deviation: _Deviation) -> float:

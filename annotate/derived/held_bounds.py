@@ -1,6 +1,6 @@
 """Bounds of slow-downs that have a reason: how long it can have held, and how much slower the clock was meanwhile."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import numpy as np
@@ -25,7 +25,7 @@ def thermal_bounds(
     held = longest([longest(software) or by_bits(evidence, _HEAT), hardware])
     if held is None or not held.ratio:
         return ()
-    return held_bounds("throttle-thermal", held, slowdown_ratio(evidence, _HEAT, beta, unseen_ratio))
+    return _slowed_bounds("throttle-thermal", held, slow_down(evidence, _HEAT, beta, unseen_ratio))
 
 
 def hw_slowdown_bounds(
@@ -42,7 +42,7 @@ def hw_slowdown_bounds(
         held = replace(held, most_ratio=min(1.0, held.most_ratio + more_ratio))
     if held is None or not held.ratio:
         return ()
-    return held_bounds("throttle-hw-slowdown", held, slowdown_ratio(evidence, Reason.HW_SLOWDOWN, beta, unseen_ratio))
+    return _slowed_bounds("throttle-hw-slowdown", held, slow_down(evidence, Reason.HW_SLOWDOWN, beta, unseen_ratio))
 
 
 def power_brake_bounds(
@@ -55,7 +55,7 @@ def power_brake_bounds(
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
     if held is None or not held.ratio:
         return ()
-    return held_bounds("throttle-power-brake", held, slowdown_ratio(evidence, Reason.HW_POWER_BRAKE, beta, unseen_ratio))
+    return _slowed_bounds("throttle-power-brake", held, slow_down(evidence, Reason.HW_POWER_BRAKE, beta, unseen_ratio))
 
 
 def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
@@ -75,12 +75,32 @@ def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
     return tuple(replace(bound, estimate=None) for bound in held_bounds("sync-boost-limited", held, slow_ratio))
 
 
-def slowdown_ratio(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float) -> float:
-    """Return how much slower work was while a reason held: by the clocks outside and inside, else ``unseen_ratio``."""
+@dataclass(frozen=True, slots=True)
+class SlowDown:
+    """How much slower work was while a reason held, and whether that is the most it can have been."""
+
+    ratio: float
+    is_most: bool = False
+
+
+def slow_down(evidence: Evidence, bits: Reason, beta: float, unseen_ratio: float) -> SlowDown:
+    """Return the slow-down by the clocks outside and inside of a reason.
+
+    Where no clock was seen inside, ``unseen_ratio`` stands.  Where it held throughout, the clock outside is at most the board's.
+    """
     inside_mhz, outside_mhz = clocks_beside(evidence, bits)
-    if inside_mhz is None or outside_mhz is None:
-        return unseen_ratio
-    return max(0.0, float((outside_mhz / inside_mhz) ** beta) - 1.0)
+    if inside_mhz is not None and outside_mhz is not None:
+        return SlowDown(max(0.0, float((outside_mhz / inside_mhz) ** beta) - 1.0))
+    highest_mhz = evidence.device.sm_clock_max_mhz if evidence.device is not None else None
+    if inside_mhz is None or not highest_mhz:
+        return SlowDown(unseen_ratio)
+    return SlowDown(min(unseen_ratio, max(0.0, float((highest_mhz / inside_mhz) ** beta) - 1.0)), is_most=True)
+
+
+def _slowed_bounds(rule: str, held: Held, slow: SlowDown) -> tuple[Bound, ...]:
+    """Return the bounds of a slow-down; nothing is sure of one that no clock outside showed."""
+    bounds = held_bounds(rule, held, slow.ratio)
+    return tuple(replace(bound, estimate=None) for bound in bounds) if slow.is_most else bounds
 
 
 @kept

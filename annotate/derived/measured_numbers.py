@@ -5,7 +5,7 @@ in this window; *between* is the spread of the number over this card's record of
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ WITHIN, WITHIN_AND_BETWEEN = "within this window", "within and between"
 UNTIMED, TOO_FEW, TOO_SHORT = "no times were given", "fewer than 6 times", "capped, and shorter than two cycles of 1 s"
 _UNKNOWN_MEDIAN = "too few independent times hold the median"
 _SAME_CLOCK_RATIO = 0.01  # numbers at clocks further apart are two numbers
+_MEDIAN_ERROR = 1.2533  # of a median, over a mean's
 _FAR_RATIO = 0.25  # an exponent says nothing of clocks so far from those it was seen at
 _CONFIDENCE = 0.95
 _RECORDED = {
@@ -47,16 +48,24 @@ class MeasuredNumbers:
 
 
 def measured_numbers(
-    evidence: Evidence, timings: Timings, times: OneClockTimes, gaps: IdleGaps | None, *, reference_mhz: float | None = None
+    evidence: Evidence,
+    timings: Timings,
+    times: OneClockTimes,
+    gaps: IdleGaps | None,
+    *,
+    reference_mhz: float | None = None,
+    clock_ratio: float | None = None,
 ) -> MeasuredNumbers:
     """Return the four numbers of these times, the last at the reference clock if the exponent reaches there, else at its own.
 
     ``gaps`` name the pauses that stand out: these are disturbances, and no part of the throughput's repeatability.  Without
-    times the throughput has no value, and nothing leads.
+    times the throughput has no value, and nothing leads.  ``clock_ratio`` is half the 95 % interval that the clock's own swing
+    leaves a mean: the known part of *within* where the times tell none.
     """
     window_s = evidence.window.length_s
     if not len(timings.at_ns) or window_s <= 0.0:
-        untimed = NumberBudget(number=Number.THROUGHPUT, unit="calls/s", repeatability=Repeatability(kind=UNTIMED))
+        unknown = Repeatability(kind=UNTIMED, within_ratio=clock_ratio)
+        untimed = NumberBudget(number=Number.THROUGHPUT, unit="calls/s", repeatability=unknown)
         return MeasuredNumbers((untimed,), None)
     is_capped = may_be_capped(evidence)
     cycle_ns = CYCLE_NS if is_capped else None
@@ -68,10 +77,18 @@ def measured_numbers(
     def median_error(at: Times, values: Values) -> WithinSpread | None:
         return median_within(at, values, cycle_ns=cycle_ns)
 
+    def number(number: Number, value: float, series: tuple[Times, Values], within: _Within) -> NumberBudget:
+        found = _number(number, value, series, within, record)
+        repeats = found.repeatability
+        if repeats.within_ratio is not None or clock_ratio is None:
+            return found
+        part_ratio = clock_ratio * (_MEDIAN_ERROR if number is Number.MEDIAN else 1.0)
+        return replace(found, repeatability=replace(repeats, within_ratio=part_ratio))
+
     raw = (
-        _number(Number.THROUGHPUT, len(at_ns) * timings.calls_count / window_s, _rounds(timings, gaps), mean_error, record),
-        _number(Number.MEAN, float(took_s.mean()), (at_ns, took_s), mean_error, record),
-        _number(Number.MEDIAN, centre(took_s), (at_ns, took_s), median_error, record),
+        number(Number.THROUGHPUT, len(at_ns) * timings.calls_count / window_s, _rounds(timings, gaps), mean_error),
+        number(Number.MEAN, float(took_s.mean()), (at_ns, took_s), mean_error),
+        number(Number.MEDIAN, centre(took_s), (at_ns, took_s), median_error),
     )
     numbers = (*raw, _at_one_clock(times, reference_mhz, record))
     return MeasuredNumbers(numbers, _leading(evidence, numbers[-1], is_capped=is_capped))

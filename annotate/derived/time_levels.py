@@ -30,6 +30,8 @@ _SPARSE_RATIO = 1 / 3  # a block with fewer of the usual entries lies beside a p
 _SLOPES_COUNT = 120  # blocks that give the slope: its cost grows with their square
 _SURE_SD = 1.96
 _STAIRS_COUNT, _STAIR_COUNT = 3, 3  # segments, each slower than the one before, and blocks: two may be one that holds a change
+_LEAST_CYCLES = 1.5  # less does not tell a swing from a change
+_SWING_RATIO = 0.12  # of raw capped times within half a second, by recordings of an H200
 _NORMAL_SD = 1.4826  # the median absolute deviation of a normal distribution is one standard deviation over this
 
 
@@ -210,7 +212,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     slope = _slope(logs)
     # The power controller swings raw times under a cap; at one clock its cycle is gone.
     swings = not times.is_at_one_clock and may_be_capped(evidence)
-    variance = max(_cycle_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs), _STEADY_RATIO**2)
+    variance = max(_swing_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs), _STEADY_RATIO**2)
     return TimeLevels(
         at_ns=at_ns,
         width_ns=width_ns,
@@ -248,11 +250,14 @@ def _trimmed_means(place: npt.NDArray[np.intp], values: Values, blocks_count: in
     return out, counts.astype(np.float64)
 
 
-def _cycle_variance(logs: Values, slope: float, width_ns: int) -> float:
+def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
     """Return the variance that a swing of one cycle leaves.
 
-    A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.
+    A slope widens every stretch, and a change of level bends the line: the quieter of the two is the noise.  A part of one
+    cycle looks like either: there the noise is what hides a change as large as the controller's own.
     """
+    if len(logs) * width_ns < _LEAST_CYCLES * CYCLE_NS:
+        return float((_SWING_RATIO / hidden_step(len(logs), 1.0)) ** 2)
     cycle = round(CYCLE_NS / width_ns)
     return min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
 

@@ -186,7 +186,9 @@ def _sentence(finding: Finding, verdict: Verdict) -> str:
 def _says(finding: Finding, verdict: Verdict) -> str:
     """Return the sentence of a cause with the size it can have."""
     bound, says = bound_words(finding, verdict.budget), plain(finding.says).rstrip(".")
-    return f"{says} ({bound})" if bound else says
+    if not bound:
+        return says
+    return f"{says[:-1]}, {bound})" if says.endswith(")") else f"{says} ({bound})"
 
 
 def _lowered(sentence: str) -> str:

@@ -29,8 +29,8 @@ def clock_drift(case: Case) -> Answer:
 
     What it cannot see:
         A drift that the power controller's own swing hides: in up to 6 s one of 5 % is hidden beside a swing of 3 %, and found
-        beside one of 2 %.  Without stamps one standard error of the window's mean counts for it, under ``clock-levels``, and
-        the clock is the driver's, which reads 8-12 % above the true one under a cap, though it moves with it.
+        beside one of 2 %.  What the swing does to a window is its repeatability.  Without stamps the clock is the driver's,
+        which reads 8-12 % above the true one under a cap, though it moves with it.
 
     Remedy:
         Run the same work before the window, until clock and temperature stand.  To compare, alternate the two in short
@@ -59,7 +59,7 @@ def clock_ramp(case: Case) -> Answer:
         the window then mixes waking up with work.
 
     What it cannot see:
-        A ramp of less than two blocks (of one refresh, 100 ms, or 30 entries): only the mean of a block shows.  On an H200
+        A ramp of less than two blocks (of one refresh, 100 ms, or 3 stamped entries): only the mean of a block shows.  On an H200
         with a context the clock idles at its maximum: its first moments are too fast, not too slow, which is a change of
         regime.  A start held low for power or heat looks the same: the rules of these reasons say so, and one group of
         causes counts once.

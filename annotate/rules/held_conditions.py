@@ -26,17 +26,16 @@ def clock_levels(case: Case) -> Answer:
         16 % slower than at one level and 12 % faster than at the other.
 
     What it cannot see:
-        A change inside a block of 100 ms, or of less than 30 entries: only its mean shows.  Under a power cap the
-        controller's own swing hides a level that differs by less than some 3 % in 3 s; without stamps one standard error of
-        the window's mean counts for it, and with stamps the repeatability of the times states it.  A clock that was wrong
-        from first to last.
+        A change inside a block of 100 ms, or of less than 3 entries: only its mean shows.  Under a power cap the
+        controller's own swing hides a level that differs by less than some 3 % in 3 s.  The swing itself is in every window
+        of capped work: it counts as repeatability, and as no disturbance.  A clock that was wrong from first to last.
 
     Remedy:
         Look for what makes the levels: other rules name heat, the power cap and locks.  With stamps, quote the number at one
         clock.
 
     Source:
-        The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 30 entries; change
+        The stamped clock of the entries, else NVML's while the GPU worked, in blocks of a refresh and 3 stamped entries; change
         points by least squares with a penalty from the variance within the controller's cycle, merged to levels.  The bias
         is the one against every level that holds a fifth of the window.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.
     """

@@ -8,8 +8,9 @@ import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number
 from annotate.case import Case
-from annotate.derived.held import power_cap
+from annotate.derived.held import may_be_capped, power_cap
 from annotate.derived.idle_bounds import is_power_free
+from annotate.derived.load_time import STEADY_S
 from annotate.derived.pause_causes import UNKNOWN, IdleCause, late_entry_causes
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Fact
@@ -18,7 +19,7 @@ from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Unobserve
 from annotate.stats.robust import centre
 from annotate.times.durations import NO_ITERATION, every_count, readable
 from annotate.times.modes import FEWEST_COUNT, Modes, two_modes
-from annotate.times.outlying import Outlying, Pattern, beyond_rhythm, outlying, pattern
+from annotate.times.outlying import Outlying, Pattern, beyond_jitter, beyond_rhythm, beyond_swing, outlying, pattern
 
 # Fewer have no neighbours to lie apart from, and no group of their own.
 _FEWEST_COUNT = 6
@@ -38,6 +39,8 @@ class OutlierLimits:
     named_ratio: Annotated[Share, "the specification: pauses that cover half of the late time are its cause"] = 0.5
     launch_s: Annotated[Duration, "below it an event pair contains the gap to the next launch (H200)"] = 50e-6
     gap_s: Annotated[Duration, "the specification: no shorter gap between launches stands out"] = 0.001
+    swing_ratio: Annotated[Share, "raw capped times side by side, of an H200: 7 to 10 % late in the median"] = 0.12
+    onset_ratio: Annotated[Share, "the same in the first seconds after idle: a GEMM 16384, up to 31 % late"] = 0.32
     kept_ratio: Annotated[Share, "under a cap a mean kept a third of what turns of a neighbour took, as the clock rose"] = 1 / 3
     host_ratio: Annotated[Share, "recorded stalls of capped work bought back a fifth to a quarter"] = 2 / 3
 
@@ -62,7 +65,9 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
         iteration is compared with its half second.  Late ones at every Nth place count as the loop's own, because harnesses
         that synchronise every ten launches make every tenth iteration 8 to 30 % longer.  In a loop of calls so short that
         their times hold the gaps between launches, late ones of less than a millisecond: that is the launches' own jitter,
-        part of the number and not the GPU's.  Cold iterations are counted by another rule.
+        part of the number and not the GPU's.  Iterations late by less than 0.5 ms that come as often in each tenth of the
+        window, while no thread waits: any other window has them too.  Without stamps and under a power cap, up to 12 %
+        longer ones side by side, after idle up to 32 %, which the controller's swing makes.  Cold iterations are counted by another rule.
 
     Remedy:
         Stop the neighbour, free processors, or take out of the loop what it does now and then.  No iteration is ever
@@ -78,9 +83,9 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
     if len(times.took_s) < _FEWEST_COUNT:
         return Unobserved("too few iterations to say which lie apart") if case.has_times else NO_ITERATION
     every = outlying(at_clock)
-    lying = _counted(every, limits)
     waited_s, span_s = case.evidence.host.run_wait_s, case.evidence.host.span_s
     waited = waited_s is not None and bool(span_s) and waited_s > limits.wait_ratio * (span_s or 0.0)
+    lying = _counted(every, limits, swing_ratio=_swing_ratio(case, limits), waited=waited)
     shape = pattern(lying, waited=waited)
     facts = _facts(every, lying, shape)
     if not lying.cost_ratio:
@@ -94,9 +99,21 @@ def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
     return Found(facts=facts, effect_ratio=lying.cost_ratio, span_ns=bounds[0].span_ns, bounds=bounds)
 
 
-def _counted(every: Outlying, limits: OutlierLimits) -> Outlying:
-    """Return the late ones that count: not the loop's own rhythm, and not the jitter of launches."""
-    lying = beyond_rhythm(every)
+def _swing_ratio(case: Case, limits: OutlierLimits) -> float:
+    """Return by how much the power controller makes calls side by side longer: nothing at one clock, nor without a cap."""
+    if case.one_clock.is_at_one_clock or not may_be_capped(case.evidence):
+        return 0.0
+    fresh_ns = case.evidence.window.begin_ns - int(STEADY_S * 1e9)
+    return limits.onset_ratio if (case.load.began_ns > fresh_ns).any() else limits.swing_ratio
+
+
+def _counted(every: Outlying, limits: OutlierLimits, *, swing_ratio: float, waited: bool) -> Outlying:
+    """Return the late ones that count: not the loop's own rhythm, the swing of a raw clock or the jitter of launches.
+
+    No jitter is the launches' own while threads waited for a processor.
+    """
+    lying = beyond_swing(beyond_rhythm(every), swing_ratio)
+    lying = lying if waited else beyond_jitter(lying)
     if centre(every.took_s) < limits.launch_s:
         lying = lying.pick(lying.excess_s * lying.calls_count >= limits.gap_s)
     return lying

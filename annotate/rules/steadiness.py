@@ -23,6 +23,7 @@ from annotate.times.durations import readable
 
 _WARM_UP = "Warm up for 3 s back to back, without a pause before the window."
 _STEP = "Find what moved the clock inside the window (a cap, heat, a lock), or quote the number at one clock."
+_LEAST_SAID_S = 0.05  # a shorter time is said as none
 _LEAST_RATIO = 1e-4  # the noise to believe of a clock: less is no finding
 
 RETIRED_LIMITS: Mapping[str, tuple[str, ...]] = {
@@ -78,10 +79,9 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     }
     bounds = clock_bounds(shift, REGIME_CHANGE)
     if shift.rule != REGIME_CHANGE:
-        # Bounds of 0 let stamps replace what the driver's clock left open in an earlier pass, under this name.
-        denied = {"what": "the stamped clock shows no change of state", "advice": _STEP}
-        return Found(facts=facts | denied, bounds=bounds) if bounds else Clear(facts)
-    if not any(bound.size_ratio > _LEAST_RATIO for bound in bounds):
+        return Clear(facts)
+    # Stamps speak even if nothing moved: they replace what the driver's clock left open in an earlier pass.
+    if not shift.is_sharper and not any(bound.size_ratio > _LEAST_RATIO for bound in bounds):
         return Clear(facts)
     what, advice, span_ns = _change(case, shift, limits)
     return Found(
@@ -111,7 +111,7 @@ def _change(case: Case, shift: ClockShift, limits: RegimeLimits) -> tuple[str, s
     if len(case.load.began_ns) > 1:
         what = f"load paused {len(case.load.began_ns) - 1} times inside the window"
     elif case.load.before_known:
-        what = f"the window began {since_s:.1f} s after a pause"
+        what = f"the window began {f'{since_s:.1f} s' if since_s >= _LEAST_SAID_S else 'right'} after a pause"
     else:
         what = "nothing tells whether the GPU paused before the window"
     return f"{what}, and a capped clock takes {STEADY_S:.0f} s to settle", _WARM_UP, None

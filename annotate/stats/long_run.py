@@ -35,9 +35,10 @@ def cycle_variance(values: Values, cycle_count: int) -> float:
 
     In each stretch of ``cycle_count`` values this is the largest of m × the mean square of the m-means about the stretch's
     mean, for m up to half of it.  The lowest tenth of the stretches counts: a change of level makes the stretches that
-    hold it wide and leaves the others as they are, while a controller's cycle is in all of them.
+    hold it wide and leaves the others as they are, while a controller's cycle is in all of them.  Of wide blocks a stretch
+    holds more than a cycle: among pairs the lowest tenth would be next to nothing by chance.
     """
-    length = min(max(2, cycle_count), len(values))
+    length = min(max(_FEWEST_COUNT, cycle_count), len(values))
     if length < 2:
         return 0.0
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])

@@ -14,6 +14,7 @@ from annotate.times.cold import cold
 from annotate.times.durations import every_count, floor_s, readable
 
 _SHORTEST_SLICE_S = 0.5e-3
+_TENTHS_COUNT = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,14 @@ def time_slices(
     shorter_count = int(((entries_s >= shortest_s / 2) & (entries_s < shortest_s)).sum())
     alike = spread(excess_s) <= alike_ratio * usual_s and shorter_count <= len(excess_s) / 2
     # A stretch of slow ones is another state of the GPU, not a turn.
-    single = float((np.diff(lying.indices[found]) == 1).mean()) < 0.5
-    if not (alike and single):
+    if not (alike and _are_single(lying.indices[found])):
         return None
     return Pattern("time-slice", f"{len(excess_s)} of them {readable(usual_s)} longer each, as by turns of another process")
+
+
+def _are_single(indices: npt.NDArray[np.intp]) -> bool:
+    """Return whether most of them have no direct neighbour among themselves."""
+    return len(indices) < 2 or float((np.diff(indices) == 1).mean()) < 0.5
 
 
 def beyond_rhythm(
@@ -129,6 +134,33 @@ def beyond_rhythm(
         if not in_step.any():
             return lying
     return lying.pick(~in_step | (lying.excess_s > beyond * centre(lying.excess_s[in_step])))
+
+
+def beyond_jitter(
+    lying: Outlying,
+    *,
+    jitter_s: Annotated[float, "hiccups of launches are shorter, and turns of another process longer"] = _SHORTEST_SLICE_S,
+    uneven: Annotated[float, "chi-square of ten counts with 9 degrees of freedom, at 99 %"] = 21.7,
+) -> Outlying:
+    """Return those that lie apart without the slightly late ones that come singly, as often in each tenth of the window.
+
+    These are the same from first to last: any other window has them too.
+    """
+    delays_s = lying.excess_s * lying.calls_count
+    slight = (delays_s > 0.0) & (delays_s < jitter_s)
+    if not slight.any():
+        return lying
+    counts = np.histogram(lying.indices[slight], bins=_TENTHS_COUNT, range=(0, len(lying.took_s)))[0]
+    expected = counts.mean()
+    is_even = float(np.square(counts - expected).sum()) <= uneven * expected
+    return lying.pick(~slight) if is_even and _are_single(lying.indices[slight]) else lying
+
+
+def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
+    """Return those that lie apart without the late ones side by side that a controller's swing of the clock explains."""
+    at = lying.indices
+    beside = np.isin(at + 1, at) | np.isin(at - 1, at)
+    return lying.pick(~(beside & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
 
 
 def regular(lying: Outlying) -> Pattern | None:

@@ -86,6 +86,15 @@ def test_times_bound_an_unbounded_cause_where_nothing_was_seen(seen_ratio: float
     assert merged.ratio == ratio
 
 
+def test_still_stamps_resolve_the_clock_under_any_name() -> None:
+    """The driver's gauge left 1.5 % open as a ramp, 0.4 of it seen; stamps that stood still replace the rest, and no other group."""
+    ramp = replace(cause("clock-ramp", Group.CLOCK, 0.015), seen_ratio=0.004)
+    stall = replace(cause("idle-stretch", Group.IDLE, 0.02), seen_ratio=0.0)
+    still = replace(cause("clock-levels", Group.CLOCK, 0.0), replaces=Replaces.UNRESOLVED)
+    merged = {bound.rule: bound.ratio for bound in merge_passes({WITNESSED: [ramp, stall], TIMED: [still]})}
+    assert merged == {"clock-ramp": 0.004, "idle-stretch": 0.02, "clock-levels": 0.0}
+
+
 def test_cause_of_an_earlier_pass_stays_unmentioned() -> None:
     stall = cause("idle-stretch", Group.IDLE, 0.05, -0.05)
     assert merge_passes({WITNESSED: [stall], TIMED: [], DECLARED: []}) == (stall,)

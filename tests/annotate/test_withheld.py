@@ -20,6 +20,7 @@ from tests.annotate.withholding import clean, read_by, without
 _ANY_FAST = tuple(name for name, lane in SIGNALS.items() if lane == Lane.FAST)
 _CAP = ("power_violation_ns", "power_cap_ns", "event_reasons_mask")
 _WORK = ("declared.call_flops_count", "declared.call_bytes")
+_CLOCK = (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz"))
 
 # Witnesses that stand for each other: without all of a group a rule must not clear.
 INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -31,7 +32,8 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "power-limited": (_CAP,),
     "sync-boost-limited": (("sync_boost_ns", "event_reasons_mask"),),
     "power-reading-stale": (("dense_power", "power_w", "power_average_w"),),
-    "locked-clock-missed": (("timings", "sm_clock_mhz"), ("timings.sm_clock_mhz", "sm_clock_mhz")),
+    **dict.fromkeys(("clock-drift", "clock-ramp", "regime-change"), _CLOCK),
+    "locked-clock-missed": _CLOCK,
     "clock-controller-present": (("power_limit_w", "device.power_limit_w"), ("sm_clock_lock_mhz", "event_reasons_mask")),
     "clock-low-no-reason": (
         ("declared.canary_record_clock_mhz", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),

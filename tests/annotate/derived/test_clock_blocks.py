@@ -43,9 +43,22 @@ def test_stamps_fill_blocks_of_a_refresh() -> None:
     assert found.mhz[[0, 19, 20, 39]].tolist() == pytest.approx([1800.0, 1800.0, 1500.0, 1500.0])
 
 
-@pytest.mark.parametrize(("entries", "blocks"), [(1200, 40), (600, 20), (61, 2), (10, 1)])
-def test_block_holds_thirty_entries(entries: int, blocks: int) -> None:
+@pytest.mark.parametrize(("entries", "blocks"), [(1200, 40), (120, 40), (60, 20), (7, 2), (2, 1)])
+def test_block_holds_three_stamped_entries(entries: int, blocks: int) -> None:
+    """Fewer than 30 in 100 ms take so long that each stamp tells the clock: wider blocks would hide the controller's cycle."""
     assert len(blocks_of(stamped(np.full(entries, 1500.0))).mhz) == blocks
+
+
+def test_times_without_clocks_widen_no_block() -> None:
+    about = stamped(np.full(60, 1500.0))
+    assert about.timings is not None
+    assert len(blocks_of(replace(about, timings=replace(about.timings, sm_clock_mhz=None))).mhz) == 40
+
+
+def test_clock_of_a_gpu_at_rest_after_the_end_is_not_the_windows() -> None:
+    """The driver's clock is read three quarters of a refresh late, but never after the window's end."""
+    shown = evidence(length_s=4.0, signals={"sm_clock_mhz": lambda t: 1500 if t <= 4.0 else 1980})
+    assert blocks_of(shown).mhz.tolist() == [1500.0] * 40
 
 
 def test_long_window_has_at_most_600_blocks() -> None:

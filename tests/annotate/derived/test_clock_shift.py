@@ -15,7 +15,7 @@ from annotate.claims import Claim
 from annotate.derived.clock_blocks import ClockBlocks
 from annotate.derived.clock_shape import CLOCK_DRIFT, CLOCK_LEVELS, CLOCK_RAMP, REGIME_CHANGE, shape_name
 from annotate.derived.clock_shift import CLOCK_RULES, ClockShift, clock_bounds, clock_shift
-from annotate.derived.load_time import LoadTime
+from annotate.derived.load_time import EXCESS, Excess, LoadTime
 from annotate.derived.steady_reference import SteadyBy, SteadyReference, steady_reference
 from annotate.evidence import Evidence, RecordedWindow, Values, WorkRecord
 from annotate.stats.change_points import find_levels
@@ -24,7 +24,7 @@ from tests.examples import share_of
 
 few = settings(max_examples=share_of(60))
 CYCLE = 0.02 * np.sin(2.0 * np.pi * np.arange(60) / 10.0)
-H200_EXCESS = ((0.0, 0.06), (0.3, 0.005), (3.0, 0.0))
+H200_EXCESS = EXCESS["NVIDIA H200"]
 
 
 def blocks_of(mhz: Values, *, stamped: bool = True, scale: float = 0.9) -> ClockBlocks:
@@ -92,11 +92,10 @@ def test_still_clock_has_no_shift_in_any_order(order: list[int]) -> None:
     assert shift_of(blocks_of(np.full(60, 1500.0)[order])).bound_ratio == 0.0
 
 
-def test_gauge_leaves_one_standard_error_unresolved() -> None:
-    """Without stamps nothing else states the noise of the controller's swing; agreeing stamps replace it."""
+def test_swing_of_the_controller_is_no_disturbance() -> None:
+    """Any other window swings as well: repeatability states it, whoever showed the clock.  Agreeing stamps replace the gauge's."""
     plain, stamped = (shift_of(blocks_of(1500.0 * np.exp(CYCLE), stamped=known)) for known in (False, True))
-    assert plain.shifts[Number.MEAN].seen_ratio == 0.0
-    assert 0.0005 < plain.bound_ratio < 0.005
+    assert plain.bound_ratio == stamped.bound_ratio == 0.0
     assert {bound.replaces for bound in clock_bounds(plain, CLOCK_LEVELS)} == {Replaces.NOTHING}
     assert {bound.replaces for bound in clock_bounds(stamped, CLOCK_LEVELS)} == {Replaces.UNRESOLVED}
 
@@ -110,7 +109,7 @@ def test_stamps_that_no_gauge_confirms_replace_nothing(scale: float) -> None:
 
 def test_each_bias_is_named_once() -> None:
     found = shift_of(blocks_of(np.where(np.arange(60) < 20, 1500.0, 1980.0)))
-    sized = [rule for rule in CLOCK_RULES if any(bound.ratio for bound in clock_bounds(found, rule))]
+    sized = [rule for rule in CLOCK_RULES if clock_bounds(found, rule)]
     assert sized == [found.rule]
 
 
@@ -151,14 +150,14 @@ def test_noise_of_a_steady_part_hides_no_more_than_the_excess() -> None:
     """A cycle's worth of steady work is a noisy reference; what it can hide ends at what the model can gain."""
     blocks = blocks_of(1500.0 * np.exp(np.random.default_rng(3).normal(0.0, 0.02, 40)))
     steady = SteadyReference(SteadyBy.WINDOW, places=np.arange(30, 40), excess=H200_EXCESS)
-    free = shift_of(blocks, steady=replace(steady, excess=((0.0, 1.0),)), load=loaded(0.0, blocks))
+    free = shift_of(blocks, steady=replace(steady, excess=Excess(1.0, 1.0, ((0.0, 100.0),))), load=loaded(0.0, blocks))
     cut = shift_of(blocks, steady=steady, load=loaded(0.0, blocks))
-    assert cut.bound_ratio <= 0.0079 + 1e-6 < free.bound_ratio
+    assert cut.bound_ratio <= 0.0067 < free.bound_ratio
 
 
 def test_unknown_model_never_rejects() -> None:
     blocks = blocks_of(np.full(20, 1500.0))
-    steady = SteadyReference(SteadyBy.RANGE, excess=((0.0, 0.3), (3.0, 0.0)))
+    steady = SteadyReference(SteadyBy.RANGE, excess=Excess(0.3, 0.3, ((0.0, 0.9), (3.0, 0.0))))
     found = shift_of(blocks, steady=steady, load=loaded(0.0, blocks))
     assert found.rule == REGIME_CHANGE
     assert not found.can_reject

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from annotate.evidence import Column, Evidence
 from tests.annotate.builders import BEGIN_NS, evidence
 from tests.examples import share_of
 
+TRACES = Path(__file__).parents[2] / "traces"
 few = settings(max_examples=share_of(60))
 H200 = EXCESS["NVIDIA H200"]
 
@@ -42,9 +45,9 @@ def test_warm_window_is_steady_throughout() -> None:
     assert found.steady_span_ns() == (BEGIN_NS, BEGIN_NS + 4_000_000_000)
 
 
-@pytest.mark.parametrize(("before_s", "least", "most"), [(0.0, 0.0075, 0.008), (0.5, 0.0028, 0.0034), (2.5, 0.0004, 0.0009)])
-def test_pause_before_the_window_is_the_specifications_excess(before_s: float, least: float, most: float) -> None:
-    """4 s right after a pause run 0.79 % fast, half a second later 0.31 %; the power record ends a pause a sample early."""
+@pytest.mark.parametrize(("before_s", "least", "most"), [(0.0, 0.0061, 0.0067), (0.5, 0.0053, 0.0056), (2.5, 0.0004, 0.0007)])
+def test_pause_before_the_window_is_the_models_excess(before_s: float, least: float, most: float) -> None:
+    """4 s right after a pause run at most 0.66 % fast, half a second later 0.54 %; the power record ends a pause a sample early."""
     assert least <= load(before_s=before_s).excess_ratio(H200) <= most
 
 
@@ -52,7 +55,7 @@ def test_pause_inside_restarts_the_load() -> None:
     """A stall of 0.3 s in warm work costs what a pause before would, for the rest of the window."""
     found = load([(1.0, 1.3)])
     assert len(found.began_ns) == 2
-    assert found.excess_ratio(H200) == pytest.approx((0.3 * 0.06 + 2.4 * 0.005) / 4.0, rel=1e-6)
+    assert found.excess_ratio(H200) == pytest.approx(0.0266 / 4.0, rel=1e-6)
     assert found.steady_span_ns() == tuple(seconds((0.0, 1.0))[0])
 
 
@@ -75,7 +78,7 @@ def test_unseen_time_before_the_window_is_no_load() -> None:
     blind = replace(about, trace=replace(about.trace, dense_power=Column(np.empty(0, np.int64), np.empty(0))))
     found = load_time(blind, ())
     assert not found.before_known
-    assert found.excess_ratio(H200) == pytest.approx(0.0079, abs=1e-4)
+    assert found.excess_ratio(H200) == pytest.approx(0.0066, abs=1e-4)
     span = found.steady_span_ns()
     assert span == tuple(seconds((3.0, 4.0))[0])
 
@@ -97,4 +100,21 @@ def test_pauses_never_make_less_excess_than_none(pauses: list[tuple[float, float
     found = load(pauses)
     assert (np.diff(found.began_ns) >= 0).all()
     assert (found.ended_ns >= found.began_ns).all()
-    assert 0.0 <= found.excess_ratio(H200) <= 0.06
+    assert 0.0 <= found.excess_ratio(H200) <= H200.most_ratio
+
+
+RUNS = json.loads((TRACES / "h200-excess.json").read_text(encoding="utf-8"))
+CAPPED = [row for row in RUNS["rows"] if row["kernel"] != "copy"]
+
+
+@pytest.mark.parametrize("length_s", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize("since_s", [0.0, 0.05, 0.1, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5])
+def test_recorded_runs_keep_to_the_models_excess(since_s: float, length_s: float) -> None:
+    """Of 24 capped runs after a pause 95 % gain or lose no more from this time on than the model's excess allows."""
+    edges_s = np.array(RUNS["edges_s"])
+    gains = [np.concatenate([[0.0], np.cumsum(np.array(row["excess_percent"]) / 100.0 * np.diff(edges_s))]) for row in CAPPED]
+    ends_s = since_s, min(since_s + length_s, edges_s[-1])
+    true_s = [float(np.diff(np.interp(ends_s, edges_s, gain))[0]) for gain in gains]
+    (most_s,) = H200.gained_s(np.array([since_s]), np.array([since_s + length_s]))
+    assert len(CAPPED) == 24
+    assert np.percentile(np.abs(true_s), 95.0) <= most_s

@@ -163,6 +163,16 @@ def test_record_does_not_make_a_short_capped_window_known() -> None:
     assert (found.ratio, found.kind, found.between_ratio) == (None, TOO_SHORT, 0.0)
 
 
+@pytest.mark.parametrize("seconds", [0.7, 1.5])
+def test_swing_is_the_known_part_of_a_short_capped_window(seconds: float) -> None:
+    """Less than two cycles tell no interval of a raw number, but the clock's swing moves it by so much, the median more."""
+    took_s, clock_mhz = swinging(seconds=seconds)
+    parts = [number(timed(took_s, mhz=clock_mhz, capped=True), each).repeatability for each in (Number.MEAN, Number.MEDIAN)]
+    assert [each.ratio for each in parts] == [None, None]
+    mean, median = (each.within_ratio or 0.0 for each in parts)
+    assert 0.003 < mean < median < 0.03
+
+
 @pytest.mark.parametrize(
     ("mhz", "capped", "varies", "leading"),
     [

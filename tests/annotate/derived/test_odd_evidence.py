@@ -39,7 +39,7 @@ def test_quantities_of_any_evidence_are_shares(about: Evidence, idle_w: float | 
     gaps = power_dips(about.trace.dense_power, about.window, idle_w=idle_w)
     assert gaps_are_sound(gaps)
     load = load_time(about, gaps.spans_ns() if gaps else ())
-    assert 0.0 <= load.excess_ratio(EXCESS["NVIDIA H200"]) <= 0.06
+    assert 0.0 <= load.excess_ratio(EXCESS["NVIDIA H200"]) <= EXCESS["NVIDIA H200"].most_ratio
     span = load.steady_span_ns()
     assert span is None or about.window.begin_ns <= span[0] < span[1] <= about.window.end_ns
     for stretches in (clock_intervals(about), power_intervals(about, idle_w=idle_w), list_intervals(about, 1.0)):

@@ -130,6 +130,14 @@ def test_swing_of_the_power_controller_is_no_level() -> None:
     assert levels_of(timed(swing, mhz=None, capped=True)).is_steady
 
 
+@pytest.mark.parametrize(("growth_ratio", "is_steady"), [(0.06, True), (0.6, False)])
+def test_part_of_a_cycle_is_no_growth(growth_ratio: float, is_steady: bool) -> None:
+    """Raw capped times of 0.7 s may be half a swing of the controller; more than it can do is growth."""
+    took_s = noisy(1e-3 * np.linspace(1.0, 1.0 + growth_ratio, 700))
+    assert levels_of(timed(took_s, mhz=None, capped=True)).is_steady is is_steady
+    assert not levels_of(timed(took_s, mhz=None)).is_steady
+
+
 def test_late_iterations_are_no_level() -> None:
     """One in fifty takes ten times as long: that is the outliers' cost, not a level."""
     took_s = noisy(np.full(3000, 1e-3))

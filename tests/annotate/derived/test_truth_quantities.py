@@ -154,10 +154,10 @@ def _at_one_clock(about: Evidence, beta: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize(
     ("name", "load_s", "excess"),
-    [("nothing-fp32", 5.0, 0.0), ("pause-3-gemm4k", 0.0, 0.0104), ("pause-0.7-att", 0.0, 0.0105)],
+    [("nothing-fp32", 5.0, 0.0), ("pause-3-gemm4k", 0.0, 0.0088), ("pause-0.7-att", 0.0, 0.0088)],
 )
 def test_load_time_before_windows(name: str, load_s: float, excess: float) -> None:
-    """A pause just before a window of 3 s makes 1.04 % of excess; its throughput truly rose by 0.92 and fell by 0.12 %."""
+    """A pause just before a window of 3 s allows 0.88 % of excess; its throughput truly rose by 0.92 and fell by 0.12 %."""
     about = WINDOWS[name].disturbed
     found, table = load_time(about, ()), excess_of("NVIDIA H200")
     assert table is not None

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from annotate.budget import Bound, Budget, Group, Number, NumberBudget
 from annotate.evidence import Ownership, Process
 from annotate.judge import judge
 from annotate.output.report import markdown, plain, text, texts
@@ -56,6 +57,17 @@ class TestText:
 
     def test_an_acronym_keeps_its_capitals_after_the_colon(self) -> None:
         assert "s: GPU clocks want a lock" in text(verdict(hazard(remedy="GPU clocks want a lock.")))
+
+    def test_size_joins_the_words_in_brackets(self) -> None:
+        """A cause that ends with its estimate in brackets has its bound in the same ones."""
+        shown = Bound(number=Number.THROUGHPUT, rule="idle-stretch", group=Group.IDLE, ratio=0.018)
+        numbers = (NumberBudget(number=Number.THROUGHPUT, bounds=(shown,)),)
+        budget = Budget(tolerance_ratio=0.01, claimed=(Number.THROUGHPUT,), numbers=numbers)
+        for says, due in (
+            ("idled twice (-0.8 %)", "idled twice (-0.8 %, at most 1.8 %): "),
+            ("idled", "idled (at most 1.8 %): "),
+        ):
+            assert due in text(verdict(hazard("idle-stretch", says=says), budget=budget))
 
     def test_notes_and_accepted_hazards_are_marked(self) -> None:
         shown = text(verdict(hazard(severity="note"), hazard("idle-stretch", accepted=True)))

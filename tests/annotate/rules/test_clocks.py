@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.budget import Bound, Number
+from annotate.budget import Bound, Number, Replaces
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.evidence import Evidence, Gap, Timings
 from annotate.rule import Answer, Clear, Found, Rule, Severity, Unobserved
 from annotate.rules.clocks import RULES, clock_drift, clock_ramp, mem_clock_change
+from annotate.rules.held_conditions import clock_levels
 from tests.annotate.builders import BEGIN_NS, DEVICE, Signal, evidence
 from tests.annotate.occurrences.clock_control import stamped
 from tests.examples import share_of
@@ -143,17 +144,19 @@ class TestClockDrift:
         assert shift is not None
         assert shift.rule == "regime-change"
 
-    def test_stamped_clock_that_agrees_denies_a_drift(self) -> None:
-        """Stamps that stood still replace what the noise of the driver's clock could hide."""
+    def test_stamped_clock_that_stood_is_said_once(self) -> None:
+        """Stamps that stood still replace what the driver's clock left open, under the one name of a still clock."""
         about = evidence(signals={"sm_clock_mhz": 1485}, timings=stamped(1400.0))
-        assert bound(ask(clock_drift, about)).ratio == 0.0
+        assert isinstance(ask(clock_drift, about), Clear)
+        still = bound(ask(clock_levels, about))
+        assert (still.ratio, still.replaces) == (0.0, Replaces.UNRESOLVED)
 
     def test_stamps_alone_tell_a_drift(self) -> None:
         """Where the driver gives no clock; the first fifth runs at 1486 MHz, the mean at 1423."""
         still = stamped(1.0)
         falling = Timings(still.at_ns, still.took_s, np.linspace(1500.0, 1350.0, len(still.at_ns)))
         answer = found(ask(clock_drift, evidence(signals={"sm_clock_mhz": None}, timings=falling)))
-        assert 0.03 < bound(answer).size_ratio < 0.05
+        assert 0.03 < bound(answer).size_ratio < 0.055
 
 
 class TestClockRamp:

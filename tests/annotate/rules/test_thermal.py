@@ -178,6 +178,13 @@ class TestThrottleHwSlowdown:
         assert mean.estimate is not None
         assert mean.estimate.value_ratio == pytest.approx(0.2, abs=0.01)
 
+    def test_reason_throughout_costs_at_most_the_boards_clock(self) -> None:
+        """At 1500 of 1980 MHz all along: without it the clock may have been higher by a third, and nothing of it is sure."""
+        always: dict[str, Signal] = {"event_reasons_mask": int(Reason.HW_SLOWDOWN), "sm_clock_mhz": 1500}
+        mean = bound(ask(throttle_hw_slowdown, **always))
+        assert mean.ratio == pytest.approx(1980 / 1500 - 1.0, abs=0.01)
+        assert mean.estimate is None
+
     @pytest.mark.parametrize("begin_s", [2.0, 2.05, 2.1])
     def test_blip_beside_a_steady_clock_costs_nothing(self, begin_s: float) -> None:
         """The bit of one refresh, which may come with a change of clocks, counts by the clock beside it."""

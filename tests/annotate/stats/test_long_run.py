@@ -45,6 +45,12 @@ def test_cycle_variance_of_a_sine_is_of_half_a_cycle(phase: float) -> None:
     assert cycle_variance(sine, 10) == pytest.approx(1.0, abs=0.35)
 
 
+def test_cycle_variance_of_wide_blocks_is_no_accident() -> None:
+    """Two blocks a cycle: the lowest tenth of neighbouring pairs would be a hundredth of the noise."""
+    noise = np.random.default_rng(1).normal(size=60)
+    assert cycle_variance(noise, 2) > 0.15
+
+
 def test_cycle_variance_ignores_changes_of_level() -> None:
     """Levels of ten blocks each leave a quarter of the stretches nearly as they were."""
     noise = np.random.default_rng(1).normal(0.0, 0.01, 120)
