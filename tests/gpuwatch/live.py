@@ -18,7 +18,6 @@ from gpuwatch.store import Reader
 from gpuwatch.store.run import UNFINISHED
 from tests.waiting import PATIENCE_S, wait_until
 
-
 # What units and windows give the daemons that they start; numpy then comes without threads that nobody asked for.
 AS_STARTED = {"OPENBLAS_NUM_THREADS": "1"}
 
