@@ -32,8 +32,9 @@ system:
 
 test: system check  ## everything CI runs: format, lint, types, walls, generated pages, tests
 
-# A test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
-check: $(STAMP) lint types imports shape pages-fresh
+# The checks run beside each other; a test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
+check: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh
 	@rm -rf .pytest_cache
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal || { test $$? -eq 1 \
 	  && echo "these tests failed beside the others and run again alone; those that pass now depend on the load" \
@@ -58,26 +59,14 @@ shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, pa
 	$(BIN)/python -m tests.shape
 
 pages: $(STAMP)  ## write the generated pages again
-	$(BIN)/python -m tests.annotate.output.page
-	$(BIN)/python -m tests.gpuwatch.exporter.page
-	$(BIN)/python -m tests.gpuwatch.fleet.page
-	$(BIN)/python -m dashboards.build
-	$(BIN)/python -m tests.hardware.render
-	$(BIN)/python -m tests.bench.render
-	$(BIN)/python -m tests.load_record --render
+	$(BIN)/python -m tests.pages
 
 pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
 	$(BIN)/python -m tests.pictures
 
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
-	$(BIN)/python -m tests.annotate.output.page --check
-	$(BIN)/python -m tests.gpuwatch.exporter.page --check
-	$(BIN)/python -m tests.gpuwatch.fleet.page --check
-	$(BIN)/python -m dashboards.build --check
-	$(BIN)/python -m tests.hardware.render --check
-	$(BIN)/python -m tests.bench.render --check
-	$(BIN)/python -m tests.load_record --check
+	$(BIN)/python -m tests.pages --check
 
 gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
 	$(BIN)/python -m pytest -m gpu -s
@@ -97,7 +86,7 @@ bench: $(STAMP)  ## what watching, judging and storing cost, and how often the j
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -m "slow and not soak and not gpu"
 	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis and not slow and not gpu"
-	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling/test_wakeup.py
+	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling tests/gpuwatch/report/test_forged.py
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
 campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it

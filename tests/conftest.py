@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import types
+from collections.abc import Generator
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,9 +38,12 @@ TIMED_FIXTURES = frozenset({"copying", "daemon", "two_gpus"})
 
 def is_timed(item: pytest.Function) -> bool:
     """Tell whether a test, or its module, starts processes or threads, waits, or looks at a clock."""
-    if TIMED_FIXTURES & set(item.fixturenames):
-        return True
-    for value in vars(item.module).values():
+    return bool(TIMED_FIXTURES & set(item.fixturenames)) or is_timed_module(item.module)
+
+
+@cache
+def is_timed_module(module: types.ModuleType) -> bool:
+    for value in vars(module).values():
         name = value.__name__ if isinstance(value, types.ModuleType) else str(getattr(value, "__module__", ""))
         if name in TIMED_MODULES if isinstance(value, types.ModuleType) else name.startswith(TIMED_HELPERS):
             return True
@@ -47,3 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and is_timed(item):
             item.add_marker(pytest.mark.timing)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without looking for garbage, then or later, among a million objects that stay: it takes each worker seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+        atexit.register(gc.unfreeze)  # so that libraries which count at the end what was never freed find nothing to report

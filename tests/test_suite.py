@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -29,12 +30,21 @@ BOUNDS = {
 }
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
 
+Test: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
 
 @cache
-def sources() -> tuple[tuple[str, ast.Module], ...]:
-    """Return the name and the syntax tree of every test file."""
-    paths = {path.relative_to(HERE).as_posix(): path for path in sorted(HERE.rglob("*.py"))}
-    return tuple((name, ast.parse(path.read_text())) for name, path in paths.items() if not name.startswith(PROGRAMS))
+def calls_and_tests() -> tuple[tuple[tuple[str, ast.Call], ...], tuple[tuple[str, Test], ...]]:
+    """Return every call and every test in the test files, each with the name of its file."""
+    calls, tests = [], []
+    for path in sorted(HERE.rglob("*.py")):
+        name = path.relative_to(HERE).as_posix()
+        for node in () if name.startswith(PROGRAMS) else ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                calls.append((name, node))
+            elif isinstance(node, Test) and node.name.startswith("test_"):
+                tests.append((name, node))
+    return tuple(calls), tuple(tests)
 
 
 def called(node: ast.AST) -> str:
@@ -61,7 +71,7 @@ def is_elapsed(node: ast.AST) -> bool:
     )
 
 
-def bounded(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+def bounded(test: Test) -> Iterator[ast.AST]:
     """The comparisons that a test asserts in which an elapsed time must be the smaller."""
     names = {
         target.id
@@ -84,7 +94,7 @@ def bounded(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
                 yield node
 
 
-def has_marker(test: ast.FunctionDef | ast.AsyncFunctionDef, *names: str) -> bool:
+def has_marker(test: Test, *names: str) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr in names for each in test.decorator_list for node in ast.walk(each)
     )
@@ -94,9 +104,8 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
     """How long an example takes depends on the load: the profile in conftest.py switches deadlines off for every test."""
     found = [
         f"{name}:{node.lineno}"
-        for name, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and called(node) in ("settings", "register_profile")
+        for name, node in calls_and_tests()[0]
+        if called(node) in ("settings", "register_profile")
         if any(keyword.arg == "deadline" for keyword in node.keywords)
     ]
     assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
@@ -106,9 +115,7 @@ def test_numbers_of_examples_are_shares() -> None:
     """The suite tries a share of each number of examples, and ``make bench`` all of them."""
     found = [
         f"{name}:{node.lineno}"
-        for name, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
+        for name, node in calls_and_tests()[0]
         for keyword in node.keywords
         if keyword.arg == "max_examples" and called(keyword.value) != "share_of"
     ]
@@ -117,12 +124,7 @@ def test_numbers_of_examples_are_shares() -> None:
 
 def test_sleeps_are_named_and_say_why() -> None:
     """Where a condition can be waited for, ``wait_until`` waits; else ``sample_for`` and ``let_pass`` name the reason."""
-    found = {
-        (name, node.lineno)
-        for name, tree in sources()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and is_sleep(node)
-    }
+    found = {(name, node.lineno) for name, node in calls_and_tests()[0] if is_sleep(node)}
     assert sorted(place for place in found if place[0] not in SLEEPS) == []
     assert sorted(SLEEPS.keys() - {name for name, _ in found} - {"waiting.py"}) == [], "allowed and no longer there"
 
@@ -131,9 +133,7 @@ def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
     """An upper bound on elapsed time fails where the machine is busy: ``make bench`` runs the marker ``slow``."""
     found = {
         f"{name}::{test.name}"
-        for name, tree in sources()
-        for test in ast.walk(tree)
-        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test_")
+        for name, test in calls_and_tests()[1]
         if not has_marker(test, "slow", "soak", "gpu") and "_gpu.py" not in name and any(bounded(test))
     }
     assert found == BOUNDS.keys()

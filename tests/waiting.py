@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+LONGEST_PAUSE_S = 0.2  # between two looks that take long
 PATIENCE_S = 100.0  # below the time limit of a test, so that the failure names what never came about
 
 _T = TypeVar("_T")
@@ -27,10 +28,11 @@ def wait_until(
 
     Raises AssertionError: when there is none within the deadline, with ``what``, which may be a text made then.
     """
-    until_s = time.monotonic() + deadline_s
+    until_s = (begun_s := time.monotonic()) + deadline_s
     while not (found := condition()):
         assert time.monotonic() < until_s, _never(what, deadline_s)
-        time.sleep(every_s)
+        time.sleep(_pause_s(begun_s, every_s))
+        begun_s = time.monotonic()
     return found
 
 
@@ -46,11 +48,17 @@ async def wait_until_async(
 
     Raises AssertionError: as ``wait_until``.
     """
-    until_s = time.monotonic() + deadline_s
+    until_s = (begun_s := time.monotonic()) + deadline_s
     while not (found := condition()):
         assert time.monotonic() < until_s, _never(what, deadline_s)
-        await pause(every_s)
+        await pause(_pause_s(begun_s, every_s))
+        begun_s = time.monotonic()
     return found
+
+
+def _pause_s(begun_s: float, every_s: float) -> float:
+    """Return how long to pause after a look that began then: three times as long as it took, so that waiting is mostly idle."""
+    return max(every_s, min(3.0 * (time.monotonic() - begun_s), LONGEST_PAUSE_S))
 
 
 def _never(what: str | Callable[[], str], deadline_s: float) -> str:

@@ -36,11 +36,15 @@ def scenes() -> tuple[Evidence, ...]:
 
 
 @cache
+def judged() -> tuple[tuple[Evidence, Verdict], ...]:
+    return tuple((scene, judge(scene)) for scene in scenes())
+
+
 def answering(about: Rule) -> tuple[Evidence, ...]:
     """Windows on which this rule answers: two of each kind of answer, or any where it never could."""
     kinds: dict[object, list[Evidence]] = {}
-    for scene in scenes():
-        finding = judge(scene, rules=(about,)).findings[0]
+    for scene, verdict in judged():
+        finding = verdict.finding(about.name)
         kinds.setdefault((finding.answered, finding.severity), []).append(scene)
     return tuple(scene for found in kinds.values() for scene in found[:2])
 

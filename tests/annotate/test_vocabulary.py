@@ -14,6 +14,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import annotate.rules
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import FACTS
 from annotate.evidence import SIGNALS as LANES
@@ -43,8 +44,9 @@ def answers_found() -> tuple[tuple[Rule, Found], ...]:
         (rule, answer)
         for about in (*scenes(), *every_scene())
         for claim in Claim
+        for case in [Case(about, claim)]  # what several rules compute of it, once
         for rule in RULES
-        if isinstance(answer := rule.ask(about, claim), Found)
+        if isinstance(answer := rule.ask_about(case), Found)
     )
 
 

@@ -18,6 +18,9 @@ from gpuwatch.store import Reader
 from gpuwatch.store.run import UNFINISHED
 from tests.waiting import PATIENCE_S, wait_until
 
+# What units and windows give the daemons that they start; numpy then comes without threads that nobody asked for.
+AS_STARTED = {"OPENBLAS_NUM_THREADS": "1"}
+
 
 @dataclass(frozen=True)
 class Live:
@@ -41,7 +44,9 @@ def running(
     log = folder / "log"
     with log.open("ab") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"], stderr=file, env={**os.environ, **(environment or {})}
+            [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"],
+            stderr=file,
+            env={**os.environ, **AS_STARTED, **(environment or {})},
         )
     try:
         wait_for(found, process, log)

@@ -18,6 +18,7 @@ from annotate.stats.intervals import (
     ratio_interval,
 )
 from tests.examples import share_of
+from tests.wandering import wandering
 
 few = settings(max_examples=share_of(40))
 SERIES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60).map(np.array)
@@ -25,10 +26,7 @@ SERIES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60).map(np.array)
 
 def correlated(count: int, phi: float, rng: np.random.Generator) -> Values:
     """An AR(1) series of standard deviation 1 about 0."""
-    from scipy.signal import lfilter
-
-    noise = rng.normal(size=count + 200)
-    return np.asarray(lfilter([np.sqrt(1.0 - phi**2)], [1.0, -phi], noise)[200:], np.float64)
+    return wandering(np.sqrt(1.0 - phi**2) * rng.normal(size=count + 200), phi)[200:]
 
 
 def one_after_another(took_s: Values) -> Times:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.signal import lfilter
 
 from annotate.evidence import Timings, Values
 from annotate.stats.line import robust_line
 from annotate.times.clock_sensitivity import Corrected, NoFit, Sensitivity, sensitivity
 from tests.examples import share_of
 from tests.hardware.wander import part, wander
+from tests.wandering import wandering
 
 TRACES = Path(__file__).parents[2] / "traces"
 CAPPED = ["gemm4k_bf16", "gemm16k_bf16", "conv3x3", "attention"]
@@ -24,8 +24,7 @@ CAPPED = ["gemm4k_bf16", "gemm16k_bf16", "conv3x3", "attention"]
 def swinging(count: int, *, seed: int = 1, sd: float = 0.02, phi: float = 0.99) -> Values:
     """Log clocks about 1400 MHz that wander as a power cap makes them."""
     noise = np.random.default_rng(seed).normal(size=count + 500)
-    swings: Values = np.asarray(lfilter([sd * np.sqrt(1 - phi**2)], [1.0, -phi], noise)[500:], np.float64)
-    return np.asarray(np.log(1400.0) + swings, np.float64)
+    return np.asarray(np.log(1400.0) + wandering(sd * np.sqrt(1 - phi**2) * noise, phi)[500:], np.float64)
 
 
 def run(
@@ -104,7 +103,7 @@ class TestFit:
         for seed in range(120):
             rng = np.random.default_rng(seed)
             x = swinging(500, seed=1000 + seed, phi=0.9)
-            y = -0.9 * x + 0.004 * np.asarray(lfilter([1.0], [1.0, -0.9], rng.normal(size=500)), np.float64)
+            y = -0.9 * x + 0.004 * wandering(rng.normal(size=500), 0.9)
             line = robust_line(x, y, high_sd=10.0, floor=1e-3)
             error = line.slope_error()
             assert error is not None
@@ -144,7 +143,7 @@ class TestRefusal:
         """Of a time that wanders by itself beside a wandering clock."""
         for seed in range(60):
             rng = np.random.default_rng(seed)
-            own = lfilter([0.01 * np.sqrt(1 - 0.999**2)], [1.0, -0.999], rng.normal(size=2500))[500:]
+            own = wandering(0.01 * np.sqrt(1 - 0.999**2) * rng.normal(size=2500), 0.999)[500:]
             clock_mhz = np.exp(swinging(2000, seed=seed, phi=0.999))
             timings = Timings(np.arange(2000) * 1_000_000, 1e-3 * np.exp(own), clock_mhz)
             assert isinstance(sensitivity(timings), NoFit)

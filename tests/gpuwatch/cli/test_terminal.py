@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuwatch.cli import output
+from gpuwatch.cli import main, output
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch
@@ -37,7 +37,10 @@ def steering(text: str) -> list[str]:
 
 
 def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
-    """Run a command with one stream on a terminal; what that terminal got."""
+    """Run a command with one stream on a terminal; what that terminal got.
+
+    ``run`` is a process of its own, as its command's streams are; others run in this one.
+    """
     ours, theirs = pty.openpty()
     got: list[bytes] = []
 
@@ -57,7 +60,20 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
     environment.pop("NO_COLOR", None)
     streams: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: theirs}
     try:
-        subprocess.run([sys.executable, "-m", "gpuwatch", *arguments], env=environment, check=False, timeout=120, **streams)
+        if "run" in arguments:
+            subprocess.run([sys.executable, "-m", "gpuwatch", *arguments], env=environment, check=False, timeout=120, **streams)
+        else:
+            with (
+                pytest.MonkeyPatch.context() as patch,
+                open(theirs, "w", encoding="utf-8", closefd=False) as terminal,
+                Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+            ):
+                for name in ("stdout", "stderr"):
+                    patch.setattr(sys, name, terminal if name == stream else nowhere)
+                patch.setenv("HOME", str(home))
+                patch.setenv("COLUMNS", "200")
+                patch.delenv("NO_COLOR", raising=False)
+                main(arguments)
     finally:
         os.close(theirs)
         reader.join()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from annotate.evidence import Timings, Values
 from gpuwatch.measuring import Measurement, bench
 from gpuwatch.measuring.steady import CAPPED, QUICK, is_steady, power_limited
 from tests.gpuwatch.measuring.scripted import Model, ScriptedTimer, World, nothing
+from tests.wandering import wandering
 
 CALL_S = 1e-3
 
@@ -17,13 +17,14 @@ CALL_S = 1e-3
 def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
     """AR(1): its long-run median is CALL_S."""
     rng = np.random.default_rng(seed)
-    state = np.zeros(1)
+    state = 0.0
 
     def model(at_s: Values, calls: int) -> tuple[Values, Values]:
         nonlocal state
         shocks = sd_ratio * np.sqrt(1 - rho**2) * rng.standard_normal(len(at_s))
-        series, state = lfilter([1.0], [1.0, -rho], shocks, zi=state)
-        return CALL_S * (1.0 + np.asarray(series)), np.full(len(at_s), 1980.0)
+        series = wandering(shocks, rho, state)
+        state = float(series[-1])
+        return CALL_S * (1.0 + series), np.full(len(at_s), 1980.0)
 
     return model
 

@@ -57,6 +57,13 @@ def plain_run(opened: Opened, recorded: dict[str | None, Evidence]) -> Page:
     return opened(judged(recorded["plain-run"]))
 
 
+@pytest.fixture(scope="module")
+def two_runs(opened: Opened) -> Page:
+    """Two runs of one benchmark, which several tests look at in turn: drawing them takes Chromium five seconds of processor."""
+    slow = scene("from-idle")
+    return opened(judged(slow, run_id="0a"), judged(scaled(slow, 0.9, "tuned"), run_id="0b"))
+
+
 def colours(page: Page) -> list[str]:
     """The page's background, and that of its first picture."""
     script = f"[getComputedStyle(document.body).backgroundColor, {TIMELINE}.querySelector('.main-svg').style.background]"
@@ -136,9 +143,9 @@ def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
     quiet(page)
 
 
-def test_narrow_window_keeps_pictures_off_text(opened: Opened) -> None:
+def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
     """A window made narrow keeps pictures off the text and sentences wide."""
-    page = opened(judged(scene("from-idle"), run_id="0a"), judged(scene("neighbour"), run_id="0b"))
+    page = two_runs
     page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
     beyond = "[...document.querySelectorAll('.picture')].filter((each) => each.scrollHeight > each.clientHeight).length"
@@ -150,6 +157,7 @@ def test_narrow_window_keeps_pictures_off_text(opened: Opened) -> None:
     assert page.run(f"{rects}.filter(([a, b]) => {over}).length") == 0
     assert page.run("document.documentElement.scrollWidth") <= 390
     assert page.run("document.querySelector('.words td:last-child').clientWidth") > 300
+    page.ask("Emulation.clearDeviceMetricsOverride")
 
 
 def test_every_control_is_reached_by_tab(plain_run: Page) -> None:
@@ -188,10 +196,9 @@ def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
     quiet(page)
 
 
-def test_two_runs_are_overlaid_under_watermark(opened: Opened) -> None:
+def test_two_runs_are_overlaid_under_watermark(two_runs: Page) -> None:
     """Two runs are laid over one another under the watermark."""
-    slow = scene("from-idle")
-    page = opened(judged(slow, run_id="0a"), judged(scaled(slow, 0.9, "tuned"), run_id="0b"))
+    page = two_runs
     names = page.run(
         "[...document.querySelectorAll('[data-overlaid]')].map((each) => each._fullData.map((trace) => trace.name))"
     )
@@ -227,9 +234,8 @@ def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
     assert all("Content Security Policy" in each or "ERR_BLOCKED_BY_CSP" in each for each in page.complaints())
 
 
-def test_the_saved_evidence_is_what_is_embedded(opened: Opened) -> None:
-    window = judged(scene("from-idle"))
-    page = opened(window, replace(window, run_id="0b"))
+def test_the_saved_evidence_is_what_is_embedded(two_runs: Page) -> None:
+    page = two_runs
     page.run(
         "window.saved = []; URL.createObjectURL = (blob) => { window.saved.push(blob.arrayBuffer()); return 'data:,'; };"
         "HTMLAnchorElement.prototype.click = () => {}; document.querySelectorAll('[data-save]').forEach((each) => each.click())"
@@ -238,4 +244,4 @@ def test_the_saved_evidence_is_what_is_embedded(opened: Opened) -> None:
         "Promise.all(window.saved).then((all) => all.map((each) => btoa([...new Uint8Array(each)].map((b) => String.fromCharCode(b)).join(''))))"
     )
     assert len(saved) == 2
-    assert [unpack(base64.b64decode(each))[0].window.label for each in saved] == ["from-idle"] * 2
+    assert [unpack(base64.b64decode(each))[0].window.label for each in saved] == ["from-idle", "tuned"]

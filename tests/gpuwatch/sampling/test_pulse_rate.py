@@ -18,11 +18,12 @@ from annotate.judge import judge
 from gpuwatch.sampling.plan import PULSE, ROW_NS
 from gpuwatch.sources import recordings
 from tests.campaign import clean
+from tests.examples import SHARE
 from tests.gpuwatch.slower import slower
 
 TRACES = Path(__file__).parents[2] / "traces"
 MS = 1_000_000
-PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))
+PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))[:: 1 if SHARE == 1.0 else 2]  # where in a row's period the rows lie
 
 # Without a power record before it, where this interval's last pause ended is known from utilisation alone, and so to a row: 2.69
 # or 2.66 s before a window of 3.2 s, which is 9.8 or 10.7 % of it where the limit is 10 %.  Before a window a daemon has

@@ -39,6 +39,13 @@ def binding(library: object | None = None) -> Any:
     return module
 
 
+def rebound(module: Any, library: object) -> Any:
+    """Return a copy of the binding that has now loaded another library: where hundreds are tried, a copy each takes seconds."""
+    module.nvmlLib = library
+    module._nvmlGetFunctionPointer_cache.clear()
+    return module
+
+
 def unofficial() -> ModuleType:
     """What the abandoned fork looks like: the same calls, without the binding's inner way in."""
     return ModuleType("pynvml")

@@ -21,12 +21,13 @@ from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.process_lists import Lists
-from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding
+from tests.gpuwatch.sources.nvml_double import INSUFFICIENT_SIZE, LOST, NOT_FOUND, UUID, Library, binding, rebound
 from tests.waiting import PATIENCE_S
 
 COMPUTE, SHARES, SAMPLES = (
     "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples",
 )  # fmt: skip
+OURS = binding()
 MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 
 
@@ -50,7 +51,7 @@ def processes(count: int) -> list[tuple[int, int]]:
 def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later_count: int) -> None:
     """All processes are listed in one call or two, and room once found is kept."""
     library = Library(processes=processes(count))
-    source = Nvml(binding(library))
+    source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
     assert [(each.pid, each.memory_bytes) for each in process_list.processes] == processes(count)
     assert calls == (1 if count <= 64 else 2)
@@ -66,7 +67,7 @@ def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later
 @given(around(256))
 def test_utilisation_is_whole_in_one_call_or_two(count: int) -> None:
     library = Library(utilization=[(1, 100, 1)])
-    source = Nvml(binding(library))
+    source = Nvml(rebound(OURS, library))
     _, calls = asked(library, SHARES, lambda: source.read_process_list(UUID, utilization=True))
     assert calls == 1
     library.utilization = [(1000 + number, 200 + number, 1 + number % 100) for number in range(count)]
@@ -87,7 +88,7 @@ def record(count: int) -> list[tuple[int, int]]:
 def test_power_record_that_fills_its_room_is_read_with_more(count: int) -> None:
     """A power record that fills its room is read again with more."""
     library = Library(samples=record(count))
-    source = Nvml(binding(library))
+    source = Nvml(rebound(OURS, library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
     assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
     # Cut off it looks like one that just fits, and does not tell its length: the room is doubled until it is not filled.
@@ -110,7 +111,7 @@ def test_samples_keep_their_type_and_all_their_bytes(kind: int, raw: int) -> Non
             entry.timeStamp, entry.sampleValue.ullVal = since.value + sampling.value, raw
             return 0
 
-    assert Lists(binding(Odd()), None).samples(5, 2**63) == (kind, [(2**63 + 5, raw)])
+    assert Lists(rebound(OURS, Odd()), None).samples(5, 2**63) == (kind, [(2**63 + 5, raw)])
 
 
 class Growing(Library):
@@ -129,7 +130,7 @@ def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> 
     """A list that grows while it is read is as whole as at its last call."""
     library = Growing(processes=processes(count))
     library.more = more
-    source = Nvml(binding(library))
+    source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
     assert [each.pid for each in process_list.processes] == [pid for pid, _ in processes(count + (calls - 1) * more)]
     assert process_list.visibility != Visibility.UNKNOWN
@@ -139,7 +140,7 @@ def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> 
 def test_list_that_never_fits_is_not_an_empty_gpu() -> None:
     """A list that never fits is given up, and is not taken for an empty GPU."""
     library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
-    source = Nvml(binding(library))
+    source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID, utilization=True))
     assert (process_list.processes, process_list.visibility) == ((), Visibility.UNKNOWN)
     assert calls < 10
@@ -154,19 +155,19 @@ def test_a_length_beyond_reason_takes_no_memory_and_is_no_answer() -> None:
             return INSUFFICIENT_SIZE
 
     library = Wild()
-    process_list, calls = asked(library, COMPUTE, lambda: Nvml(binding(library)).read_process_list(UUID))
+    process_list, calls = asked(library, COMPUTE, lambda: Nvml(rebound(OURS, library)).read_process_list(UUID))
     assert (process_list.visibility, calls) == (Visibility.UNKNOWN, 2)
 
 
 def test_memory_that_the_driver_does_not_know_is_not_observed() -> None:
     library = Library(processes=[(1, 2**64 - 1), (2, 0)])
-    process_list = Nvml(binding(library)).read_process_list(UUID)
+    process_list = Nvml(rebound(OURS, library)).read_process_list(UUID)
     assert [(each.pid, each.memory_bytes) for each in process_list.processes] == [(1, None), (2, 0)]
 
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
 def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
-    source = Nvml(binding(Library(missing={function}, processes=[(1, 1)], samples=record(3))))
+    source = Nvml(rebound(OURS, Library(missing={function}, processes=[(1, 1)], samples=record(3))))
     process_list = source.read_process_list(UUID, utilization=True)
     assert (process_list.visibility == Visibility.UNKNOWN) is (function == COMPUTE)
     assert len(source.power_record(UUID).sample_w) == (0 if function == SAMPLES else 3)
@@ -174,7 +175,7 @@ def test_a_function_that_the_library_lacks_is_no_error(function: str) -> None:
 
 @pytest.mark.parametrize("function", [COMPUTE, SHARES, SAMPLES])
 def test_each_list_can_tell_of_the_loss(function: str) -> None:
-    source = Nvml(binding(Library(errors={function: LOST})))
+    source = Nvml(rebound(OURS, Library(errors={function: LOST})))
     with pytest.raises(DeviceLostError):
         (source.read_process_list(UUID, utilization=True), source.power_record(UUID))
 
@@ -189,7 +190,7 @@ def test_empty_utilization_record_takes_one_call(code: int) -> None:
             return code
 
     library = Empty(processes=[(1, 1)])
-    process_list, calls = asked(library, SHARES, lambda: Nvml(binding(library)).read_process_list(UUID, utilization=True))
+    process_list, calls = asked(library, SHARES, lambda: Nvml(rebound(OURS, library)).read_process_list(UUID, utilization=True))
     assert ([each.utilization_ratio for each in process_list.processes], calls) == ([None], 1)
 
 
@@ -205,7 +206,7 @@ def test_threads_that_read_at_once_get_their_own_lists() -> None:
             together.wait()  # both buffers are filled before either is read
             return code
 
-    source = Nvml(binding(Slow(processes=[(0, 7)])))
+    source = Nvml(rebound(OURS, Slow(processes=[(0, 7)])))
     source.devices()
     told: list[tuple[int, int]] = []
 

@@ -1,0 +1,36 @@
+"""All generated pages: ``python -m tests.pages`` writes them, ``--check`` says which are stale; one process imports what they share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dashboards import build
+from tests import load_record
+from tests.annotate.output import page as rules
+from tests.bench import render as bench
+from tests.gpuwatch.exporter import page as metrics
+from tests.gpuwatch.fleet import page as columns
+from tests.hardware import render as validation
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write every page, or with ``--check`` compare: 0, else 1; 2 for any other argument."""
+    if arguments not in ([], ["--check"]):
+        sys.stderr.write("usage: python -m tests.pages [--check]\n")
+        return 2
+    given = list(arguments)
+    codes = [
+        rules.main(given, rules.WRITTEN),
+        metrics.main(given),
+        columns.main(given),
+        build.main(given),
+        validation.main(given),
+        bench.main(given),
+        load_record.main(given or ["--render"]),
+    ]
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
