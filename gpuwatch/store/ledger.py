@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlite_utils import Database
 
 from annotate.evidence import Device, Event, RecordedWindow, Timings
 from annotate.verdict import Status
@@ -16,6 +15,7 @@ from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
+from gpuwatch.store.database import Database
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
@@ -58,7 +58,9 @@ class Ledger(HeldFile):
         latest = f"SELECT {quoted(facts)} FROM devices WHERE uuid = ? ORDER BY id DESC LIMIT 1"
         if next(self.database.query(latest, (device.uuid,)), None) != facts:
             row = {"boot_id": self._boot_id, "since_ns": at_ns, "since_wall_s": wall_s, **facts}
-            self.database.table("devices").insert(row)
+            self.database.execute(
+                f"INSERT INTO devices ({quoted(row)}) VALUES ({', '.join('?' * len(row))})", list(row.values())
+            )
 
     def put_refresh(self, uuid: str, refresh_ns: Mapping[str, int]) -> None:
         with self.database.atomic():
@@ -181,7 +183,7 @@ def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: 
             try:
                 wrong = files.check(db, now_ns=facts.now_ns)
                 if wrong is None:
-                    schema.prepare_ledger(db)
+                    schema.prepare_ledger(db, path)
                     return Ledger(path, db, boot_id=facts.boot_id, evidence_bytes=evidence_bytes), set_aside_count
             except files.REFUSALS as error:
                 if not files.is_broken(error):

@@ -110,7 +110,7 @@ class Segments:
                 return None
             wrong: object = files.check(db, now_ns=self._facts.now_ns)
             if wrong is None:
-                schema.prepare_readings(db)
+                schema.prepare_readings(db, path)
                 row = db.execute("SELECT boot_id, begin_ns FROM segment").fetchone()
                 if row and row[0] == self._facts.boot_id and row[1] <= self._facts.now_ns():
                     return Segment(path, db, self._facts.boot_id)
