@@ -246,6 +246,7 @@ class Windows:
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""
         await window.watch()
+        self._spawn(self._services.judge.warm())  # beside the window's body, which is rarely shorter than its imports
         if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
             self._spawn(window.host.follow_pauses(lambda: window.is_open, window.beside.see))
         while window.run.pid and window.is_open and len(self._tracked) <= FOLLOWED_COUNT:
@@ -254,6 +255,7 @@ class Windows:
 
     def _end(self, window: TrackedWindow, begin_ns: int, end_ns: int) -> None:
         window.end(begin_ns, end_ns)
+        self._spawn(self._services.judge.warm())  # it may have left during a long window
         self._spawn(self._finish(window))
 
     async def _finish(self, window: TrackedWindow) -> None:
