@@ -52,22 +52,25 @@ class Sampler:
         reopen: Callable[[Source], Source] | None = None,
         timing: SamplerTiming = _TIMING,
     ) -> None:
-        self.plan = plan
         self._sinks = tuple(sinks)
         self._clock = clock
         self._stop = stop
         self._timing = timing
         self._periods = LanePeriods(plan)
         self._current = CurrentSource(source, reopen)
-        self._loop = FastLaneLoop(plan.uuid, plan.names.get(Lane.FAST, ()), plan.names.get(Lane.PULSE, ()), self._give)
-        self._fast_lane = FastLane(plan, self._current, self._periods, clock, self._loop, self._is_woken)
-        processes, *slow = _turns(plan, self._current, self._periods, timing)
+        self._loop = FastLaneLoop(self._periods, self._give)
+        self._fast_lane = FastLane(self._current, self._periods, clock, self._loop, self._is_woken)
+        processes, *slow = _turns(self._current, self._periods, timing)
         self._power = next(turn for turn in slow if turn.lane is Lane.POWER)
         self._power_awaited: deque[tuple[int, Callable[[], None]]] = deque()
         self._fast = SamplerThread(
             f"gpuwatch-fast-{plan.uuid[-8:]}", (self._fast_lane.turn, processes), clock, stop, self._give, self._loop
         )
         self._slow = SamplerThread(f"gpuwatch-slow-{plan.uuid[-8:]}", slow, clock, stop, self._give)
+
+    @property
+    def plan(self) -> SamplingPlan:
+        return self._periods.plan
 
     @property
     def is_active(self) -> bool:
@@ -117,6 +120,11 @@ class Sampler:
     def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
         """Change the periods of the fast lane and its pulse, from the next pass on; the budget's limits stay."""
         self._periods.configure(idle_period_ns, active_period_ns)
+
+    def replan(self, plan: SamplingPlan) -> None:
+        """Read by a plan that was measured meanwhile, from the next pass on."""
+        self._periods.replan(plan)
+        self._wake_fast()
 
     def mark(self) -> None:
         """Read the cheap part of an edge now, in the caller's thread, unless the GPU is lost.
@@ -217,9 +225,9 @@ class Sampler:
                 self._power_awaited.popleft()[1]()
 
 
-def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
+def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
     """Return the questions beside the fast lane's: the process list, and those of the slow thread."""
-    uuid, names = plan.uuid, plan.names.get(Lane.SLOW, ())
+    uuid = periods.plan.uuid
 
     def read_processes() -> Sequence[Observed]:
         return (current.source.read_process_list(uuid),)
@@ -231,7 +239,7 @@ def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, tim
         return (current.source.power_record(uuid),)
 
     def read_row() -> Sequence[Observed]:
-        return (current.source.read(uuid, Lane.SLOW, names),)
+        return (current.source.read(uuid, Lane.SLOW, periods.plan.names.get(Lane.SLOW, ())),)
 
     def read_use() -> Sequence[Observed]:
         return (current.source.read_process_list(uuid, utilization=True),)
