@@ -22,7 +22,7 @@ from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, find_named
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.host import processes
 from gpuwatch.interfaces import Run
-from gpuwatch.store import Reader
+from gpuwatch.store.run_reader import RunReader
 from gpuwatch.wire import run_ids
 from gpuwatch.wire.messages import FactValue, Open, Spans, Times
 
@@ -64,7 +64,7 @@ class JudgedWindows:
     def read(self, run_id: str) -> Run | None:
         """Return a window from the store: it may have been closed under an earlier daemon."""
         try:
-            with Reader(self._state) as reader:
+            with RunReader(self._state) as reader:
                 run = reader.run(run_id)
         except StoreError:
             return None
@@ -73,7 +73,7 @@ class JudgedWindows:
     def read_recent(self) -> list[Run]:
         """Return the last windows of this boot from the store, oldest first."""
         try:
-            with Reader(self._state) as reader:
+            with RunReader(self._state) as reader:
                 runs = reader.runs(status=list(Status), limit=REMEMBERED_COUNT)
         except StoreError:
             return []

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from annotate.evidence import Device, Event, RecordedWindow, Timings
+from annotate.evidence import Device, Event, RecordedWindow
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
@@ -20,6 +20,7 @@ from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
+from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new interval
@@ -75,17 +76,10 @@ class Ledger(HeldFile):
             (event.uuid, self._boot_id, event.at_ns, wall_s, event.kind, event.value, event.text),
         )
 
-    def put_timings(self, run_id: str, timings: Timings) -> None:
+    def put_timings(self, run_id: str, times: PackedTimes) -> None:
         self.database.execute(
             "INSERT OR REPLACE INTO timings (run, count, at_ns, took_s, sm_clock_mhz, calls_count) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                run_id,
-                len(timings.at_ns),
-                timings.at_ns.astype("<i8").tobytes(),
-                timings.took_s.astype("<f8").tobytes(),
-                None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes(),
-                timings.calls_count,
-            ),
+            (run_id, times.count, times.at_ns, times.took_s, times.sm_clock_mhz, times.calls_count),
         )
 
     def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
@@ -96,8 +90,8 @@ class Ledger(HeldFile):
                 run_id,
                 what,
                 len(spans.words),
-                spans.begin_ns.astype("<i8").tobytes(),
-                spans.end_ns.astype("<i8").tobytes(),
+                spans.begin_ns.tobytes(),
+                spans.end_ns.tobytes(),
                 bytes(names[word] for word in spans.words),
                 as_json(list(names)),
             ),

@@ -15,6 +15,7 @@ from gpuwatch.daemon.judge import Judge
 from gpuwatch.daemon.judge_worker import log_failed_rules
 from gpuwatch.daemon.worker_patience import WorkerPatience
 from gpuwatch.store import Store
+from tests.gpuwatch.live import ended
 from tests.waiting import let_pass_async, wait_until_async
 
 
@@ -81,7 +82,8 @@ def test_worker_leaves_without_work_and_comes_again(tmp_path: Path) -> None:
     Store(tmp_path, source="simulated", boot_id="b").close()
 
     def workers() -> list[psutil.Process]:
-        return [each for each in psutil.Process().children() if "gpuwatch.daemon.judge_worker" in each.cmdline()]
+        living = [each for each in psutil.Process().children() if not ended(each.pid)]
+        return [each for each in living if "gpuwatch.daemon.judge_worker" in each.cmdline()]
 
     async def asked() -> tuple[str, int]:
         judge = Judge(tmp_path, rest_s=0.01)
