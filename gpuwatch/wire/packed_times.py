@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,25 @@ class PackedTimes:
             np.frombuffer(self.took_s, "<f8").astype(np.float64),
             None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
             self.calls_count,
+        )
+
+
+def messages(run: str, times: Timings | PackedTimes) -> Iterator[wire.Times]:
+    """Make messages of bounded size."""
+    if not isinstance(times, PackedTimes):
+        from gpuwatch.wire.timings import encode  # imports numpy, which a process without such arrays does not need
+
+        yield from encode(run, times)
+        return
+    for first in range(0, times.count, wire.TIMES_AT_ONCE_COUNT):
+        last = first + wire.TIMES_AT_ONCE_COUNT
+        clock = times.sm_clock_mhz
+        yield wire.Times(
+            run=run,
+            at_ns=times.at_ns[8 * first : 8 * last],
+            took_s=times.took_s[8 * first : 8 * last],
+            sm_clock_mhz=b"" if clock is None else clock[4 * first : 4 * last],
+            calls_count=times.calls_count,
         )
 
 
