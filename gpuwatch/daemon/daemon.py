@@ -22,7 +22,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.gpu_overview import GpuOverview, report_to_manager
 from gpuwatch.daemon.greeting import Greeting
-from gpuwatch.daemon.judge import Judge
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.server import Answers, Server
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import THREADS_COUNT, UserThreads, running_pool

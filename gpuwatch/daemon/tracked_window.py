@@ -12,7 +12,7 @@ from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon.beside_times import BesideTimes
 from gpuwatch.daemon.flush import Flushing
-from gpuwatch.daemon.judge import Judge
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.user_turns import UserThreads, UserTurns
 from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost

@@ -52,6 +52,7 @@ class Sampler:
         reopen: Callable[[Source], Source] | None = None,
         timing: SamplerTiming = _TIMING,
     ) -> None:
+        self.plan = plan
         self._sinks = tuple(sinks)
         self._clock = clock
         self._stop = stop
@@ -59,7 +60,9 @@ class Sampler:
         self._periods = LanePeriods(plan)
         self._current = CurrentSource(source, reopen)
         self._loop = FastLaneLoop(self._periods, self._give)
-        self._fast_lane = FastLane(self._current, self._periods, clock, self._loop, self._is_woken)
+        self._fast_lane = FastLane(
+            self._current, self._periods, clock, self._loop, lambda: self._fast.wake.is_set() or stop.is_set()
+        )
         processes, *slow = _turns(self._current, self._periods, timing)
         self._power = next(turn for turn in slow if turn.lane is Lane.POWER)
         self._power_awaited: deque[tuple[int, Callable[[], None]]] = deque()
@@ -67,10 +70,6 @@ class Sampler:
             f"gpuwatch-fast-{plan.uuid[-8:]}", (self._fast_lane.turn, processes), clock, stop, self._give, self._loop
         )
         self._slow = SamplerThread(f"gpuwatch-slow-{plan.uuid[-8:]}", slow, clock, stop, self._give)
-
-    @property
-    def plan(self) -> SamplingPlan:
-        return self._periods.plan
 
     @property
     def is_active(self) -> bool:
@@ -123,6 +122,7 @@ class Sampler:
 
     def replan(self, plan: SamplingPlan) -> None:
         """Read by a plan that was measured meanwhile, from the next pass on."""
+        self.plan = plan
         self._periods.replan(plan)
         self._wake_fast()
 
@@ -201,9 +201,6 @@ class Sampler:
                 self._give(Sweep(uuid, lane, now_ns, 0, 0, Lost(self._clock.now_ns(), str(error))))
                 return
             self._loop.give_from_aside(Sweep(uuid, lane, now_ns, 0, 0, observed))
-
-    def _is_woken(self) -> bool:
-        return self._fast.wake.is_set() or self._stop.is_set()
 
     def _hurry_slow(self) -> None:
         due_ns = self._clock.now_ns() + self._timing.give_way_ns

@@ -7,44 +7,15 @@ A new file is made by these statements alone; sqlite-utils applies to an older o
 
 from __future__ import annotations
 
-import datetime as dt
-import sqlite3
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
 
 from annotate.evidence import Lane
 from gpuwatch.errors import StoreError
 from gpuwatch.store import migrate
 from gpuwatch.store.database import Database
+from gpuwatch.store.migrate import Executes, MigrationSet
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, LANE_COLUMNS
-
-
-class Executes(Protocol):
-    """A database of ours or of sqlite-utils, as far as a migration uses it."""
-
-    def execute(self, sql: str, values: Any = ..., /) -> sqlite3.Cursor:
-        """Run one statement."""
-
-
-Step = Callable[[Executes], None]
-
-
-@dataclass(frozen=True)
-class MigrationSet:
-    """Numbered migrations of one kind of file.  A name and its function never change once they were released."""
-
-    name: str
-    steps: dict[str, Step] = field(default_factory=dict)
-
-    def __call__(self, *, name: str) -> Callable[[Step], Step]:
-        def inner(step: Step) -> Step:
-            self.steps[name] = step
-            return step
-
-        return inner
-
 
 LEDGER = MigrationSet("gpuwatch")
 READINGS = MigrationSet("gpuwatch-readings")
@@ -175,22 +146,9 @@ def _readings_002(db: Executes) -> None:
     )
 
 
-# As sqlite-utils makes it, which reads and continues it.
-_APPLIED = (
-    """CREATE TABLE "_sqlite_migrations" (
-   "id" INTEGER PRIMARY KEY,
-   "migration_set" TEXT,
-   "name" TEXT,
-   "applied_at" TEXT
-)""",
-    """CREATE UNIQUE INDEX "idx__sqlite_migrations_migration_set_name"
-    ON "_sqlite_migrations" ("migration_set", "name")""",
-)
-
-
 def prepare_ledger(db: Database, path: Path) -> None:
     """Bring ``gpuwatch.db`` up to this version, and give it the columns, views and indexes this version knows."""
-    bring_up(db, path, LEDGER)
+    migrate.bring_up(db, path, LEDGER)
     with db.atomic():
         _add_columns(db, "devices", DEVICE_COLUMNS)
         _put_views(db, _LEDGER_VIEWS)
@@ -202,48 +160,21 @@ def prepare_ledger(db: Database, path: Path) -> None:
 
 def prepare_readings(db: Database, path: Path) -> None:
     """The same for a segment."""
-    bring_up(db, path, READINGS)
+    migrate.bring_up(db, path, READINGS)
     with db.atomic():
         for lane, columns in LANE_COLUMNS.items():
             _add_columns(db, lane.value, {column.name: column.kind for column in columns})
         _put_views(db, _readings_views())
 
 
-def bring_up(db: Database, path: Path, migrations: MigrationSet) -> None:
-    """Apply what a file lacks.  Raises sqlite3.Error, OSError."""
-    if not db.table_names():
-        with db.atomic():
-            _create(db, *_APPLIED)
-            for name, step in migrations.steps.items():
-                step(db)
-                now = str(dt.datetime.now(dt.UTC))
-                db.execute(
-                    "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES (?, ?, ?)",
-                    (migrations.name, name, now),
-                )
-    elif not migrations.steps.keys() <= _applied(db, migrations):
-        migrate.in_child(path, migrations.name)
-
-
-def is_newer(db: Database, migrations: MigrationSet) -> bool:
-    """Tell whether a later version than this one has migrated the file."""
-    return not _applied(db, migrations) <= migrations.steps.keys()
-
-
 def refuse_newer(db: Database, path: Path, migrations: MigrationSet = LEDGER) -> None:
     """Raises StoreError for a file of a later version, which is left as it is."""
-    if is_newer(db, migrations):
-        newest = max(_applied(db, migrations))
+    if migrate.is_newer(db, migrations):
+        newest = max(migrate.applied(db, migrations))
         raise StoreError(
             f"{path}: expected schema {max(migrations.steps)} or older, found {newest};"
             " use a newer gpuwatch, or another folder with --state"
         )
-
-
-def _applied(db: Database, migrations: MigrationSet) -> set[str]:
-    if "_sqlite_migrations" not in db.table_names():
-        return set()
-    return {row[0] for row in db.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (migrations.name,))}
 
 
 def _put_views(db: Database, views: Mapping[str, str]) -> None:

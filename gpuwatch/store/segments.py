@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from gpuwatch import clock
-from gpuwatch.store import files, schema
+from gpuwatch.store import files, migrate, schema
 from gpuwatch.store.segment import Segment
 from gpuwatch.store.store_options import WriterFacts
 
@@ -105,7 +105,7 @@ class Segments:
                 self._set_aside(path, error)
             return None
         try:
-            if schema.is_newer(db, schema.READINGS):
+            if migrate.is_newer(db, schema.READINGS):
                 db.conn.close()
                 return None
             wrong: object = files.check(db, now_ns=self._facts.now_ns)

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from annotate.verdict import Answered, Finding, Status, Verdict
-from gpuwatch.daemon.judge import Judge
 from gpuwatch.daemon.judge_worker import log_failed_rules
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.worker_patience import WorkerPatience
 from gpuwatch.store import Store
 from tests.gpuwatch.live import ended

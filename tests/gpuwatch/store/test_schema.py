@@ -123,10 +123,10 @@ ROW = st.tuples(
 @given(st.lists(ROW, max_size=20))
 def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
     """A migration is whole or not at all, whatever the file held."""
-    steps = schema.MigrationSet("artificial")
+    steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
-    def _000(db: schema.Executes) -> None:
+    def _000(db: migrate.Executes) -> None:
         db.execute("CREATE TABLE things (label TEXT, count INTEGER, power_w REAL, packed BLOB) STRICT")
 
     db = Database(memory=True)
@@ -137,7 +137,7 @@ def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
     fails = True
 
     @steps(name="001")
-    def _001(db: schema.Executes) -> None:
+    def _001(db: migrate.Executes) -> None:
         db.execute("ALTER TABLE things ADD COLUMN doubled REAL")
         db.execute("UPDATE things SET doubled = power_w * 2")
         if fails:
@@ -146,24 +146,24 @@ def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
     with pytest.raises(ValueError, match="half way"):
         migrate.for_sqlite_utils(steps).apply(db)
     assert "doubled" not in db["things"].columns_dict
-    assert not schema.is_newer(PlainDatabase(db.conn), steps)
+    assert not migrate.is_newer(PlainDatabase(db.conn), steps)
     fails = False
     migrate.for_sqlite_utils(steps).apply(db)
     migrate.for_sqlite_utils(steps).apply(db)
     kept = list(db.execute("SELECT label, count, power_w, packed FROM things ORDER BY rowid"))
     assert kept == rows
     assert db.execute("SELECT count(*) FROM things WHERE doubled IS NOT power_w * 2").fetchone() == (0,)
-    older = schema.MigrationSet("artificial")
+    older = migrate.MigrationSet("artificial")
     older(name="000")(_000)
-    assert schema.is_newer(PlainDatabase(db.conn), older)
+    assert migrate.is_newer(PlainDatabase(db.conn), older)
 
 
 @pytest.mark.parametrize("migrations", [schema.LEDGER, schema.READINGS], ids=lambda each: each.name)
-def test_new_file_is_as_sqlite_utils_would_make_it(migrations: schema.MigrationSet, tmp_path: Path) -> None:
+def test_new_file_is_as_sqlite_utils_would_make_it(migrations: migrate.MigrationSet, tmp_path: Path) -> None:
     """A new file holds the schema and the record of migrations that sqlite-utils makes."""
     by_library, plain = Database(memory=True), PlainDatabase(sqlite3.connect(":memory:"))
     migrate.for_sqlite_utils(migrations).apply(by_library)
-    schema.bring_up(plain, tmp_path / "new.db", migrations)
+    migrate.bring_up(plain, tmp_path / "new.db", migrations)
     for sql in (
         "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name",
         "SELECT id, migration_set, name FROM _sqlite_migrations",
@@ -173,19 +173,19 @@ def test_new_file_is_as_sqlite_utils_would_make_it(migrations: schema.MigrationS
 
 def test_new_file_has_its_whole_schema_or_none(tmp_path: Path) -> None:
     """A new file whose schema cannot be made whole holds none."""
-    steps = schema.MigrationSet("artificial")
+    steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
-    def _000(db: schema.Executes) -> None:
+    def _000(db: migrate.Executes) -> None:
         db.execute("CREATE TABLE things (label TEXT) STRICT")
 
     @steps(name="001")
-    def _001(db: schema.Executes) -> None:
+    def _001(db: migrate.Executes) -> None:
         db.execute("ALTER TABLE missing ADD COLUMN label TEXT")
 
     db = PlainDatabase(sqlite3.connect(":memory:"))
     with pytest.raises(sqlite3.OperationalError, match="no such table: missing"):
-        schema.bring_up(db, tmp_path / "new.db", steps)
+        migrate.bring_up(db, tmp_path / "new.db", steps)
     assert db.table_names() == []
 
 

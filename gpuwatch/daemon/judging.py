@@ -18,7 +18,7 @@ import msgspec
 from gpuwatch.daemon.judgement import LENGTH, Judgement
 from gpuwatch.daemon.worker_patience import WorkerPatience
 
-_log = logging.getLogger("gpuwatch.daemon.judge")
+_log = logging.getLogger("gpuwatch.daemon.judging")
 
 WARM_S = 8.0  # a worker that imports for longer is not watched any more; the first verdicts may be late
 REST_S = 60.0  # without work: a worker is there again within a second
