@@ -7,13 +7,37 @@ A `Device` is read in lanes: `Reading`, `ProcessList`, `PowerRecord`, `Event`, `
 columns.  With the `Host`'s facts, `Timings` and what was declared, that is the `Evidence`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from annotate.evidence.circumstances import OtherWindow, OtherWork, Pause, RecordedWindow, WorkRecord
-from annotate.evidence.column import EMPTY, GRID_COUNT, Column, Times, Values, grid
-from annotate.evidence.evidence import Evidence, Fact
 from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals
 from annotate.evidence.records import Device, Event, Gap, Ownership, PowerRecord, Process, ProcessList, Visibility
-from annotate.evidence.trace import Increase, Trace
-from annotate.evidence.window_record import Host, Timings, WindowRecord
+from annotate.evidence.window_record import Fact, Host, Timings, WindowRecord
+
+if TYPE_CHECKING:
+    from annotate.evidence.column import EMPTY, GRID_COUNT, Column, Times, Values, grid
+    from annotate.evidence.evidence import Evidence
+    from annotate.evidence.trace import Increase, Trace
+
+# What needs numpy is imported when it is asked for: neither the watching daemon nor a window needs it.
+_LATER = {
+    **dict.fromkeys(("EMPTY", "GRID_COUNT", "Column", "Times", "Values", "grid"), "column"),
+    "Evidence": "evidence",
+    **dict.fromkeys(("Increase", "Trace"), "trace"),
+}
+
+
+def __getattr__(name: str) -> Any:  # of whatever type is asked for
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"annotate.evidence.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "COUNTERS",

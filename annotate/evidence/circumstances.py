@@ -1,8 +1,12 @@
 """The surroundings of the timed work of a window: declared other work, pauses of the host, other windows, and this work's record."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from annotate.evidence.column import Times, Values
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from annotate.evidence.column import Times, Values
 
 
 @dataclass(frozen=True, slots=True, eq=False)

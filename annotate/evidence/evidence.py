@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 import numpy as np
 
@@ -12,9 +11,7 @@ from annotate.evidence.circumstances import OtherWindow, OtherWork, Pause, WorkR
 from annotate.evidence.column import Column
 from annotate.evidence.records import Device
 from annotate.evidence.trace import Increase, Trace
-from annotate.evidence.window_record import Host, Timings, WindowRecord
-
-Fact: TypeAlias = str | int | float | bool | None
+from annotate.evidence.window_record import Fact, Host, Timings, WindowRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

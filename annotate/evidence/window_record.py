@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-from annotate.evidence.column import Times, Values
+    from annotate.evidence.column import Times, Values
+
+Fact: TypeAlias = str | int | float | bool | None  # that was declared, or that an answer names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,8 @@ class Timings:
     @property
     def timed(self) -> npt.NDArray[np.bool_]:
         """Return which entries hold a duration: nothing takes less than a nanosecond, or a million seconds, or no number."""
+        import numpy as np
+
         return np.asarray((self.took_s > 1e-9) & (self.took_s < 1e6))
 
     def pick(self, entries: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Timings:
@@ -54,6 +60,8 @@ class Timings:
 
     def in_order(self) -> Timings:
         """The entries by when they began."""
+        import numpy as np
+
         return self.pick(np.argsort(self.at_ns, kind="stable")) if (np.diff(self.at_ns) < 0).any() else self
 
 

@@ -16,7 +16,8 @@ from gpuwatch import clock
 from gpuwatch.client.launch import START_S, start_daemon
 from gpuwatch.config.settings import SYSTEM_SOCKET, Settings
 from gpuwatch.errors import DaemonError
-from gpuwatch.wire import messages
+from gpuwatch.wire import messages, packed_times
+from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.peer import ANSWER_S, dial, dial_user_daemon, is_manager, list_sockets, peer_uid
 
 if TYPE_CHECKING:
@@ -106,11 +107,9 @@ class Client:
         """Settle a window's interval; times and declared facts may follow until the window is closed."""
         self._exchange(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.TimesTaken)
 
-    def times(self, run: str, timings: Timings) -> None:
+    def times(self, run: str, times: Timings | PackedTimes) -> None:
         """Send times of iterations of a window not yet closed; later ones follow earlier ones."""
-        from gpuwatch.wire.timings import encode  # imports numpy, which a window without times does not need
-
-        for message in encode(run, timings):
+        for message in packed_times.messages(run, times):
             self._exchange(message, messages.TimesTaken)
 
     def send_spans(self, spans: messages.Spans) -> None:

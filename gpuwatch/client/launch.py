@@ -16,7 +16,7 @@ from gpuwatch.errors import DaemonError
 from gpuwatch.wire import store_owner
 from gpuwatch.wire.peer import dial_user_daemon
 
-START_S = 15.0  # a cold start imports numpy and scipy and attaches to every GPU
+START_S = 15.0  # a cold start reads its modules from a slow disk and attaches to every GPU
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
 
 # What a benchmark's environment may hold that must not reach the daemon: injected profilers, device masks, and what makes
@@ -99,7 +99,7 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
     # numpy's library for matrices would start a thread a processor, before the daemon leaves its parent and in its worker
     # again; neither multiplies any, and where threads are short the library ends the process.
     environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon", "--on-demand"]
+    command = [sys.executable, "-P", "-m", "gpuwatch.daemon.on_demand", *settings.flags()]
     try:
         # Its own session and no inherited streams: a pipe, a terminal or a Ctrl-C of the benchmark does not reach it.
         return subprocess.Popen(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from annotate.evidence import Timings
     from gpuwatch.client.marks import Marks
     from gpuwatch.cuda.stamp import Stamps
+    from gpuwatch.wire.packed_times import PackedTimes
 
 _log = logging.getLogger("gpuwatch")
 
@@ -197,12 +198,12 @@ class Testimony:
     def hand_over_times(self, client: Client, run: str) -> None:
         """Send the times, recorded ones rather than marked ones."""
         declared: dict[str, FactValue] = {"timer": "caller"}
-        pieces: list[Timings] = []
+        pieces: list[Timings | PackedTimes] = []
         with spared("reading the times of iterations"):
             pieces = [each for each in map(_as_timings, self._recorded) if len(each.took_s)]
             if not pieces and self._marks is not None:
                 marked = self._marks.timings()
-                pieces, declared = [marked] if marked else [], self._marks.declared()
+                pieces, declared = [marked] if marked is not None else [], self._marks.declared()
         try:
             for piece in pieces:
                 client.times(run, piece)

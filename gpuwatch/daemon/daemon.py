@@ -22,7 +22,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.gpu_overview import GpuOverview, report_to_manager
 from gpuwatch.daemon.greeting import Greeting
-from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.server import Answers, Server
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import THREADS_COUNT, UserThreads, running_pool
@@ -137,7 +137,7 @@ class Daemon:
             self._start_page()
             self._gpus.start()
             watches = [asyncio.create_task(self._windows.recall())]
-            await asyncio.gather(self._gpus.first_sweep(FIRST_SWEEP_S), self._judge.warm())
+            await self._gpus.first_sweep(FIRST_SWEEP_S)
             # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
             gc.collect()
             gc.freeze()

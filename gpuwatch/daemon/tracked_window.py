@@ -12,7 +12,7 @@ from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon.beside_times import BesideTimes
 from gpuwatch.daemon.flush import Flushing
-from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.user_turns import UserThreads, UserTurns
 from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost
@@ -21,7 +21,7 @@ from gpuwatch.host import processes
 from gpuwatch.host.processes import Identities
 from gpuwatch.interfaces import Run
 from gpuwatch.store import Store
-from gpuwatch.wire import timings
+from gpuwatch.wire import packed_times
 from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
@@ -112,7 +112,7 @@ class TrackedWindow:
 
     def count_times(self, piece: Times) -> int:
         """Return how many times a message adds.  Raises UsageError for one that does not fit, or too many."""
-        return timings.check(piece, self._times[0] if self._times else None, self.times_count)
+        return packed_times.check(piece, self._times[0] if self._times else None, self.times_count)
 
     def add_times(self, piece: Times, count: int) -> None:
         self._times.append(piece)
@@ -185,7 +185,7 @@ class TrackedWindow:
             pids=frozenset(self.host.pids),
             host=self.host.between_edges(),
         )
-        if (times := timings.decode(self._times)) is not None:
+        if (times := packed_times.joined(self._times)) is not None:
             self._services.store.put_timings(self.run.id, times)
             self._times.clear()
             self.times_count = 0

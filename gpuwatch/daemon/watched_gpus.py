@@ -169,10 +169,11 @@ class WatchedGpus:
         threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True).start()
 
     def _watch(self, source: Source, device: Device) -> None:
-        """Measure one GPU, then sample it."""
-        uuid = device.uuid
+        """Sample one GPU at once, and measure beside it what its calls cost: the first window need not wait for that."""
+        uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
-        sampler = Sampler(source, self._plan(source, device), self._sinks, self._clock, self._stop, reopen=self.source.reopen)
+        first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")
+        sampler = Sampler(source, first, self._sinks, self._clock, self._stop, reopen=self.source.reopen)
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
             # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.
@@ -180,6 +181,8 @@ class WatchedGpus:
             self.samplers = {known: found[known] for known in self.devices if known in found}
             sampler.set_active(self._is_wanted(uuid))
         sampler.start()
+        sampler.replan(self._plan(source, device))
+        sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # configured anew meanwhile
 
     def _plan(self, source: Source, device: Device) -> SamplingPlan:
         settings = self._settings

@@ -22,7 +22,7 @@ from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, find_named
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.host import processes
 from gpuwatch.interfaces import Run
-from gpuwatch.store import Reader
+from gpuwatch.store.run_reader import RunReader
 from gpuwatch.wire import run_ids
 from gpuwatch.wire.messages import FactValue, Open, Spans, Times
 
@@ -64,7 +64,7 @@ class JudgedWindows:
     def read(self, run_id: str) -> Run | None:
         """Return a window from the store: it may have been closed under an earlier daemon."""
         try:
-            with Reader(self._state) as reader:
+            with RunReader(self._state) as reader:
                 run = reader.run(run_id)
         except StoreError:
             return None
@@ -73,7 +73,7 @@ class JudgedWindows:
     def read_recent(self) -> list[Run]:
         """Return the last windows of this boot from the store, oldest first."""
         try:
-            with Reader(self._state) as reader:
+            with RunReader(self._state) as reader:
                 runs = reader.runs(status=list(Status), limit=REMEMBERED_COUNT)
         except StoreError:
             return []
@@ -246,6 +246,7 @@ class Windows:
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""
         await window.watch()
+        self._spawn(self._services.judge.warm())  # beside the window's body, which is rarely shorter than its imports
         if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
             self._spawn(window.host.follow_pauses(lambda: window.is_open, window.beside.see))
         while window.run.pid and window.is_open and len(self._tracked) <= FOLLOWED_COUNT:
@@ -254,6 +255,7 @@ class Windows:
 
     def _end(self, window: TrackedWindow, begin_ns: int, end_ns: int) -> None:
         window.end(begin_ns, end_ns)
+        self._spawn(self._services.judge.warm())  # it may have left during a long window
         self._spawn(self._finish(window))
 
     async def _finish(self, window: TrackedWindow) -> None:

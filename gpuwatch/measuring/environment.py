@@ -1,6 +1,5 @@
 """The outside world of a benchmark: everything a test replaces to run one without a GPU, a daemon and the time it takes."""
 
-import contextlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,20 +8,12 @@ from typing import TextIO
 from annotate.derived import roofline
 from annotate.evidence import Device
 from gpuwatch import clock
-from gpuwatch.client.connection import connect
+from gpuwatch.client.start import start
 from gpuwatch.client.window import window
-from gpuwatch.config.settings import Settings, load
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import cache, canary_record
 from gpuwatch.measuring.attempt import MeasuredWindow
 from gpuwatch.process import torch_state
-
-
-def start_daemon(settings: Settings | None) -> None:
-    """Start the daemon if there is none, so that opening the window takes the milliseconds a warm GPU stays warm for."""
-    # The window reports what is wrong.
-    with contextlib.suppress(GpuwatchError, OSError):
-        connect(settings or load()).close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +54,7 @@ class BenchEnvironment:
 
     now_ns: Callable[[], int] = clock.now_ns
     window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
-    start_daemon: Callable[[Settings | None], None] = start_daemon
+    start_daemon: Callable[[Settings | None], None] = start  # opening takes the milliseconds a warm GPU stays warm for
     gpu: Callable[[], TorchDevice | None] = current_device
     canary: Callable[[str, Settings | None], canary_record.CanaryRun | None] = canary_record.run_canary
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.make_flush

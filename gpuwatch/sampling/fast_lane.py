@@ -10,14 +10,14 @@ from annotate.evidence import Lane, Reading
 from gpuwatch.errors import SourceError
 from gpuwatch.interfaces import Clock, DriverLoop, Observed, Pass, Source, Sweep
 from gpuwatch.sampling.loop import CurrentSource, LaneTurn, Passes
-from gpuwatch.sampling.plan import LanePeriods, SamplingPlan
+from gpuwatch.sampling.plan import LanePeriods
 
 
 class FastLaneLoop:
     """The loop of one GPU.  Until a source was seen to have a loop, everything passes straight through."""
 
-    def __init__(self, uuid: str, row: Sequence[str], pulse: Sequence[str], give: Callable[[Sweep], None]) -> None:
-        self._uuid, self._row, self._pulse = uuid, tuple(row), tuple(pulse)
+    def __init__(self, periods: LanePeriods, give: Callable[[Sweep], None]) -> None:
+        self._periods = periods
         self._give = give
         self._series: DriverLoop | None = None
         self._aside: deque[Sweep] = deque()  # read by others while the loop ran
@@ -48,7 +48,9 @@ class FastLaneLoop:
         self.give_all()
         offer = getattr(source, "series", None)
         try:
-            found: DriverLoop | None = offer(self._uuid, self._row, self._pulse) if offer is not None else None
+            plan = self._periods.plan
+            row, pulse = (plan.names.get(lane, ()) for lane in (Lane.FAST, Lane.PULSE))
+            found: DriverLoop | None = offer(plan.uuid, row, pulse) if offer is not None else None
         except SourceError as error:
             return (), error
         self._series = found
@@ -97,14 +99,12 @@ class FastLane:
 
     def __init__(
         self,
-        plan: SamplingPlan,
         current: CurrentSource,
         periods: LanePeriods,
         clock: Clock,
         loop: FastLaneLoop,
         is_woken: Callable[[], bool],
     ) -> None:
-        self._plan = plan
         self._current = current
         self._periods = periods
         self._clock = clock
@@ -112,7 +112,7 @@ class FastLane:
         self._is_woken = is_woken
         self._row_at_ns = 0  # when the whole row was last read
         self._is_row_wanted = False
-        self.turn = LaneTurn("fast", plan.uuid, Lane.FAST, self._read, lambda: periods.fast_ns)
+        self.turn = LaneTurn("fast", periods.plan.uuid, Lane.FAST, self._read, lambda: periods.fast_ns)
         self.turn.ask = current.reopened_for(self.turn)
         self.turn.ask_on = self._read_on
 
@@ -126,7 +126,8 @@ class FastLane:
         lane = Lane.PULSE if now_ns - self._last_row_ns() < self._periods.row_after_ns else Lane.FAST
         if lane is Lane.FAST:
             self._row_at_ns = now_ns
-        return (self._current.source.read(self._plan.uuid, lane, self._plan.names.get(lane, ())),)
+        plan = self._periods.plan
+        return (self._current.source.read(plan.uuid, lane, plan.names.get(lane, ())),)
 
     def _read_on(self, due_ns: int, until_ns: int) -> Passes | None:
         """Read from a deadline until a time by the source's own loop; None where it has none."""

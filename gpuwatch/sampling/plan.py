@@ -56,14 +56,20 @@ def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[La
     return {Lane.FAST: row_ns, Lane.PULSE: pulse_ns} if pulse_ns < row_ns else {Lane.FAST: row_ns}
 
 
-def unmeasured(device: Device, idle_period_ns: int = FAST_IDLE_NS, active_period_ns: int = FAST_ACTIVE_NS) -> SamplingPlan:
-    """Every signal in the lane it was made for: the plan of a GPU that could not be measured, and may come back."""
+def unmeasured(
+    device: Device,
+    idle_period_ns: int = FAST_IDLE_NS,
+    active_period_ns: int = FAST_ACTIVE_NS,
+    *,
+    why: str = "the GPU did not answer when the daemon started",
+) -> SamplingPlan:
+    """Every signal in the lane it was made for: the plan of a GPU that is not measured yet, or could not be and may come back."""
     return SamplingPlan(
         uuid=device.uuid,
         names={**{lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}, Lane.PULSE: PULSE},
         idle_period_ns={Lane.FAST: idle_period_ns, Lane.SLOW: SLOW_IDLE_NS},
         active_period_ns={**in_a_window(idle_period_ns, active_period_ns, {}, pulse=True), Lane.SLOW: SLOW_ACTIVE_NS},
-        reasons=dict.fromkeys((Lane.FAST, Lane.SLOW), "not measured: the GPU did not answer when the daemon started"),
+        reasons=dict.fromkeys((Lane.FAST, Lane.SLOW), f"not measured: {why}"),
     )
 
 
@@ -72,7 +78,11 @@ class LanePeriods:
 
     def __init__(self, plan: SamplingPlan) -> None:
         self.is_active = False
-        self._plan = plan
+        self.replan(plan)
+
+    def replan(self, plan: SamplingPlan) -> None:
+        """Take the periods of a plan that was measured meanwhile, from the next pass on."""
+        self.plan = plan
         self._idle_ns: Mapping[Lane, int] = plan.idle_period_ns
         self._active_ns: Mapping[Lane, int] = plan.active_period_ns
 
@@ -97,7 +107,7 @@ class LanePeriods:
 
     def configure(self, idle_period_ns: int, active_period_ns: int) -> None:
         """Change the periods of the fast lane and its pulse, from the next pass on."""
-        plan = self._plan
+        plan = self.plan
         self._idle_ns = {**self._idle_ns, Lane.FAST: max(idle_period_ns, plan.least_period_ns.get(Lane.FAST, 0))}
         has_pulse = bool(plan.names.get(Lane.PULSE))
         active_ns = in_a_window(idle_period_ns, active_period_ns, plan.least_period_ns, pulse=has_pulse)

@@ -59,9 +59,11 @@ class Sampler:
         self._timing = timing
         self._periods = LanePeriods(plan)
         self._current = CurrentSource(source, reopen)
-        self._loop = FastLaneLoop(plan.uuid, plan.names.get(Lane.FAST, ()), plan.names.get(Lane.PULSE, ()), self._give)
-        self._fast_lane = FastLane(plan, self._current, self._periods, clock, self._loop, self._is_woken)
-        processes, *slow = _turns(plan, self._current, self._periods, timing)
+        self._loop = FastLaneLoop(self._periods, self._give)
+        self._fast_lane = FastLane(
+            self._current, self._periods, clock, self._loop, lambda: self._fast.wake.is_set() or stop.is_set()
+        )
+        processes, *slow = _turns(self._current, self._periods, timing)
         self._power = next(turn for turn in slow if turn.lane is Lane.POWER)
         self._power_awaited: deque[tuple[int, Callable[[], None]]] = deque()
         self._fast = SamplerThread(
@@ -117,6 +119,12 @@ class Sampler:
     def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
         """Change the periods of the fast lane and its pulse, from the next pass on; the budget's limits stay."""
         self._periods.configure(idle_period_ns, active_period_ns)
+
+    def replan(self, plan: SamplingPlan) -> None:
+        """Read by a plan that was measured meanwhile, from the next pass on."""
+        self.plan = plan
+        self._periods.replan(plan)
+        self._wake_fast()
 
     def mark(self) -> None:
         """Read the cheap part of an edge now, in the caller's thread, unless the GPU is lost.
@@ -194,9 +202,6 @@ class Sampler:
                 return
             self._loop.give_from_aside(Sweep(uuid, lane, now_ns, 0, 0, observed))
 
-    def _is_woken(self) -> bool:
-        return self._fast.wake.is_set() or self._stop.is_set()
-
     def _hurry_slow(self) -> None:
         due_ns = self._clock.now_ns() + self._timing.give_way_ns
         for turn in self._slow.turns:
@@ -217,9 +222,9 @@ class Sampler:
                 self._power_awaited.popleft()[1]()
 
 
-def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
+def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
     """Return the questions beside the fast lane's: the process list, and those of the slow thread."""
-    uuid, names = plan.uuid, plan.names.get(Lane.SLOW, ())
+    uuid = periods.plan.uuid
 
     def read_processes() -> Sequence[Observed]:
         return (current.source.read_process_list(uuid),)
@@ -231,7 +236,7 @@ def _turns(plan: SamplingPlan, current: CurrentSource, periods: LanePeriods, tim
         return (current.source.power_record(uuid),)
 
     def read_row() -> Sequence[Observed]:
-        return (current.source.read(uuid, Lane.SLOW, names),)
+        return (current.source.read(uuid, Lane.SLOW, periods.plan.names.get(Lane.SLOW, ())),)
 
     def read_use() -> Sequence[Observed]:
         return (current.source.read_process_list(uuid, utilization=True),)

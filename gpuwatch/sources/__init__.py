@@ -9,6 +9,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
 
 KINDS = ("auto", "nvml", "simulated", "replay")
+SCENE_AGE_NS = 500_000_000  # a window that started its daemon opens sooner than the work of most scenes begins
 
 
 def open_source(spec: str, clock: Clock) -> Source:
@@ -28,7 +29,7 @@ def open_source(spec: str, clock: Clock) -> Source:
     if kind == "simulated" and bool(argument) == bool(colon):
         from gpuwatch.sources.simulated import Simulated
 
-        return Simulated(argument or None, clock)
+        return Simulated(argument or None, clock, epoch_ns=clock.now_ns() - SCENE_AGE_NS)
     if kind == "replay" and argument:
         from gpuwatch.sources.replay import Replay
 

@@ -4,10 +4,26 @@
 dropped whole, oldest first.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from gpuwatch.interfaces import Run
 from gpuwatch.store.files import SQLITE_VERSION
-from gpuwatch.store.reader import Reader
 from gpuwatch.store.store_options import StoreLimits
 from gpuwatch.store.writer import Store
+
+if TYPE_CHECKING:
+    from gpuwatch.store.reader import Reader
+
+
+def __getattr__(name: str) -> Any:  # of whatever type is asked for
+    if name != "Reader":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from gpuwatch.store.reader import Reader  # imports numpy, which the writer does not need
+
+    globals()[name] = Reader
+    return Reader
+
 
 __all__ = ["SQLITE_VERSION", "Reader", "Run", "Store", "StoreLimits"]

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from annotate.evidence import Event
 from gpuwatch.errors import StoreError
 from gpuwatch.store import files
+from gpuwatch.store.database import Database
 from gpuwatch.store.read_traces import query_segment
 from gpuwatch.store.run_reader import LedgerConnection
 

@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from gpuwatch.errors import StoreError
+from gpuwatch.store.database import Database
 from gpuwatch.wire import store_owner
 
 _log = logging.getLogger("gpuwatch.store")
@@ -99,7 +98,7 @@ def _prepared(connection: sqlite3.Connection, *, wal: bool, durable: bool) -> Da
     except REFUSALS:
         connection.close()
         raise
-    return Database(connection, execute_plugins=False)
+    return Database(connection)
 
 
 def open_to_read(path: Path) -> Database:
@@ -121,7 +120,7 @@ def open_to_read(path: Path) -> Database:
             connection.close()
             refused = refused or error
             continue
-        return Database(connection, execute_plugins=False)
+        return Database(connection)
     if not path.exists():
         raise StoreError(f"{path}: expected a gpuwatch database, found none")
     raise StoreError(f"{path}: expected a readable gpuwatch database, found: {refused}") from refused
@@ -167,7 +166,7 @@ def settle(path: Path) -> bool:
     except REFUSALS:
         connection.close()
         raise
-    return close_plain(Database(connection, execute_plugins=False), path)
+    return close_plain(Database(connection), path)
 
 
 def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_000_000_000) -> str | None:

@@ -8,10 +8,9 @@ import contextlib
 import logging
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from gpuwatch import clock
 from gpuwatch.store import files
+from gpuwatch.store.database import Database
 
 _log = logging.getLogger("gpuwatch.store")
 

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlite_utils import Database
 
-from annotate.evidence import Device, Event, RecordedWindow, Timings
+from annotate.evidence import Device, Event, RecordedWindow
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.errors import StoreError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
+from gpuwatch.store.database import Database
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
+from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new interval
@@ -58,7 +59,9 @@ class Ledger(HeldFile):
         latest = f"SELECT {quoted(facts)} FROM devices WHERE uuid = ? ORDER BY id DESC LIMIT 1"
         if next(self.database.query(latest, (device.uuid,)), None) != facts:
             row = {"boot_id": self._boot_id, "since_ns": at_ns, "since_wall_s": wall_s, **facts}
-            self.database.table("devices").insert(row)
+            self.database.execute(
+                f"INSERT INTO devices ({quoted(row)}) VALUES ({', '.join('?' * len(row))})", list(row.values())
+            )
 
     def put_refresh(self, uuid: str, refresh_ns: Mapping[str, int]) -> None:
         with self.database.atomic():
@@ -73,17 +76,10 @@ class Ledger(HeldFile):
             (event.uuid, self._boot_id, event.at_ns, wall_s, event.kind, event.value, event.text),
         )
 
-    def put_timings(self, run_id: str, timings: Timings) -> None:
+    def put_timings(self, run_id: str, times: PackedTimes) -> None:
         self.database.execute(
             "INSERT OR REPLACE INTO timings (run, count, at_ns, took_s, sm_clock_mhz, calls_count) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                run_id,
-                len(timings.at_ns),
-                timings.at_ns.astype("<i8").tobytes(),
-                timings.took_s.astype("<f8").tobytes(),
-                None if timings.sm_clock_mhz is None else timings.sm_clock_mhz.astype("<f4").tobytes(),
-                timings.calls_count,
-            ),
+            (run_id, times.count, times.at_ns, times.took_s, times.sm_clock_mhz, times.calls_count),
         )
 
     def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
@@ -94,8 +90,8 @@ class Ledger(HeldFile):
                 run_id,
                 what,
                 len(spans.words),
-                spans.begin_ns.astype("<i8").tobytes(),
-                spans.end_ns.astype("<i8").tobytes(),
+                spans.begin_ns.tobytes(),
+                spans.end_ns.tobytes(),
                 bytes(names[word] for word in spans.words),
                 as_json(list(names)),
             ),
@@ -181,7 +177,7 @@ def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: 
             try:
                 wrong = files.check(db, now_ns=facts.now_ns)
                 if wrong is None:
-                    schema.prepare_ledger(db)
+                    schema.prepare_ledger(db, path)
                     return Ledger(path, db, boot_id=facts.boot_id, evidence_bytes=evidence_bytes), set_aside_count
             except files.REFUSALS as error:
                 if not files.is_broken(error):

@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from sqlite_utils import Database
 
 from annotate.evidence import HEARTBEAT_NS, SIGNALS, Column, Gap, Lane, Process, ProcessList, Times, Trace, Values, Visibility
 from gpuwatch.errors import StoreError
 from gpuwatch.store import dense_power, files
 from gpuwatch.store.compaction import POWER_BLOB_NS
+from gpuwatch.store.database import Database
 from gpuwatch.store.run import as_json
 from gpuwatch.store.run_reader import DAMAGE
 from gpuwatch.store.signal_columns import LANE_COLUMNS, key, quoted

@@ -27,12 +27,6 @@ class Reader(RunReader):
         super().__init__(state)
         self._segments = SegmentReader(self.state)
 
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def evidence(self, run: Run, uuid: str) -> Evidence:
         """Return the evidence of a run on one GPU: as packed when it was judged, else put together from the readings."""
         packed = self.packed(run, uuid)

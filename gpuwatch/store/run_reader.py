@@ -4,13 +4,13 @@
 
 import sqlite3
 import zlib
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
-import numpy as np
 
 from annotate.evidence import OtherWindow, RecordedWindow, Timings
 from gpuwatch.errors import StoreError
@@ -18,6 +18,7 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.overlapping import MOST_COUNT, StoredSpan, foreign_to
 from gpuwatch.store.run import BADNESS, OPEN, UNFINISHED, Ended, as_json, from_row
+from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
 SHORTEST_PREFIX = 4
@@ -47,6 +48,12 @@ class LedgerConnection:
     def close(self) -> None:
         """Close the connection."""
         self._db.conn.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _first(self, sql: str, values: Iterable[Any] = ()) -> tuple[Any, ...] | None:
         return next(iter(self._rows(sql, values)), None)
@@ -179,12 +186,7 @@ class RunReader(LedgerConnection):
             return None
         clock = row.get("sm_clock_mhz")  # a store of the first version has none
         with self._as_store_error():
-            return Timings(
-                np.frombuffer(row["at_ns"], "<i8").copy(),
-                np.frombuffer(row["took_s"], "<f8").copy(),
-                None if clock is None else np.frombuffer(clock, "<f4").astype(np.float64),
-                row.get("calls_count") or 1,
-            )
+            return PackedTimes(row["at_ns"], row["took_s"], clock, row.get("calls_count") or 1).unpacked()
 
     def _spans(self, run_id: str, what: str) -> NamedSpans | None:
         """Return a run's pieces of time; None in a store of an older version."""
@@ -195,7 +197,7 @@ class RunReader(LedgerConnection):
         if row is None:
             return None
         with self._as_store_error():
-            begin_ns, end_ns = (np.frombuffer(each, "<i8").astype(np.int64) for each in row[:2])
+            begin_ns, end_ns = (array("q", each) for each in row[:2])
             names = msgspec.json.decode(row[3], type=list[str])
             words = tuple(names[number] for number in row[2])
             if not len(begin_ns) == len(end_ns) == len(words):

@@ -1,22 +1,28 @@
-"""The tables of both kinds of file, as numbered migrations: a new version is one more function here and one more fixture."""
+"""The tables of both kinds of file, as numbered migrations: a new version is one more function here and one more fixture.
+
+A new file is made by these statements alone; sqlite-utils applies to an older one what it lacks, in a process of its own.
+"""
 
 # ruff: noqa: S608 - the names in these statements are ours; values are always bound
+
+from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlite_utils import Database, Migrations
-
 from annotate.evidence import Lane
 from gpuwatch.errors import StoreError
+from gpuwatch.store import migrate
+from gpuwatch.store.database import Database
+from gpuwatch.store.migrate import Executes, MigrationSet
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, LANE_COLUMNS
 
-LEDGER = Migrations("gpuwatch")
-READINGS = Migrations("gpuwatch-readings")
+LEDGER = MigrationSet("gpuwatch")
+READINGS = MigrationSet("gpuwatch-readings")
 
 
 @LEDGER(name="001")
-def _ledger_001(db: Database) -> None:
+def _ledger_001(db: Executes) -> None:
     _create(
         db,
         # Wall time is for people: (boot, monotonic) is the axis, and each interval has its own distance to wall time.
@@ -62,12 +68,12 @@ def _ledger_001(db: Database) -> None:
 
 
 @LEDGER(name="002")
-def _ledger_002(db: Database) -> None:
+def _ledger_002(db: Executes) -> None:
     _add_columns(db, "timings", {"sm_clock_mhz": "BLOB", "calls_count": "INTEGER"})
 
 
 @LEDGER(name="003")
-def _ledger_003(db: Database) -> None:
+def _ledger_003(db: Executes) -> None:
     _create(
         db,
         # The public key (32 bytes) and the signature (64) under the verdict of this position.
@@ -78,7 +84,7 @@ def _ledger_003(db: Database) -> None:
 
 
 @LEDGER(name="004")
-def _ledger_004(db: Database) -> None:
+def _ledger_004(db: Executes) -> None:
     _create(
         db,
         # Other work and pauses: int64 begins and ends, and one byte each, the number of the word in a JSON list.
@@ -90,7 +96,7 @@ def _ledger_004(db: Database) -> None:
 
 
 @LEDGER(name="005")
-def _ledger_005(db: Database) -> None:
+def _ledger_005(db: Executes) -> None:
     _create(
         db,
         # Each user's own: nobody's windows can make the record of another user's.
@@ -104,7 +110,7 @@ def _ledger_005(db: Database) -> None:
 
 
 @READINGS(name="001")
-def _readings_001(db: Database) -> None:
+def _readings_001(db: Executes) -> None:
     # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and
     # every question about an interval is answered by the key.
     key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
@@ -131,7 +137,7 @@ def _readings_001(db: Database) -> None:
 
 
 @READINGS(name="002")
-def _readings_002(db: Database) -> None:
+def _readings_002(db: Executes) -> None:
     _create(
         db,
         """CREATE TABLE pulse (
@@ -140,55 +146,52 @@ def _readings_002(db: Database) -> None:
     )
 
 
-def prepare_ledger(db: Database, migrations: Migrations = LEDGER) -> None:
+def prepare_ledger(db: Database, path: Path) -> None:
     """Bring ``gpuwatch.db`` up to this version, and give it the columns, views and indexes this version knows."""
-    migrations.apply(db)
+    migrate.bring_up(db, path, LEDGER)
     with db.atomic():
         _add_columns(db, "devices", DEVICE_COLUMNS)
-        for name, sql in _LEDGER_VIEWS.items():
-            db.create_view(name, sql, replace=True)
+        _put_views(db, _LEDGER_VIEWS)
         # Going back in time asks for what had begun by a moment: of a million windows it took 0.75 s without.
         db.execute("CREATE INDEX IF NOT EXISTS runs_moment ON runs (boot_id, begin_ns)")
         # Each window is judged with those that overlap it: among a million, without reading any other.
         db.execute("CREATE INDEX IF NOT EXISTS runs_span ON runs (boot_id, end_ns, begin_ns)")
 
 
-def prepare_readings(db: Database, migrations: Migrations = READINGS) -> None:
+def prepare_readings(db: Database, path: Path) -> None:
     """The same for a segment."""
-    migrations.apply(db)
+    migrate.bring_up(db, path, READINGS)
     with db.atomic():
         for lane, columns in LANE_COLUMNS.items():
             _add_columns(db, lane.value, {column.name: column.kind for column in columns})
-        for name, sql in _readings_views().items():
-            db.create_view(name, sql, replace=True)
+        _put_views(db, _readings_views())
 
 
-def is_newer(db: Database, migrations: Migrations) -> bool:
-    """Tell whether a later version than this one has migrated the file."""
-    return any(applied.name not in _known(migrations) for applied in migrations.applied(db))
-
-
-def refuse_newer(db: Database, path: Path, migrations: Migrations = LEDGER) -> None:
+def refuse_newer(db: Database, path: Path, migrations: MigrationSet = LEDGER) -> None:
     """Raises StoreError for a file of a later version, which is left as it is."""
-    if is_newer(db, migrations):
-        newest = max(applied.name for applied in migrations.applied(db))
+    if migrate.is_newer(db, migrations):
+        newest = max(migrate.applied(db, migrations))
         raise StoreError(
-            f"{path}: expected schema {max(_known(migrations))} or older, found {newest};"
+            f"{path}: expected schema {max(migrations.steps)} or older, found {newest};"
             " use a newer gpuwatch, or another folder with --state"
         )
 
 
-def _known(migrations: Migrations) -> set[str]:
-    nothing_applied = Database(memory=True, execute_plugins=False)
-    return {migration.name for migration in migrations.pending(nothing_applied)}
+def _put_views(db: Database, views: Mapping[str, str]) -> None:
+    there = dict(db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'view'"))
+    for name, sql in views.items():
+        wanted = f'CREATE VIEW "{name}" AS {sql}'
+        if there.get(name) != wanted:
+            db.execute(f'DROP VIEW IF EXISTS "{name}"')
+            db.execute(wanted)
 
 
-def _create(db: Database, *statements: str) -> None:
+def _create(db: Executes, *statements: str) -> None:
     for statement in statements:
         db.execute(statement)
 
 
-def _add_columns(db: Database, table: str, wanted: Mapping[str, str]) -> None:
+def _add_columns(db: Executes, table: str, wanted: Mapping[str, str]) -> None:
     """Nullable columns for what an older version did not know: no rewrite, its rows read as not observed."""
     there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
     for name, kind in wanted.items():

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlite_utils import Database
-
 from annotate.evidence import Lane, Process
 from gpuwatch.store import dense_power, files, schema
 from gpuwatch.store.compaction import SegmentRows
+from gpuwatch.store.database import Database
 from gpuwatch.store.held_file import HeldFile
 from gpuwatch.store.run import as_json
 from gpuwatch.store.signal_columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
@@ -39,7 +38,7 @@ class Segment(HeldFile):
     def create(path: Path, facts: WriterFacts, *, begin_ns: int, wall_offset_ns: int, wal: bool) -> Segment:
         """Make a segment that begins at this time."""
         db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=False)
-        schema.prepare_readings(db)
+        schema.prepare_readings(db, path)
         with db.atomic():
             db.execute(
                 "INSERT OR REPLACE INTO segment VALUES (1, ?, ?, ?, ?)",

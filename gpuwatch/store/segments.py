@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from gpuwatch import clock
-from gpuwatch.store import files, schema
+from gpuwatch.store import files, migrate, schema
 from gpuwatch.store.segment import Segment
 from gpuwatch.store.store_options import WriterFacts
 
@@ -105,12 +105,12 @@ class Segments:
                 self._set_aside(path, error)
             return None
         try:
-            if schema.is_newer(db, schema.READINGS):
+            if migrate.is_newer(db, schema.READINGS):
                 db.conn.close()
                 return None
             wrong: object = files.check(db, now_ns=self._facts.now_ns)
             if wrong is None:
-                schema.prepare_readings(db)
+                schema.prepare_readings(db, path)
                 row = db.execute("SELECT boot_id, begin_ns FROM segment").fetchone()
                 if row and row[0] == self._facts.boot_id and row[1] <= self._facts.now_ns():
                     return Segment(path, db, self._facts.boot_id)

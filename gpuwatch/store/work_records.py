@@ -1,9 +1,8 @@
 """The records of works in the ledger: the newest VALID windows of each, by user, source and the key's digest."""
 
-from sqlite_utils import Database
-
 from annotate.evidence import RecordedWindow
 from gpuwatch.interfaces import Run
+from gpuwatch.store.database import Database
 from gpuwatch.store.run import as_json
 
 WINDOWS_COUNT = 32  # of a record: five are needed, and the work of months ago is no measure

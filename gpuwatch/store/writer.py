@@ -19,6 +19,7 @@ from gpuwatch.store.compaction import SegmentRows
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.state_folder import StateFolder
 from gpuwatch.store.store_options import StoreLimits, WriterFacts
+from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
 _log = logging.getLogger("gpuwatch.store")
@@ -101,9 +102,10 @@ class Store:
         self._put(lambda ledger: ledger.put_run(run, packed, signed))
         self._wake.set()
 
-    def put_timings(self, run_id: str, timings: Timings) -> None:
+    def put_timings(self, run_id: str, timings: Timings | PackedTimes) -> None:
         """Store a run's times of single iterations."""
-        self._put(lambda ledger: ledger.put_timings(run_id, timings))
+        packed = timings if isinstance(timings, PackedTimes) else PackedTimes.of(timings)
+        self._put(lambda ledger: ledger.put_timings(run_id, packed))
 
     def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
         """Store a run's pieces of time: ``other`` work that was declared, or ``pauses`` of its host."""

@@ -1,11 +1,12 @@
 """Pieces of time beside the timed entries: messages to evidence, and the bounds of a message."""
 
+from __future__ import annotations
+
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from annotate.evidence import OtherWork, Pause, Times
+from annotate.evidence import OtherWork, Pause
 from gpuwatch.errors import UsageError
 from gpuwatch.wire import messages as wire
 
@@ -17,15 +18,18 @@ _MOST_COUNTS = {"other": wire.TIMES_COUNT, "pauses": wire.PAUSES_COUNT}
 class NamedSpans:
     """Pieces of time, and the word of each."""
 
-    begin_ns: Times
-    end_ns: Times
+    begin_ns: array[int]  # 64 bits each, as every machine with such a GPU has them: little-endian
+    end_ns: array[int]
     words: tuple[str, ...]
 
     def as_other_work(self) -> OtherWork:
-        return OtherWork(self.begin_ns, (self.end_ns - self.begin_ns) / 1e9, self.words)
+        import numpy as np  # of the judge's worker: the daemon stores them as they came
+
+        begin_ns, end_ns = (np.array(each, np.int64) for each in (self.begin_ns, self.end_ns))
+        return OtherWork(begin_ns, (end_ns - begin_ns) / 1e9, self.words)
 
     def as_pauses(self) -> tuple[Pause, ...]:
-        return tuple(map(Pause, self.begin_ns.tolist(), self.end_ns.tolist(), self.words))
+        return tuple(map(Pause, self.begin_ns, self.end_ns, self.words))
 
 
 def check(piece: wire.Spans, before_count: int) -> int:
@@ -40,8 +44,8 @@ def check(piece: wire.Spans, before_count: int) -> int:
     if before_count + count > _MOST_COUNTS[piece.what]:
         found = before_count + count
         raise UsageError(f"spans: expected at most {_MOST_COUNTS[piece.what]} {piece.what} of a window, found {found}")
-    begin_ns, end_ns = np.frombuffer(piece.begin_ns, "<i8"), np.frombuffer(piece.end_ns, "<i8")
-    if not ((begin_ns > -_FARTHEST_NS) & (begin_ns <= end_ns) & (end_ns < _FARTHEST_NS)).all():
+    ends = zip(array("q", piece.begin_ns), array("q", piece.end_ns), strict=True)
+    if not all(-_FARTHEST_NS < begin_ns <= end_ns < _FARTHEST_NS for begin_ns, end_ns in ends):
         raise UsageError("spans: expected begins before their ends, found another")
     if count and max(piece.named) >= len(piece.names):
         raise UsageError(f"spans: expected one of {len(piece.names)} names, found number {max(piece.named)}")
@@ -53,8 +57,8 @@ def decode(pieces: Sequence[wire.Spans]) -> NamedSpans | None:
     if not pieces:
         return None
     return NamedSpans(
-        np.concatenate([np.frombuffer(piece.begin_ns, "<i8") for piece in pieces]).astype(np.int64),
-        np.concatenate([np.frombuffer(piece.end_ns, "<i8") for piece in pieces]).astype(np.int64),
+        array("q", b"".join(piece.begin_ns for piece in pieces)),
+        array("q", b"".join(piece.end_ns for piece in pieces)),
         tuple(piece.names[number] for piece in pieces for number in piece.named),
     )
 
@@ -64,5 +68,5 @@ def of_pauses(pauses: Iterable[Pause]) -> NamedSpans | None:
     ordered = sorted(pauses, key=lambda pause: pause.begin_ns)
     if not ordered:
         return None
-    begin_ns, end_ns = np.array([(pause.begin_ns, pause.end_ns) for pause in ordered], np.int64).T
-    return NamedSpans(begin_ns.copy(), end_ns.copy(), tuple(pause.cause for pause in ordered))
+    begin_ns, end_ns = (array("q", [getattr(pause, end) for pause in ordered]) for end in ("begin_ns", "end_ns"))
+    return NamedSpans(begin_ns, end_ns, tuple(pause.cause for pause in ordered))

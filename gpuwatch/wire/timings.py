@@ -1,16 +1,13 @@
-"""Times of iterations: arrays to messages, messages to arrays, and the bounds of both."""
+"""Times of iterations: arrays to messages, and what of a caller's times can be sent."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from annotate.evidence import Timings
-from gpuwatch.errors import UsageError
 from gpuwatch.wire import messages as wire
 from gpuwatch.wire.recorded_times import IMPOSSIBLE, LONGEST_S, RecordedTimes
-
-CALLS_COUNT = 1 << 40  # in one time
 
 
 def mend(timings: Timings, complain: Callable[[str], object] = len) -> Timings:
@@ -78,45 +75,6 @@ def batched(timings: Timings, size: int) -> Timings:
         None if timings.sm_clock_mhz is None else means(timings.sm_clock_mhz),
         timings.calls_count * size,
     )
-
-
-def decode(pieces: Sequence[wire.Times]) -> Timings | None:
-    """Return the iterations in a window's messages; None for no message."""
-    if not pieces:
-        return None
-    clocks = [np.frombuffer(piece.sm_clock_mhz, "<f4") for piece in pieces]
-    clock = np.concatenate(clocks).astype(np.float64) if all(piece.sm_clock_mhz for piece in pieces) else None
-    return Timings(
-        np.concatenate([np.frombuffer(piece.at_ns, "<i8") for piece in pieces]).astype(np.int64),
-        np.concatenate([np.frombuffer(piece.took_s, "<f8") for piece in pieces]).astype(np.float64),
-        clock,
-        pieces[0].calls_count,
-    )
-
-
-def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
-    """Return how many times a message holds; ``first`` is the window's first message, ``before_count`` its times so far.
-
-    Raises UsageError: when the arrays fit neither each other, nor the earlier messages, nor the bounds of a window.
-    """
-    count = len(piece.at_ns) // 8
-    if count < 1 or len(piece.at_ns) != 8 * count or len(piece.took_s) != 8 * count:
-        raise UsageError(f"times: expected as many times as beginnings, found {len(piece.took_s)} and {len(piece.at_ns)} bytes")
-    if piece.sm_clock_mhz and len(piece.sm_clock_mhz) != 4 * count:
-        raise UsageError(f"times: expected {4 * count} bytes of clocks, found {len(piece.sm_clock_mhz)}")
-    if not 1 <= piece.calls_count <= CALLS_COUNT or (first is not None and first.calls_count != piece.calls_count):
-        expected = first.calls_count if first is not None else f"from 1 to {CALLS_COUNT}"
-        raise UsageError(f"times: expected calls_count {expected}, found {piece.calls_count}")
-    if before_count + count > wire.TIMES_COUNT:
-        raise UsageError(f"times: expected at most {wire.TIMES_COUNT} of a window, found {before_count + count}")
-    if not _are_durations(np.frombuffer(piece.took_s, "<f8")):
-        raise UsageError("times: expected durations in seconds, found one that is negative or not a number")
-    return count
-
-
-def _are_durations(took_s: npt.NDArray[np.float64]) -> bool:
-    """Return whether every value is a plausible duration, or zero; NaN is neither."""
-    return bool(_are_each_durations(took_s).all())
 
 
 def _are_each_durations(took_s: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:

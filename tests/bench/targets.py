@@ -152,6 +152,17 @@ def _window(edge: str) -> Callable[[Data], Measured]:
     return measure
 
 
+def _start(name: str, most: float, unit: str) -> Callable[[Data], Measured]:
+    return lambda found: _below(found.figure("start", name), most, lambda value: f"{value:.2f} {unit} (simulated GPU)")
+
+
+def _closing(found: Data) -> Measured:
+    parts = []
+    for name, what in (("close_timed_ms", "host's clock"), ("stamps_ms", "stamps' arithmetic alone, 132 SMs")):
+        parts.append(_below(found.figure("window", name), 10.0, lambda ms, what=what: f"{ms:.1f} ms ({what})"))  # type: ignore[misc]
+    return _all(parts)
+
+
 def _judging(found: Data) -> Measured:
     figures = found.benches["judge"].figures if "judge" in found.benches else {}
     short = {name: ms for name, ms in figures.items() if " Hz" in name and not name.startswith(("60", "600"))}
@@ -234,6 +245,10 @@ TARGETS = (
     Target("effect on the p99.9 of kernel launches", "< 1 µs", _launch, "[the watched](#the-watched)"),
     Target("`window()`, enter", "≤ 2 ms, median", _window("enter"), _PEERS, "each GPU is asked for its edge before the benchmark goes on"),
     Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "each GPU is asked for its edge before the benchmark goes on"),
+    Target("first `window()` of a machine, daemon not running, enter", "≤ 0.5 s on two cores", _start("enter_s", 0.5, "s"), "[start](#start)", "on processors that ten others wanted"),
+    Target("daemon and judge at rest", "≤ 90 MB together", _start("rest_mb", 90.0, "MB"), "[start](#start)"),
+    Target("a verdict by a judge that had left", "≤ 1.5 s", _start("cold_verdict_s", 1.5, "s"), "[start](#start)"),
+    Target("exit of a window with 10 000 timed iterations", "≤ 10 ms", _closing, "[window](#window)", "a GPU's times are still read and their clocks made before the block returns"),
     Target("judging a window, warm", "≤ 50 ms", _judging, "[judge](#judge)"),
     Target("scatter of estimates of 100 ms, capped, corrected", "≤ 0.2 %", _scatter, _VALIDATION),
     Target("comparison", "0.5 % found ≥ 95 %, A/A called ≤ 5 %", _comparing, f"{_VALIDATION}, [compare](#compare)", "what buffers differ by, 0.13 % on an H200, is not told apart from the work"),

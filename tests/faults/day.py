@@ -26,7 +26,7 @@ import psutil
 from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.clock import VirtualClock
-from gpuwatch.daemon.judge_worker import Judge
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.measure import measure
 from gpuwatch.sampling.plan import PlanTargets

@@ -192,6 +192,9 @@ def test_a_daemon_runs_one_other_process_and_that_one_only_reads(tmp_path: Path)
     """What root would run, if root ran the daemon: itself and the judge's worker, which holds no lock, socket or listener."""
     with running(tmp_path) as live, connect(live.settings) as client:
         pid = int(client.status()["pid"])
+        opened = client.open()
+        client.close_window(opened.run, opened.opened_ns, opened.opened_ns)
+        assert client.verdicts(opened.run).verdicts
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         commands = [Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:] for child in children]
         assert [command[:3] for command in commands] == [[b"-P", b"-m", b"gpuwatch.daemon.judge_worker"]]

@@ -15,7 +15,6 @@ from gpuwatch.sources.simulated.driver_model import (
     PROCESS_LIST_COST_NS,
     cost_ns,
 )
-from gpuwatch.sources.simulated.iteration_times import kernel_times
 from gpuwatch.sources.simulated.scenes import DEFAULT_FLEET, FLEETS, SCENES, Scene
 from gpuwatch.sources.simulated.simulated_gpu import SimulatedGpu, gpu_of
 
@@ -121,6 +120,8 @@ class Simulated:
 
         It follows the true clock, which the driver does not show.
         """
+        from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, which watching does not need
+
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
             gpu.driver.advance(now_ns)

@@ -16,7 +16,7 @@ from typing import Any
 from gpuwatch import clock
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.greeting import Greeting
-from gpuwatch.daemon.judge_worker import Judgement
+from gpuwatch.daemon.judgement import Judgement
 from gpuwatch.daemon.server import Answers, Server
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import UserThreads
@@ -62,6 +62,8 @@ class _Witness:
 
 
 class _Judge:
+    async def warm(self) -> None: ...
+
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         return Judgement(why="nothing was seen")
 

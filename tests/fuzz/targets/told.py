@@ -12,8 +12,7 @@ from annotate.declared import FACTS
 from annotate.evidence import Evidence, Timings
 from annotate.judge import judge
 from gpuwatch.errors import UsageError
-from gpuwatch.wire import messages
-from gpuwatch.wire import timings as iterations
+from gpuwatch.wire import messages, packed_times
 from tests.annotate.builders import evidence
 from tests.fuzz.dealt import Dealt
 
@@ -56,5 +55,6 @@ def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
         run="r", at_ns=np.array(ats, "<i8").tobytes(), took_s=np.array(tooks, "<f8").tobytes(),
         sm_clock_mhz=np.array(clocks, "<f4").tobytes(), calls_count=abs(dealt.number(2)) + 1,
     )  # fmt: skip
-    iterations.check(piece, None, 0)
-    return iterations.decode([piece])
+    packed_times.check(piece, None, 0)
+    found = packed_times.joined([piece])
+    return found.unpacked() if found is not None else None

@@ -22,7 +22,7 @@ from gpuwatch.config.settings import Settings, load
 from gpuwatch.daemon import server
 from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader
-from gpuwatch.wire import messages
+from gpuwatch.wire import messages, packed_times
 from gpuwatch.wire import timings as iterations
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, let_pass, sample_for
@@ -303,10 +303,11 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
     for message in iterations.encode("run", sent):
         request = messages.decode_request(messages.encode(message))
         assert isinstance(request, messages.Times)
-        assert iterations.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
+        assert packed_times.check(request, pieces[0] if pieces else None, len(pieces)) == len(rows)
         pieces.append(request)
-    got = iterations.decode(pieces)
-    assert got is not None
+    packed = packed_times.joined(pieces)
+    assert packed is not None
+    got = packed.unpacked()
     assert (got.at_ns == sent.at_ns).all()
     assert (got.took_s == sent.took_s).all()
     assert (got.sm_clock_mhz is None) != clocked
@@ -332,15 +333,15 @@ def test_times_arrive_as_they_were_sent(rows: list[tuple[int, float, float]], cl
 )
 def test_times_that_cannot_be_are_refused(piece: messages.Times) -> None:
     with pytest.raises(gpuwatch.UsageError, match="times: expected"):
-        iterations.check(piece, None, 0)
+        packed_times.check(piece, None, 0)
 
 
 def test_window_bounds_its_times_over_all_messages() -> None:
     """A window may have a bounded number of times, in however many messages."""
     one = messages.Times("r", bytes(8), bytes(8))
-    assert iterations.check(one, one, messages.TIMES_COUNT - 1) == 1
+    assert packed_times.check(one, one, messages.TIMES_COUNT - 1) == 1
     with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
-        iterations.check(one, one, messages.TIMES_COUNT)
+        packed_times.check(one, one, messages.TIMES_COUNT)
 
 
 def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:

@@ -323,7 +323,6 @@ def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settin
 def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
     """A policy with a limit that no rule takes: the refusal names limit and range, and the next window is judged."""
     with running(tmp_path) as live, connect(live.settings) as client:
-        workers = _judges(live.process.pid)
         with pytest.raises(DaemonError, match=r"dark-time\.clock_s: expected a number from 0 to 3600, found -1"):
             client.open(policy={"limits": {"dark-time": {"clock_s": -1}}})
         opened = client.open(policy={"limits": {"dark-time": {"clock_s": 1}}, "tolerance_ratio": 0.005})
@@ -332,7 +331,22 @@ def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
         assert verdict["policy"]["tolerance_ratio"] == 0.005
         (finding,) = (finding for finding in verdict["findings"] if finding["rule"] == "dark-time")
         assert finding["limits_overridden"] == {"clock_s": {"value": 1.0, "default": 0.25}}
-        assert _judges(live.process.pid) == workers
+        (worker,) = _judges(live.process.pid)
+        opened = client.open()
+        client.close_window(opened.run, opened.opened_ns, _now_ns())
+        assert client.verdicts(opened.run).verdicts
+        assert _judges(live.process.pid) == [worker]  # the one that judged
+
+
+def test_judge_begins_with_the_first_window(tmp_path: Path) -> None:
+    """A daemon at rest has no judge's worker; one that is open has one, which gives way to others."""
+    with running(tmp_path) as live, connect(live.settings) as client:
+        assert _judges(live.process.pid) == []
+        opened = client.open()
+        (worker,) = wait_until(lambda: _judges(live.process.pid), what="the judge's worker")
+        wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, live.process.pid))
+        client.close_window(opened.run, opened.opened_ns, _now_ns())
+        assert client.verdicts(opened.run).verdicts
 
 
 def _judges(pid: int) -> list[int]:

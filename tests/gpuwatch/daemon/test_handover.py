@@ -185,6 +185,25 @@ def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -
     connection.close()
 
 
+def test_start_has_the_daemon_run_before_a_window(on_demand: Settings) -> None:
+    """gpuwatch.start() leaves a daemon that runs as it is, and starts one where there is none."""
+    pid = pid_at(on_demand)
+    gpuwatch.start(on_demand)
+    assert pid_at(on_demand) == pid
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: ended(pid))
+    gpuwatch.start(on_demand)
+    again = pid_at(on_demand)
+    os.kill(again, signal.SIGTERM)
+    wait_until(lambda: ended(again))
+
+
+def test_start_raises_nothing_without_a_daemon(tmp_path: Path) -> None:
+    """Where no daemon can be had, gpuwatch.start() raises nothing."""
+    (tmp_path / "file").touch()
+    gpuwatch.start(load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}))
+
+
 def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
     """A window whose client was greeted before the daemon decided to leave is sent to the next one."""
     pid = pid_at(on_demand)

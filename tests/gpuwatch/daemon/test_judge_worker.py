@@ -11,10 +11,12 @@ import psutil
 import pytest
 
 from annotate.verdict import Answered, Finding, Status, Verdict
-from gpuwatch.daemon.judge_worker import Judge, log_failed_rules
+from gpuwatch.daemon.judge_worker import log_failed_rules
+from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.worker_patience import WorkerPatience
 from gpuwatch.store import Store
-from tests.waiting import let_pass_async
+from tests.gpuwatch.live import ended
+from tests.waiting import let_pass_async, wait_until_async
 
 
 def test_slow_worker_answers_each_window_with_its_own(tmp_path: Path) -> None:
@@ -73,6 +75,32 @@ def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
 
     (group,) = asyncio.run(started())
     assert group != os.getpgid(0)
+
+
+def test_worker_leaves_without_work_and_comes_again(tmp_path: Path) -> None:
+    """A worker that had no work for a while leaves; the next window has another, whose memory libraries have one thread."""
+    Store(tmp_path, source="simulated", boot_id="b").close()
+
+    def workers() -> list[psutil.Process]:
+        living = [each for each in psutil.Process().children() if not ended(each.pid)]
+        return [each for each in living if "gpuwatch.daemon.judge_worker" in each.cmdline()]
+
+    async def asked() -> tuple[str, int]:
+        judge = Judge(tmp_path, rest_s=0.01)
+        try:
+            await judge.warm()
+            await wait_until_async(lambda: not workers(), what="the worker leaves")
+            judging = asyncio.create_task(judge.judge("run0"))
+            (worker,) = await wait_until_async(workers, what="another worker")
+            threads_count = worker.num_threads()
+            return (await judging).why, threads_count
+        finally:
+            judge.stop()
+            await let_pass_async(0.2, "its pipes are closed before the loop is")
+
+    why, threads_count = asyncio.run(asked())
+    assert why.startswith("run run0: expected one")
+    assert threads_count == 1
 
 
 def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from gpuwatch.daemon.flush import Flushing
-from gpuwatch.daemon.judge_worker import Judgement
+from gpuwatch.daemon.judgement import Judgement
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
@@ -57,6 +57,8 @@ class Judge:
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
         self.asked: list[str] = []
+
+    async def warm(self) -> None: ...
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         self.asked.append(run)

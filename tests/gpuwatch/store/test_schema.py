@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlite_utils import Database, Migrations
+from sqlite_utils import Database
 
 from annotate.evidence import Lane, Timings
-from gpuwatch.store import Reader, schema
+from gpuwatch.store import Reader, migrate, schema
+from gpuwatch.store.database import Database as PlainDatabase
 from gpuwatch.store.signal_columns import LANE_COLUMNS
 from tests.examples import share_of
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
@@ -93,7 +94,7 @@ def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: P
 
 
 def test_the_newest_schema_has_a_fixture() -> None:
-    newest = max(migration.name for migration in schema.LEDGER.pending(Database(memory=True)))
+    newest = max(schema.LEDGER.steps)
     assert [path.stem for path in RELEASED][-1] == f"ledger-{newest}"
 
 
@@ -122,39 +123,79 @@ ROW = st.tuples(
 @given(st.lists(ROW, max_size=20))
 def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
     """A migration is whole or not at all, whatever the file held."""
-    steps = Migrations("artificial")
+    steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
-    def _000(db: Database) -> None:
+    def _000(db: migrate.Executes) -> None:
         db.execute("CREATE TABLE things (label TEXT, count INTEGER, power_w REAL, packed BLOB) STRICT")
 
     db = Database(memory=True)
-    steps.apply(db)
+    migrate.for_sqlite_utils(steps).apply(db)
     with db.atomic():
         db.conn.executemany("INSERT INTO things VALUES (?, ?, ?, ?)", rows)
 
     fails = True
 
     @steps(name="001")
-    def _001(db: Database) -> None:
+    def _001(db: migrate.Executes) -> None:
         db.execute("ALTER TABLE things ADD COLUMN doubled REAL")
         db.execute("UPDATE things SET doubled = power_w * 2")
         if fails:
             raise ValueError("half way")
 
     with pytest.raises(ValueError, match="half way"):
-        steps.apply(db)
+        migrate.for_sqlite_utils(steps).apply(db)
     assert "doubled" not in db["things"].columns_dict
-    assert not schema.is_newer(db, steps)
+    assert not migrate.is_newer(PlainDatabase(db.conn), steps)
     fails = False
-    steps.apply(db)
-    steps.apply(db)
+    migrate.for_sqlite_utils(steps).apply(db)
+    migrate.for_sqlite_utils(steps).apply(db)
     kept = list(db.execute("SELECT label, count, power_w, packed FROM things ORDER BY rowid"))
     assert kept == rows
     assert db.execute("SELECT count(*) FROM things WHERE doubled IS NOT power_w * 2").fetchone() == (0,)
-    older = Migrations("artificial")
+    older = migrate.MigrationSet("artificial")
     older(name="000")(_000)
-    assert schema.is_newer(db, older)
+    assert migrate.is_newer(PlainDatabase(db.conn), older)
+
+
+@pytest.mark.parametrize("migrations", [schema.LEDGER, schema.READINGS], ids=lambda each: each.name)
+def test_new_file_is_as_sqlite_utils_would_make_it(migrations: migrate.MigrationSet, tmp_path: Path) -> None:
+    """A new file holds the schema and the record of migrations that sqlite-utils makes."""
+    by_library, plain = Database(memory=True), PlainDatabase(sqlite3.connect(":memory:"))
+    migrate.for_sqlite_utils(migrations).apply(by_library)
+    migrate.bring_up(plain, tmp_path / "new.db", migrations)
+    for sql in (
+        "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name",
+        "SELECT id, migration_set, name FROM _sqlite_migrations",
+    ):
+        assert plain.execute(sql).fetchall() == by_library.execute(sql).fetchall()
+
+
+def test_new_file_has_its_whole_schema_or_none(tmp_path: Path) -> None:
+    """A new file whose schema cannot be made whole holds none."""
+    steps = migrate.MigrationSet("artificial")
+
+    @steps(name="000")
+    def _000(db: migrate.Executes) -> None:
+        db.execute("CREATE TABLE things (label TEXT) STRICT")
+
+    @steps(name="001")
+    def _001(db: migrate.Executes) -> None:
+        db.execute("ALTER TABLE missing ADD COLUMN label TEXT")
+
+    db = PlainDatabase(sqlite3.connect(":memory:"))
+    with pytest.raises(sqlite3.OperationalError, match="no such table: missing"):
+        migrate.bring_up(db, tmp_path / "new.db", steps)
+    assert db.table_names() == []
+
+
+def test_migration_in_a_child_raises_what_sqlite_said(tmp_path: Path) -> None:
+    """What SQLite refuses in the process that migrates is raised here, with its code."""
+    path = tmp_path / "gpuwatch.db"
+    path.write_bytes(b"no database at all, and long enough to be looked at" * 10)
+    with pytest.raises(sqlite3.OperationalError) as refused:
+        migrate.in_child(path, schema.LEDGER.name)
+    assert refused.value.sqlite_errorcode == sqlite3.SQLITE_NOTADB
 
 
 def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> None:
@@ -189,7 +230,7 @@ def write_fixtures(folder: Path) -> None:
     feed(store, stream(2.0, loaded=True))
     store.put_run(a_run(begun_wall_s=1.7e9, verdicts=(verdict(),)), {UUID: b"evidence"}, [bytes(96)])
     store.close()
-    newest = max(migration.name for migration in schema.LEDGER.pending(Database(memory=True)))
+    newest = max(schema.LEDGER.steps)
     FIXTURES.mkdir(exist_ok=True)
     for path in folder.glob("*.db"):
         kind = "ledger" if path.name == "gpuwatch.db" else "readings"

@@ -1,0 +1,52 @@
+"""A connection with transactions as blocks: what the store uses of sqlite-utils' Database, without its imports.
+
+sqlite-utils imports pandas where that is installed: half a second and 80 MB in every daemon and every judge's worker.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+class Database:
+    """One connection, on which a statement outside of a transaction is committed by itself.  Methods raise sqlite3.Error."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.isolation_level = None  # Python begins no transaction by itself
+        self.conn = connection
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement."""
+        return self.conn.execute(sql, values)
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+        """Yield the rows as dictionaries."""
+        cursor = self.conn.execute(sql, values)
+        names = [column[0] for column in cursor.description]
+        for row in cursor:
+            yield dict(zip(names, row, strict=True))
+
+    def table_names(self) -> list[str]:
+        """Return the names of the tables, in the order they were made."""
+        return [row[0] for row in self.conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")]
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Make the block one transaction; inside of another it is undone alone where it fails."""
+        begin, commit, undo = "BEGIN", "COMMIT", ["ROLLBACK"]
+        if self.conn.in_transaction:
+            point = f"gpuwatch_{secrets.token_hex(8)}"
+            begin, commit, undo = f"SAVEPOINT {point}", f"RELEASE {point}", [f"ROLLBACK TO {point}", f"RELEASE {point}"]
+        self.conn.execute(begin)
+        try:
+            yield
+            self.conn.execute(commit)
+        except BaseException:
+            for statement in undo:
+                if self.conn.in_transaction:  # some errors, as of a full disk, end it themselves
+                    self.conn.execute(statement)
+            raise

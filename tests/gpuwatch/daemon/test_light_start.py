@@ -1,0 +1,76 @@
+"""The daemon that a window starts, and the window's own process, import little, whatever is installed beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from annotate.verdict import Status
+from tests.gpuwatch.live import ended, settings
+from tests.waiting import PATIENCE_S, wait_until
+
+HEAVY = ("pandas", "pyarrow", "textual", "plotly", "sqlite_utils", "click", "rich", "prometheus_client")
+JUDGES_OWN = ("/numpy/", "/scipy/")  # the worker maps their libraries, the daemon none
+
+_PROGRAM = """
+import sys
+import gpuwatch
+from gpuwatch.client.connection import connect
+from gpuwatch.config.settings import load
+from gpuwatch.wire import messages
+found = load(dict(flag[2:].split("=", 1) for flag in sys.argv[1:]))
+with gpuwatch.window("light", settings=found) as w:
+    for _ in w.iterations(100):
+        pass
+    with w.other_work("flush"):
+        pass
+    w.record([1e-3, 2e-3])
+with connect(found, start=False) as client:
+    client.readings()
+    print(client.status()["pid"], flush=True)
+print(w.verdict.status.value)
+"""
+
+
+def stand_ins(folder: Path, trap: Path) -> Path:
+    """Make packages of these names that note who imports them, and are then as if not installed."""
+    for name in HEAVY:
+        (folder / name).mkdir(parents=True)
+        text = f"import sys\nwith open({str(trap)!r}, 'a') as f: f.write({name!r} + ' by ' + repr(sys.orig_argv) + chr(10))\n"
+        (folder / name / "__init__.py").write_text(f"{text}raise ImportError({name!r})\n")
+    return folder
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new store", "store that is there"])
+def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool) -> None:
+    """No window, daemon or judge imports pandas, pyarrow, textual or plotly; the daemon not even numpy."""
+    trap, found = tmp_path / "trap", settings(tmp_path)
+    if not is_new:
+        from gpuwatch.store import Store
+
+        Store(found.state, source=found.source, boot_id="earlier").close()
+    path = os.pathsep.join([str(stand_ins(tmp_path / "stand-ins", trap)), *sys.path])
+    done = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, *found.flags()],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.stdout is not None
+    pid = int(done.stdout.readline() or 0)
+    try:
+        verdict, _ = done.communicate(timeout=PATIENCE_S)
+        mapped = Path(f"/proc/{pid}/maps").read_text()  # of a daemon that has watched, stored and had judged
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        wait_until(lambda: ended(pid))
+    assert verdict.strip() in list(Status)
+    assert [name for name in JUDGES_OWN if name in mapped] == []
+    assert (trap.read_text() if trap.exists() else "") == ""
