@@ -13,6 +13,7 @@ from annotate.budget_data import ClaimFacts
 from annotate.claims import REQUIRED
 from annotate.combine import Grounds, StatusDecision, decide
 from annotate.derived.measured_numbers import MeasuredNumbers
+from annotate.derived.whole_program import describe_part, working_part
 from annotate.evidence import Evidence, Fact
 from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.inquiry import Inquired, inquire
@@ -21,7 +22,6 @@ from annotate.rules import RULES
 from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from annotate.verdict import Answered, Finding, FindingCause, Verdict
-from annotate.whole_program import describe_part, working_part
 
 _TEXT_LENGTH = 1000  # of any text in a finding: some repeat what the measured process declared
 _INTEGERS, _RATIOS = 1 << 63, 1e300  # what encoders of verdicts hold

@@ -29,7 +29,7 @@ STATEMENTS_COUNT = sum(
         "pauses, other work and stated claims": 800,
         "status from bounds, schema 2, records of work": 640,
         "numbers of two machines, and the GPU's share": 560,
-        "a GPU at work while times are read, untracked events, whole programs": 120,
+        "a GPU at work while times are read, untracked events, whole programs": 150,
         "a daemon that is there in a third of the time, and holds a third of the memory": 180,
     }.values()
 )

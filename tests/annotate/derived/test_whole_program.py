@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from annotate.capsule.unpack import unpack
+from annotate.derived.whole_program import FACT, working_part
 from annotate.evidence import Column, Evidence, Times
 from annotate.judge import judge
 from annotate.verdict import Status
-from annotate.whole_program import FACT, working_part
 
 # `gpuwatch run -- python bench.py` of the README on an H200: 3.4 s of imports, then GEMMs for 10 s.
 _RECORDED = Path("tests/traces/h200-whole-program.capsule")
