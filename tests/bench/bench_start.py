@@ -93,6 +93,7 @@ def main(rounds: int = _ROUNDS) -> dict[str, float]:
         starts = took["enter a window, no daemon"]
         return {
             "enter_s": min(one.wall_s for one in starts),
+            "enter_median_s": statistics.median(one.wall_s for one in starts),
             "enter_cpu_s": min(one.cpu_s for one in starts),
             "python_s": min(one.wall_s for one in took["python -c pass"]),
             "numpy_s": min(one.wall_s for one in took["import numpy"]),
