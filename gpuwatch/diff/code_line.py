@@ -1,0 +1,21 @@
+"""One instruction of PTX or SASS, as both are compared."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CodeLine:
+    """An instruction: ``text`` is without numbers of registers and addresses, ``kind`` its class with its width."""
+
+    kind: str
+    text: str
+    depth: int = 0
+    file: str = ""
+    line: int = 0
+
+
+def count_kinds(code: Iterable[CodeLine]) -> Counter[tuple[str, int]]:
+    """Count instructions by class and loop depth."""
+    return Counter((each.kind, each.depth) for each in code)

@@ -1,0 +1,121 @@
+"""SASS by ``nvdisasm -json``: registers, labels and addresses normalised, each instruction classed."""
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.diff import toolchain
+from gpuwatch.diff.code_line import CodeLine
+from gpuwatch.diff.control_flow import Step, loop_depths
+from gpuwatch.diff.debug_info import Lines
+from gpuwatch.errors import UsageError
+
+_BYTES = 16  # of an instruction since Volta
+_REGISTER = re.compile(r"\b(UR|UP|R|P|B|SB)\d+\b")
+_REUSE = re.compile(r"\.reuse\b")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
+_ENDS = {"EXIT", "RET", "BRA", "JMP", "BRX", "JMX", "KILL", "BPT"}
+_JUMPS = {"BRA", "JMP", "CALL", "BSSY", "BRX", "SSY", "PBK", "WARPSYNC"}
+_FLOWS = {"BRA", "JMP"}
+_WIDE = {
+    "LDG",
+    "STG",
+    "LDS",
+    "STS",
+    "LDL",
+    "STL",
+    "LD",
+    "ST",
+    "LDGSTS",
+    "LDSM",
+    "STSM",
+    "LDC",
+    "ULDC",
+    "LDCU",
+    "ATOMG",
+    "ATOMS",
+}
+_WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
+_TENSOR = re.compile(r"(?:[HIDQOBF]G?MMA|UTC\w*MMA|HFMA2)$")
+_KEPT = {"MUFU", "SHFL", "BAR", "RED", "REDG", "ATOM", "MEMBAR", "FENCE", "VOTE", "REDUX"}
+
+
+def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the instructions of each function, by symbol.
+
+    Raises UsageError: when nvdisasm cannot read the cubin.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
+        path = Path(folder) / "code.cubin"
+        path.write_bytes(cubin)
+        done = toolchain.run_tool([str(toolchain.find_disassembler()), "-json", str(path)])
+    try:
+        functions = json.loads(done.stdout)[1]
+        return {each["function-name"]: each["sass-instructions"] for each in functions}
+    except (json.JSONDecodeError, LookupError, TypeError) as error:
+        said = next((line for line in done.stderr.splitlines() if line.strip()), "no code").replace(str(path), shown)
+        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said}") from error
+
+
+def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:
+    """Normalise a function's instructions, without the padding behind its end."""
+    code = list(instructions)
+    while code and code[-1]["opcode"] == "NOP":
+        code.pop()
+    if len(code) > 1 and code[-1]["opcode"] == "BRA" and _target(code[-1]) == len(code) - 1:
+        code.pop()  # the trap behind the end
+    depths = loop_depths([_step(each) for each in code])
+    labels = _labels(code)
+    found: list[CodeLine] = []
+    place = ("", 0)
+    for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
+        place = lines.get(index * _BYTES, place)
+        found.append(CodeLine(_kind(each["opcode"]), _text(each, labels), depth, *place))
+    return tuple(found)
+
+
+def _step(instruction: Mapping[str, Any]) -> Step:
+    name = instruction["opcode"].partition(".")[0]
+    # A predicate may stand before the opcode, or as the first operand of a uniform branch.
+    operands = instruction.get("operands", "")
+    is_conditional = "predicate" in instruction or (name in _FLOWS and operands.lstrip("!").startswith(("P", "UP")))
+    target = _target(instruction) if name in _FLOWS else None
+    ends = name in _ENDS and not is_conditional
+    return Step((target,) if target is not None else (), falls_through=not ends)
+
+
+def _target(instruction: Mapping[str, Any]) -> int | None:
+    """Return the index of the instruction that a jump names last among its operands."""
+    found = _ADDRESS.findall(instruction.get("operands", ""))
+    return int(found[-1], 16) // _BYTES if found else None
+
+
+def _labels(code: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    jumps = [each for each in code if each["opcode"].partition(".")[0] in _JUMPS]
+    targets = sorted({target for each in jumps if (target := _target(each)) is not None})
+    return {target: f"L{index}" for index, target in enumerate(targets)}
+
+
+def _text(instruction: Mapping[str, Any], labels: Mapping[int, str]) -> str:
+    opcode = instruction["opcode"]
+    operands = _REUSE.sub("", instruction.get("operands", ""))
+    if opcode.partition(".")[0] in _JUMPS:
+        operands = _ADDRESS.sub(lambda found: "L" if int(found[0], 16) // _BYTES in labels else found[0], operands)
+    text = f"{opcode} {operands.replace(',', ', ')}".strip()
+    predicate = instruction.get("predicate", "")
+    return _REGISTER.sub(r"\1", f"{predicate} {text}".strip())
+
+
+def _kind(opcode: str) -> str:
+    """Return the class of an instruction: memory with its width in bits, everything else by its operation."""
+    name, *modifiers = opcode.split(".")
+    if name in _WIDE:
+        return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"
+    if _TENSOR.match(name) and not (name == "HFMA2" and "MMA" not in modifiers):
+        return "HFMA2" if name == "HFMA2" else name
+    if name in _KEPT or name.startswith(("UTMA", "UBLKCP", "SYNCS")):
+        return ".".join([name, *modifiers[:1]]) if name == "MUFU" else name
+    return name

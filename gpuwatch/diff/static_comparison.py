@@ -1,0 +1,152 @@
+"""Two kernels' code side by side: resources, occupancy, and instructions by class and loop depth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpuwatch.diff.code_line import CodeLine, count_kinds
+from gpuwatch.diff.kernel_code import KernelCode
+from gpuwatch.diff.launch import LaunchCandidate, block_threads
+from gpuwatch.diff.occupancy import Occupancy, SmLimits, occupancy
+
+Unit = Literal["count", "bytes", "share"]
+Language = Literal["sass", "ptx"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceRow:
+    """One resource of both kernels; a share is a ratio, and its difference is told in percentage points."""
+
+    name: str
+    unit: Unit
+    a: float | None
+    b: float | None
+
+    @property
+    def differs(self) -> bool:
+        return self.a != self.b
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionRow:
+    """How many instructions of a class both kernels have at a loop depth; inside a loop the count is per iteration."""
+
+    kind: str
+    loop_depth: int
+    a: int
+    b: int
+
+    @property
+    def differs(self) -> bool:
+        return self.a != self.b
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSide:
+    """One kernel with its launch candidates and its occupancy at the first of them; None on an unknown architecture."""
+
+    code: KernelCode
+    launches: tuple[LaunchCandidate, ...]
+    occupancy: Occupancy | None
+
+
+@dataclass(frozen=True, slots=True)
+class StaticComparison:
+    """The comparison of one pair of kernels."""
+
+    a: KernelSide
+    b: KernelSide
+    resources: tuple[ResourceRow, ...]
+    sass: tuple[InstructionRow, ...]
+    ptx: tuple[InstructionRow, ...]
+
+    @property
+    def is_same_code(self) -> bool:
+        """Return True where both kernels have the same SASS, or the same PTX if neither has SASS."""
+        codes = [each.code.sass or each.code.ptx for each in (self.a, self.b)]
+        texts = [[line.text for line in code] for code in codes]
+        return texts[0] == texts[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""
+        return {
+            "a": _side_dict(self.a),
+            "b": _side_dict(self.b),
+            "same_code": self.is_same_code,
+            "resources": [{"name": row.name, "unit": row.unit, "a": row.a, "b": row.b} for row in self.resources],
+            "sass": [_row_dict(row) for row in self.sass],
+            "ptx": [_row_dict(row) for row in self.ptx],
+        }
+
+
+def with_occupancy(code: KernelCode, launches: Sequence[LaunchCandidate], limits: SmLimits | None) -> KernelSide:
+    """Return a kernel with its occupancy; ``launches`` come with the shared memory that they add."""
+    found = None
+    if limits is not None and launches and code.registers_count is not None:
+        shared = (code.shared_bytes or 0) + code.dynamic_shared_bytes
+        found = occupancy(limits, block_threads(list(launches)), code.registers_count, shared)
+    return KernelSide(code, tuple(launches), found)
+
+
+def compare_static(a: KernelSide, b: KernelSide) -> StaticComparison:
+    """Compare the code of two kernels."""
+    return StaticComparison(
+        a, b, tuple(_resources(a, b)), _instructions(a.code.sass, b.code.sass), _instructions(a.code.ptx, b.code.ptx)
+    )
+
+
+def _resources(a: KernelSide, b: KernelSide) -> list[ResourceRow]:
+    table: list[tuple[str, Unit, list[float | None]]] = [
+        ("registers per thread", "count", [each.code.registers_count for each in (a, b)]),
+        ("spill stores", "bytes", [each.code.spill_store_bytes for each in (a, b)]),
+        ("spill loads", "bytes", [each.code.spill_load_bytes for each in (a, b)]),
+        ("stack", "bytes", [each.code.stack_bytes for each in (a, b)]),
+        ("static shared memory", "bytes", [each.code.shared_bytes for each in (a, b)]),
+        ("dynamic shared memory", "bytes", [each.code.dynamic_shared_bytes for each in (a, b)]),
+        ("threads per block", "count", [each.occupancy.block_threads if each.occupancy else None for each in (a, b)]),
+        ("theoretical occupancy", "share", [each.occupancy.ratio if each.occupancy else None for each in (a, b)]),
+        ("SASS instructions", "count", [len(each.code.sass) or None for each in (a, b)]),
+        ("PTX instructions", "count", [len(each.code.ptx) or None for each in (a, b)]),
+    ]
+    return [ResourceRow(name, unit, *values) for name, unit, values in table]
+
+
+def _instructions(a: Sequence[CodeLine], b: Sequence[CodeLine]) -> tuple[InstructionRow, ...]:
+    """Return a row for each class and depth: the deepest loops first, there the largest differences first."""
+    counts = count_kinds(a), count_kinds(b)
+    rows = [InstructionRow(*key, counts[0][key], counts[1][key]) for key in {**counts[0], **counts[1]}]
+    return tuple(sorted(rows, key=lambda row: (-row.loop_depth, -abs(row.b - row.a), row.kind)))
+
+
+def _row_dict(row: InstructionRow) -> dict[str, Any]:
+    return {"class": row.kind, "loop_depth": row.loop_depth, "a": row.a, "b": row.b}
+
+
+def _side_dict(side: KernelSide) -> dict[str, Any]:
+    code = side.code
+    return {
+        "symbol": code.symbol,
+        "name": code.name,
+        "parameters": [
+            {"name": each.name or None, "type": each.type or None, "size_bytes": each.bytes_count, "input": each.is_input}
+            for each in code.parameters
+        ],
+        "registers_count": code.registers_count,
+        "spill_store_bytes": code.spill_store_bytes,
+        "spill_load_bytes": code.spill_load_bytes,
+        "stack_bytes": code.stack_bytes,
+        "shared_bytes": code.shared_bytes,
+        "dynamic_shared_bytes": code.dynamic_shared_bytes,
+        "max_threads": code.max_threads,
+        "required_block": code.required_block,
+        "launches": [{"block": each.block, "grid": each.grid, "because": each.because} for each in side.launches],
+        "occupancy": None
+        if side.occupancy is None
+        else {
+            "block_threads": side.occupancy.block_threads,
+            "blocks_count": side.occupancy.blocks_count,
+            "warps_count": side.occupancy.warps_count,
+            "ratio": side.occupancy.ratio,
+            "limited_by": side.occupancy.limited_by,
+        },
+    }
