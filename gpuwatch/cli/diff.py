@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from gpuwatch.config.paths import ensure_state_folder
 from gpuwatch.diff.launch import read_launch
 from gpuwatch.diff.render_diff import as_markdown, as_text
 from gpuwatch.diff.run_diff import DiffRequest, run_diff
-from gpuwatch.diff.sides import read_sides
+from gpuwatch.diff.sides import is_side, read_sides
 from gpuwatch.diff.static_comparison import Language
 from gpuwatch.errors import UsageError
 
@@ -30,9 +29,12 @@ class _WithCompilerFlags(click.Command):
     """A command whose words after ``--`` are flags for the compiler, and never sides."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own, _, flags = _split_at_dashes(args)
-        ctx.meta["gpuwatch.compiler_flags"] = tuple(flags)
-        return super().parse_args(ctx, own)
+        place = args.index("--") if "--" in args else len(args)
+        ctx.meta["gpuwatch.compiler_flags"] = tuple(args[place + 1 :])
+        for word in args[:place]:
+            if word.startswith("-") and is_side(word):
+                raise UsageError(f"{word}: expected a name that does not begin with a dash; write it as ./{word}")
+        return super().parse_args(ctx, args[:place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +113,6 @@ def command(context: click.Context, sides: tuple[str, ...], how: _DiffOptions, s
         output.emit("\n".join(plain(line) for line in text.split("\n")))
     _write_json(found.to_dict(), json_file)
     return Exit.OK
-
-
-def _split_at_dashes(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
-    words = list(arguments)
-    if "--" not in words:
-        return words, "", []
-    place = words.index("--")
-    return words[:place], "--", words[place + 1 :]
 
 
 def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpuwatch.diff import nvcc_process, nvrtc_program, toolchain
 from gpuwatch.diff.compile_cache import CompileCache, digest
 from gpuwatch.diff.compiled import Compiled
-from gpuwatch.diff.compiler_log import first_error, missing_header
+from gpuwatch.diff.compiler_log import missing_header, refusal
 from gpuwatch.diff.include_files import include_flags, included_files
 from gpuwatch.diff.sides import Side
 from gpuwatch.errors import UsageError
@@ -46,7 +46,7 @@ def compile_side(side: Side, request: CompileRequest, cache: CompileCache) -> Co
 def _assemble(side: Side, request: CompileRequest) -> Compiled:
     ptxas = toolchain.find_tool("ptxas")
     if ptxas is not None:
-        return nvcc_process.assemble(ptxas, side.path, request.arch)
+        return nvcc_process.assemble(ptxas, side.path, request.arch, side.shown)
     return Compiled(compiler="PTX as given (no ptxas: no SASS)", ptx=side.path.read_text(encoding="utf-8", errors="replace"))
 
 
@@ -54,54 +54,39 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
     nvrtc, nvcc = toolchain.import_nvrtc(), toolchain.find_tool("nvcc")
     if nvrtc is None and nvcc is None:
         raise UsageError(f"{side.shown}: expected NVRTC or nvcc to compile it, found neither; run: {toolchain.EXTRA}")
-    if nvrtc is None or nvcc_process.has_host_code(side.path):
-        if nvcc is None:
-            raise UsageError(
-                f"{side.shown}: expected device code alone, found host code, which needs nvcc; run: {toolchain.NVCC_EXTRA}, "
-                "or put host code between #ifndef __CUDACC_RTC__ and #endif"
-            )
-        return _with_nvcc(nvcc, side, request, cache)
+    has_host_code = nvcc_process.has_host_code(side.path)
+    if has_host_code and nvcc is None:
+        raise UsageError(
+            f"{side.shown}: expected device code alone, found host code, which needs nvcc; run: {toolchain.NVCC_EXTRA}, "
+            "or put host code between #ifndef __CUDACC_RTC__ and #endif"
+        )
     flags = (f"-arch={request.arch}", *request.flags)
-    key = _key(side.path, flags, request.names, nvrtc_program.describe(nvrtc))
-    known = cache.read(key) if key else None
-    if known is not None:
-        return known
-    try:
-        compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, request.names)
-    except nvrtc_program.NvrtcFailure as failure:
-        # What a host compiler provides, and flags that only nvcc knows.
-        if nvcc is not None and (failure.is_option or missing_header(failure.log)):
-            return _with_nvcc(nvcc, side, request, cache)
-        raise UsageError(_refusal(side, failure.log)) from failure
+    compilers = [nvrtc_program.describe(nvrtc)] if nvrtc is not None else []
+    compilers += [toolchain.version_of(nvcc)] if nvcc is not None else []
+    key = _key(side.path, flags, request.names, compilers)
+    compiled = cache.read(key) if key else None
+    if compiled is not None:
+        return compiled
+    if nvrtc is not None and not has_host_code:
+        try:
+            compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, request.names)
+        except nvrtc_program.NvrtcFailure as failure:
+            # A host compiler provides some headers, and some flags only nvcc knows.
+            if nvcc is None or not (failure.is_option or missing_header(failure.log)):
+                raise UsageError(refusal(failure.log, side.path, side.shown)) from failure
+    if compiled is None and nvcc is not None:
+        compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
+    assert compiled is not None  # noqa: S101 - one of the two compiled it, or raised
     if key:
         cache.store(key, compiled)
     return compiled
 
 
-def _with_nvcc(nvcc: Path, side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
-    flags = (f"-arch={request.arch}", *request.flags)
-    key = _key(side.path, flags, request.names, toolchain.version_of(nvcc))
-    known = cache.read(key) if key else None
-    if known is not None:
-        return known
-    compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown.partition(":")[0])
-    if key:
-        cache.store(key, compiled)
-    return compiled
-
-
-def _refusal(side: Side, log: str) -> str:
-    file = str(side.path)
-    shown = side.shown if side.revision is not None else file
-    told = first_error(log, {file: shown})
-    return told if told.startswith(shown) else f"{shown}: {told}"
-
-
-def _key(source: Path, flags: Sequence[str], names: Sequence[str], compiler: str) -> str | None:
+def _key(source: Path, flags: Sequence[str], names: Sequence[str], compilers: Sequence[str]) -> str | None:
     """Return the key of a compilation; None where its includes cannot be told."""
     included = included_files(source, list(include_flags(flags)))
     if included is None:
         return None
     texts = [part for path in (source, *included) for part in (path.name.encode(errors="surrogateescape"), path.read_bytes())]
-    words = [compiler, *flags, "", *names]
+    words = [*compilers, *flags, "", *names]
     return digest([*(word.encode(errors="surrogateescape") for word in words), *texts])

@@ -1,8 +1,10 @@
 """Messages of compilers: the first error with its file and line, and what ptxas says of each kernel's resources."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.diff.symbols import full_name
 
 _EDG_ERROR = re.compile(
     r"^(?P<file>[^\n]+?)\((?P<line>\d+)\): (?:catastrophic |fatal )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M
@@ -12,6 +14,7 @@ _PTXAS_PLACE = re.compile(r"^ptxas (?P<file>[^,\n]+), line (?P<line>\d+); error\
 _SHARED = re.compile(r"Entry function '(?P<kernel>[^']+)' uses too much shared data \((?P<used>\w+) bytes, (?P<most>\w+) max\)")
 _ANY_ERROR = re.compile(r"\b(?:error|fatal)\b\s*:?\s*(?P<text>.+)", re.IGNORECASE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file \"(?P<a>[^\"]+)\"|(?P<b>\S+): No such file or directory")
+_NAME_EXPRESSION = "__nv_name_map"  # NVRTC's name of the file that holds name expressions
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _SHARED_USED = re.compile(r"(\d+) bytes smem")
@@ -26,23 +29,30 @@ class Usage:
     shared_bytes: int = 0
 
 
-def first_error(log: str, names: Mapping[str, str]) -> str:
-    """Return a log's first error as one line ``FILE:LINE: TEXT``; ``names`` maps places of files to names a reader knows."""
+def refusal(log: str, source: Path, shown: str) -> str:
+    """Return the first error of a log as one line ``FILE:LINE: TEXT``; ``shown`` is the source as the user named it."""
     for form in (_EDG_ERROR, _GCC_ERROR, _PTXAS_PLACE):
         found = form.search(log)
-        if found:
-            file = found["file"].strip()
-            return f"{names.get(file, file)}:{found['line']}: {_clear(found['text'])}"
+        if found is None:
+            continue
+        text = _clear(found["text"])
+        if found["file"] == _NAME_EXPRESSION:
+            return f"{shown}: expected a template instance of the file, as --fn names it, found: {text}"
+        is_source = Path(found["file"].strip()).name == source.name
+        file = (
+            shown.partition(f"{source.suffix}:")[0].removesuffix(source.suffix) + source.suffix if is_source else found["file"]
+        )
+        return f"{file}:{found['line']}: {text}"
     found = _SHARED.search(log)
     if found:
         used, most = int(found["used"], 16), int(found["most"], 16)
         return (
-            f"kernel {found['kernel']}: expected at most {most} bytes of static shared memory, found {used}; "
+            f"{shown}: expected at most {most} bytes of static shared memory in {full_name(found['kernel'])}, found {used}; "
             "declare it as extern __shared__ and give its size with --launch 'smem=BYTES'"
         )
     found = _ANY_ERROR.search(log)
     text = found["text"] if found else next((line for line in log.splitlines() if line.strip()), "no message")
-    return " ".join(text.split())
+    return f"{shown}: {' '.join(text.replace(str(source.resolve()), shown).split())}"
 
 
 def missing_header(log: str) -> str | None:

@@ -1,5 +1,6 @@
 """The pairs of kernels to compare: the named ones, else the one name that both sides have."""
 
+import re
 from collections.abc import Sequence
 
 from gpuwatch.diff import symbols
@@ -7,6 +8,7 @@ from gpuwatch.diff.kernel_code import KernelCode, SideCode
 from gpuwatch.errors import UsageError
 
 Pair = tuple[str, str]
+_VECTOR = re.compile(r"\b(char|short|int|long|longlong|float|double)[1-4](?=\*)")
 
 
 def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
@@ -49,9 +51,10 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
 
 def check_signatures(a: KernelCode, b: KernelCode) -> None:
     """Raises UsageError: when the two do not take the same arguments; const makes no difference."""
-    types = [symbols.parameter_types(each.symbol) for each in (a, b)]
-    if types[0] is not None and types[1] is not None:
-        differs = [_plain(each) for each in types[0]] != [_plain(each) for each in types[1]]
+    types = [[_plain(each.type) for each in code.parameters] for code in (a, b)]
+    # Mangled symbols and debug information write the same type alike, but a cubin's extern "C" tells sizes alone.
+    if all(types[0]) and all(types[1]):
+        differs = types[0] != types[1]
     else:
         differs = [each.bytes_count for each in a.parameters] != [each.bytes_count for each in b.parameters]
     if differs:
@@ -99,4 +102,5 @@ def _names(found: Sequence[str]) -> str:
 
 
 def _plain(type_: str) -> str:
-    return "".join(type_.replace("const", "").split())
+    """Return a type without const, and a vector's element in its place: float4 reads the same buffer as float."""
+    return _VECTOR.sub(r"\1", "".join(type_.replace("const", "").split()))

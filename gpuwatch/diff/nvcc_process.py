@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.diff import toolchain
 from gpuwatch.diff.compiled import Compiled
-from gpuwatch.diff.compiler_log import first_error
+from gpuwatch.diff.compiler_log import refusal
 from gpuwatch.errors import UsageError
 
 _NOISE = re.compile(r'//.*?$|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S | re.M)
@@ -48,8 +48,7 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         kept = ["-lineinfo", "-Xptxas", "-v", "-keep", "-keep-dir", str(folder / "kept")]
         done = toolchain.run_tool([*command, *kept, "-o", str(cubin)])
         if done.returncode != 0 or not cubin.is_file():
-            known = {str(unit): shown, str(source): shown, str(source.resolve()): shown}
-            raise UsageError(first_error(done.stderr + done.stdout, known))
+            raise UsageError(refusal(done.stderr + done.stdout, source, shown))
         toolchain.run_tool([*command, "-G", "-o", str(debug)])
         ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
         return Compiled(
@@ -62,14 +61,14 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         )
 
 
-def assemble(ptxas: Path, source: Path, arch: str) -> Compiled:
+def assemble(ptxas: Path, source: Path, arch: str, shown: str) -> Compiled:
     """Assemble a PTX file.  Raises UsageError: with ptxas's first error, at its line."""
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
         cubin = Path(made) / "code.cubin"
         flags = (f"-arch={arch}",)
         done = toolchain.run_tool([str(ptxas), *flags, "-v", "-lineinfo", "-o", str(cubin), str(source.resolve())])
         if done.returncode != 0 or not cubin.is_file():
-            raise UsageError(first_error(done.stderr + done.stdout, {str(source.resolve()): str(source)}))
+            raise UsageError(refusal(done.stderr + done.stdout, source, shown))
         name = f"ptxas {toolchain.release_of(ptxas)}"
         text = source.read_text(encoding="utf-8", errors="replace")
         return Compiled(compiler=name, flags=flags, cubin=cubin.read_bytes(), ptx=text, log=done.stderr)

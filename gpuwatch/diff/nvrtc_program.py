@@ -8,25 +8,30 @@ from gpuwatch.diff import toolchain
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.errors import UsageError
 
-# NVRTC knows what these declare, or the few names below; the real headers want a host compiler.
-_INTEGERS = "".join(
-    f"typedef {sign} {kind} {prefix}int{bits}_t;\n"
-    for bits, kind in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
-    for sign, prefix in (("signed", ""), ("unsigned", "u"))
-)
-_STDINT = (
-    f"#pragma once\n{_INTEGERS}typedef unsigned long long uintptr_t;\nnamespace std {{ using ::int32_t; using ::uint32_t; }}\n"
-)
-_HEADERS = {
-    b"cuda_runtime.h": b"",
-    b"device_launch_parameters.h": b"",
-    b"stdio.h": b"",
-    b"cstdio": b"",
-    b"math.h": b"",
-    b"cmath": b"",
-    b"stdint.h": _STDINT.encode(),
-    b"cstdint": _STDINT.encode(),
-}
+# Names that nvcc's own headers declare in every file.
+_PRELUDE = """#pragma once
+typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
+typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned uint32_t; typedef unsigned long long uint64_t;
+typedef unsigned long long uintptr_t;
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define FLT_MAX 3.402823466e+38f
+"""
+# NVRTC knows what these declare; the real headers want a host compiler.
+_KNOWN = [
+    "cuda_runtime.h",
+    "device_launch_parameters.h",
+    "stdio.h",
+    "cstdio",
+    "math.h",
+    "cmath",
+    "stdint.h",
+    "cstdint",
+    "float.h",
+    "cfloat",
+]
+_HEADERS = {b"gpuwatch_prelude.h": _PRELUDE.encode()} | {name.encode(): b"" for name in _KNOWN}
+_OWN_FLAGS = ("--pre-include=gpuwatch_prelude.h",)
 
 
 class NvrtcFailure(Exception):  # noqa: N818 - one of two compilers failed: the other may be asked
@@ -44,7 +49,7 @@ def compile_source(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequen
     Raises NvrtcFailure: when NVRTC refuses it.
     """
     headers = [f"-I{folder}" for folder in (source.resolve().parent, *toolchain.include_folders())]
-    given = [*flags, *headers]
+    given = [*flags, *headers, *_OWN_FLAGS]
     found = _run(nvrtc, source, [*given, "-lineinfo", "--ptxas-options=-v"], names)
     try:
         debug = _run(nvrtc, source, [*given, "-G"], names).cubin
@@ -65,7 +70,7 @@ def _run(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequence[str]) -
         raise UsageError(f"{source}: {error.strerror}") from error
     program = _checked(
         nvrtc.nvrtcCreateProgram(
-            text, str(source).encode(errors="surrogateescape"), len(_HEADERS), list(_HEADERS.values()), list(_HEADERS)
+            text, str(source.resolve()).encode(errors="surrogateescape"), len(_HEADERS), list(_HEADERS.values()), list(_HEADERS)
         )
     )
     try:

@@ -13,7 +13,7 @@ Table = Callable[[Row, Sequence[Row]], str]  # of a header and its rows
 _MOST_ROWS = 14  # of instruction classes that differ, so that the screen stays one
 CAVEAT = (
     "Static counts are not dynamic counts: an instruction in a loop or behind a branch runs as often as the data says. "
-    "A count with × is per iteration of the innermost loop around it."
+    "A count with × is per iteration, summed over the kernel's loops of that depth."
 )
 
 

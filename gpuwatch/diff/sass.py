@@ -39,8 +39,6 @@ _WIDE = {
     "ATOMS",
 }
 _WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
-_TENSOR = re.compile(r"(?:[HIDQOBF]G?MMA|UTC\w*MMA|HFMA2)$")
-_KEPT = {"MUFU", "SHFL", "BAR", "RED", "REDG", "ATOM", "MEMBAR", "FENCE", "VOTE", "REDUX"}
 
 
 def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
@@ -110,12 +108,8 @@ def _text(instruction: Mapping[str, Any], labels: Mapping[int, str]) -> str:
 
 
 def _kind(opcode: str) -> str:
-    """Return the class of an instruction: memory with its width in bits, everything else by its operation."""
+    """Return the class of an instruction: memory with its width in bits, MUFU with its function, else the operation."""
     name, *modifiers = opcode.split(".")
     if name in _WIDE:
         return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"
-    if _TENSOR.match(name) and not (name == "HFMA2" and "MMA" not in modifiers):
-        return "HFMA2" if name == "HFMA2" else name
-    if name in _KEPT or name.startswith(("UTMA", "UBLKCP", "SYNCS")):
-        return ".".join([name, *modifiers[:1]]) if name == "MUFU" else name
-    return name
+    return ".".join([name, *modifiers[:1]]) if name == "MUFU" else name

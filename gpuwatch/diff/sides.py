@@ -45,13 +45,17 @@ def read_sides(texts: tuple[str, ...], revision: str | None) -> tuple[Side, Side
     return _read(texts[0], None), _read(texts[1], None)
 
 
+def is_side(text: str) -> bool:
+    """Return True for text that has the form of a side."""
+    return not text.startswith("--") and _FORM.fullmatch(text) is not None
+
+
 def _read(text: str, at: str | None) -> Side:
     if Path(text).is_dir():
         raise UsageError(f"{text}: expected {EXPECTED}, found a folder; name a file in it")
     found = _FORM.fullmatch(text)
     if found is None or found["kernel"] == "":
-        dashed = "; write a name that begins with a dash as ./-name" if text.startswith("-") else ""
-        raise UsageError(f"{text!r}: expected {EXPECTED}{dashed}")
+        raise UsageError(f"{text!r}: expected {EXPECTED}")
     kernel = found["kernel"] or ""
     if found["revision"] is not None:
         if at is not None:

@@ -1,8 +1,10 @@
 """Two kernels' code side by side: resources, occupancy, and instructions by class and loop depth."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+import msgspec
 
 from gpuwatch.diff.code_line import CodeLine, count_kinds
 from gpuwatch.diff.kernel_code import KernelCode
@@ -73,9 +75,7 @@ class StaticComparison:
             "a": _side_dict(self.a),
             "b": _side_dict(self.b),
             "same_code": self.is_same_code,
-            "resources": [{"name": row.name, "unit": row.unit, "a": row.a, "b": row.b} for row in self.resources],
-            "sass": [_row_dict(row) for row in self.sass],
-            "ptx": [_row_dict(row) for row in self.ptx],
+            **{name: msgspec.to_builtins(getattr(self, name)) for name in ("resources", "sass", "ptx")},
         }
 
 
@@ -118,35 +118,7 @@ def _instructions(a: Sequence[CodeLine], b: Sequence[CodeLine]) -> tuple[Instruc
     return tuple(sorted(rows, key=lambda row: (-row.loop_depth, -abs(row.b - row.a), row.kind)))
 
 
-def _row_dict(row: InstructionRow) -> dict[str, Any]:
-    return {"class": row.kind, "loop_depth": row.loop_depth, "a": row.a, "b": row.b}
-
-
 def _side_dict(side: KernelSide) -> dict[str, Any]:
-    code = side.code
-    return {
-        "symbol": code.symbol,
-        "name": code.name,
-        "parameters": [
-            {"name": each.name or None, "type": each.type or None, "size_bytes": each.bytes_count, "input": each.is_input}
-            for each in code.parameters
-        ],
-        "registers_count": code.registers_count,
-        "spill_store_bytes": code.spill_store_bytes,
-        "spill_load_bytes": code.spill_load_bytes,
-        "stack_bytes": code.stack_bytes,
-        "shared_bytes": code.shared_bytes,
-        "dynamic_shared_bytes": code.dynamic_shared_bytes,
-        "max_threads": code.max_threads,
-        "required_block": code.required_block,
-        "launches": [{"block": each.block, "grid": each.grid, "because": each.because} for each in side.launches],
-        "occupancy": None
-        if side.occupancy is None
-        else {
-            "block_threads": side.occupancy.block_threads,
-            "blocks_count": side.occupancy.blocks_count,
-            "warps_count": side.occupancy.warps_count,
-            "ratio": side.occupancy.ratio,
-            "limited_by": side.occupancy.limited_by,
-        },
-    }
+    found: dict[str, Any] = msgspec.to_builtins(replace(side, code=replace(side.code, sass=(), ptx=())))
+    del found["code"]["sass"], found["code"]["ptx"]
+    return found
