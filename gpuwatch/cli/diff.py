@@ -157,7 +157,9 @@ def _size(text: str) -> tuple[str, int]:
 
 
 def _why_not_timed() -> str:
-    return "this comparison is of code alone; no kernel was run"
+    if not Path("/dev/nvidiactl").exists():
+        return "no NVIDIA GPU on this machine"
+    return "this version compares code alone"
 
 
 def _check_json(named: str | None) -> Path | None:

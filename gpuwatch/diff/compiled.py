@@ -13,4 +13,4 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
     debug: bytes = b""
     dynamic_shared_bytes: int = 0
-    block: int | None = None  # threads, where the compiler fixes them
+    parameters: tuple[tuple[str, str], ...] = ()  # names and types, where the compiler was told them

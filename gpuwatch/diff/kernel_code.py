@@ -23,7 +23,7 @@ class Parameter:
 
     @property
     def is_pointer(self) -> bool:
-        return self.type.endswith("*")
+        return self.type.endswith("*") or self.type.startswith("*")  # in C++, in Triton
 
     @property
     def is_input(self) -> bool:
@@ -75,7 +75,7 @@ def read_side(compiled: Compiled, shown: str) -> SideCode:
     """Read the kernels of a compiled side.  Raises UsageError: for a damaged cubin, and for one without a kernel."""
     if compiled.cubin:
         arch, kernels = read_cubin(compiled.cubin, shown)
-        found = SideCode(shown, compiled, arch, tuple(kernels), is_assembled=True)
+        found = SideCode(shown, compiled, arch, tuple(sorted(kernels, key=lambda each: each.symbol)), is_assembled=True)
     else:
         names = ptx_code.read_ptx(compiled.ptx)
         found = SideCode(shown, compiled, None, tuple(CubinKernel(name) for name in names), is_assembled=False)
@@ -99,7 +99,9 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     for kernel in (each for each in side.kernels if each.symbol in chosen):
         code = sass.read_function(functions.get(kernel.symbol, ()), lines.get(kernel.symbol, {}))
         known = usage.get(kernel.symbol)
-        found[kernel.symbol] = _kernel(side, kernel, known, _parameters(kernel, named.get(kernel.symbol, [])), code, ptx)
+        found[kernel.symbol] = _kernel(
+            side, kernel, known, _parameters(kernel, compiled.parameters or named.get(kernel.symbol, ())), code, ptx
+        )
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gpuwatch.comparing.load_variants import load, load_checked_out
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.sides import Side
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import GpuwatchError, UsageError
 
 _POINTER, _INTEGER = "*fp32", "i32"
 _ALIGNMENT = 16  # bytes: allocators align more; Triton's own launcher says so of each pointer, and of sizes it divides
@@ -51,15 +51,21 @@ def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mappi
         cubin=built.asm["cubin"],
         ptx=built.asm["ptx"],
         dynamic_shared_bytes=int(built.metadata.shared),
-        block=int(built.metadata.num_warps) * 32,
+        parameters=tuple((name, type_) for name, type_ in signature.items() if type_ != "constexpr"),
     )
 
 
 def _kernel(side: Side) -> Any:  # triton has no types
-    if side.tree is not None:
-        found: Any = load_checked_out(side.tree, side.path, side.kernel, side.shown)
-    else:
-        found = load(f"{side.path}:{side.kernel}").call
+    try:
+        if side.tree is not None:
+            found: Any = load_checked_out(side.tree, side.path, side.kernel, side.shown)
+        else:
+            found = load(f"{side.path}:{side.kernel}").call
+    except GpuwatchError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {said}") from error
     while not hasattr(found, "arg_names") or not hasattr(found, "cache_key"):
         if not hasattr(found, "fn"):  # of @triton.autotune and @triton.heuristics: the kernel they wrap
             raise UsageError(
