@@ -15,7 +15,7 @@ from gpuwatch.cli import options, output
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
-from gpuwatch.diff.launch import read_launch
+from gpuwatch.diff.launch_geometry import read_launch
 from gpuwatch.diff.render_diff import as_markdown, as_text
 from gpuwatch.diff.run_diff import DiffRequest, run_diff
 from gpuwatch.diff.sides import is_side, read_sides

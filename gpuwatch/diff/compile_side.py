@@ -71,9 +71,11 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
         try:
             compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, request.names)
         except nvrtc_program.NvrtcFailure as failure:
-            # A host compiler provides some headers, and some flags only nvcc knows.
-            if nvcc is None or not (failure.is_option or missing_header(failure.log)):
-                raise UsageError(refusal(failure.log, side.path, side.shown)) from failure
+            # A host compiler provides some headers, some flags only nvcc knows, and some headers refuse NVRTC.
+            may_be_nvccs = failure.is_option or missing_header(failure.log) is not None or "NVRTC" in failure.log
+            if nvcc is None or not may_be_nvccs:
+                hint = f"; or nvcc may know it: {toolchain.NVCC_EXTRA}" if may_be_nvccs else ""
+                raise UsageError(refusal(failure.log, side.path, side.shown) + hint) from failure
     if compiled is None and nvcc is not None:
         compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
     assert compiled is not None  # noqa: S101 - one of the two compiled it, or raised

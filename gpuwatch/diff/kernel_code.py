@@ -8,9 +8,11 @@ from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.compiler_log import Usage, resource_usage
 from gpuwatch.diff.cubin import CubinKernel, read_cubin
+from gpuwatch.diff.sides import Side
 from gpuwatch.errors import UsageError
 
 Threads = tuple[int, int, int]
+_LIBRARIES = ("cub::", "thrust::")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +73,22 @@ class SideCode:
         return tuple(each.symbol for each in self.kernels)
 
 
-def read_side(compiled: Compiled, shown: str) -> SideCode:
+def read_side(compiled: Compiled, side: Side) -> SideCode:
     """Read the kernels of a compiled side.  Raises UsageError: for a damaged cubin, and for one without a kernel."""
+    shown = side.shown
     if compiled.cubin:
         arch, kernels = read_cubin(compiled.cubin, shown)
-        found = SideCode(shown, compiled, arch, tuple(sorted(kernels, key=lambda each: each.symbol)), is_assembled=True)
+        # Headers of CUB and Thrust bring kernels of their own into every file.
+        own = [each for each in kernels if not symbols.full_name(each.symbol).startswith(_LIBRARIES)] or kernels
+        found = SideCode(
+            shown, compiled, arch, tuple(sorted(own, key=lambda each: symbols.full_name(each.symbol))), is_assembled=True
+        )
     else:
         names = ptx_code.read_ptx(compiled.ptx)
         found = SideCode(shown, compiled, None, tuple(CubinKernel(name) for name in names), is_assembled=False)
     if not found.kernels:
-        raise UsageError(
-            f"{shown}: expected a kernel, found none; a template is compiled for the types that --fn names, as: "
-            "--fn 'scale<float,256>'"
-        )
+        hint = "; a template is compiled for the types that --fn names, as: --fn 'scale<float,256>'"
+        raise UsageError(f"{shown}: expected a kernel, found none{hint if side.language == 'cuda' else ''}")
     return found
 
 

@@ -10,7 +10,7 @@ from gpuwatch.diff.compile_cache import CompileCache
 from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_side
 from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
-from gpuwatch.diff.launch import GivenLaunch, check_launch, derive_launches
+from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches
 from gpuwatch.diff.occupancy import sm_limits
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static, with_occupancy
@@ -74,7 +74,7 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
 def _compile(side: Side, name: str, made_for: CompileRequest, request: DiffRequest, cache: CompileCache) -> SideCode:
     instances = (name,) if "<" in name and side.language == "cuda" else ()
     asked = replace(made_for, names=instances, sizes=tuple(request.sizes.items()), types=tuple(request.types.items()))
-    return read_side(compile_side(replace(side, kernel=name), asked, cache), side.shown)
+    return read_side(compile_side(replace(side, kernel=name), asked, cache), side)
 
 
 def _arch(sides: tuple[Side, Side], asked: str | None) -> str:

@@ -1,5 +1,6 @@
 """Two kernels' code side by side: resources, occupancy, and instructions by class and loop depth."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -8,11 +9,13 @@ import msgspec
 
 from gpuwatch.diff.code_line import CodeLine, count_kinds
 from gpuwatch.diff.kernel_code import KernelCode
-from gpuwatch.diff.launch import LaunchCandidate, block_threads
+from gpuwatch.diff.launch_geometry import LaunchCandidate, block_threads
 from gpuwatch.diff.occupancy import Occupancy, SmLimits, occupancy
 
 Unit = Literal["count", "bytes", "share"]
 Language = Literal["sass", "ptx"]
+# Memory, barriers, exchange between threads, and tensor cores say more of a kernel than its arithmetic on addresses.
+_TELLING = re.compile(r"U?LD[GSL]|ST[GSL]|ATOM|RED|BAR|SHFL|UTMA|[HIQ]G?MMA|(?:ld|st)\.(?!param)|atom|red|bar|cp|shfl|w?g?mma")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,8 @@ class StaticComparison:
     @property
     def is_same_code(self) -> bool:
         """Return True where both kernels have the same SASS, or the same PTX if neither has SASS."""
-        codes = [each.code.sass or each.code.ptx for each in (self.a, self.b)]
-        texts = [[line.text for line in code] for code in codes]
-        return texts[0] == texts[1]
+        a, b = (self.a.code.sass, self.b.code.sass) if self.sass else (self.a.code.ptx, self.b.code.ptx)
+        return [line.text for line in a] == [line.text for line in b]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""
@@ -90,9 +92,8 @@ def with_occupancy(code: KernelCode, launches: Sequence[LaunchCandidate], limits
 
 def compare_static(a: KernelSide, b: KernelSide) -> StaticComparison:
     """Compare the code of two kernels."""
-    return StaticComparison(
-        a, b, tuple(_resources(a, b)), _instructions(a.code.sass, b.code.sass), _instructions(a.code.ptx, b.code.ptx)
-    )
+    sass, ptx = (_instructions(getattr(a.code, name), getattr(b.code, name)) for name in ("sass", "ptx"))
+    return StaticComparison(a, b, tuple(_resources(a, b)), sass, ptx)
 
 
 def _resources(a: KernelSide, b: KernelSide) -> list[ResourceRow]:
@@ -112,10 +113,12 @@ def _resources(a: KernelSide, b: KernelSide) -> list[ResourceRow]:
 
 
 def _instructions(a: Sequence[CodeLine], b: Sequence[CodeLine]) -> tuple[InstructionRow, ...]:
-    """Return a row for each class and depth: the deepest loops first, there the largest differences first."""
+    """Return a row for each class and depth: the deepest loops first, there memory, then the largest differences."""
+    if not (a and b):
+        return ()  # PTX alone on one side, or a cubin alone: nothing to count against
     counts = count_kinds(a), count_kinds(b)
     rows = [InstructionRow(*key, counts[0][key], counts[1][key]) for key in {**counts[0], **counts[1]}]
-    return tuple(sorted(rows, key=lambda row: (-row.loop_depth, -abs(row.b - row.a), row.kind)))
+    return tuple(sorted(rows, key=lambda row: (-row.loop_depth, not _TELLING.match(row.kind), -abs(row.b - row.a), row.kind)))
 
 
 def _side_dict(side: KernelSide) -> dict[str, Any]:

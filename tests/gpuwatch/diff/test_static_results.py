@@ -23,11 +23,9 @@ PAIRS: dict[str, list[str]] = {
     "reduce": ["reduce_shared.cu", "reduce_shuffle.cu"],
     "scan": ["scan_inclusive.cu", "scan_exclusive.cu"],
     "transpose": ["transpose_naive.cu", "transpose_tiled.cu"],
-    "layer norm": ["layer_norm.cu", "layer_norm.cu", "--fn", "two_passes=one_pass"],
     "bounds": ["saxpy_bounds.cu", "saxpy_extern.cu"],
     "template": ["scale_template.cu", "scale_template.cu:scale<double, 128>", "--fn", "scale<float,256>", "--no-check"],
-    "attention": ["attention.cu", "softmax.cu", "--no-check"],
-    "histogram": ["histogram_race.cu", "histogram_atomic.cu", "--flags-a", "-maxrregcount=16"],
+    "matmul": ["matmul.cu", "matmul.cu", "--flags-b", "-maxrregcount=32"],
 }
 
 
@@ -69,7 +67,9 @@ def test_golden_results_show_what_the_kernels_differ_in() -> None:
     assert [each["type"] for each in golden["bounds"]["b"]["parameters"]] == ["float const*", "float*", "float", "int"]
     assert {row.partition(" ")[0] for row in golden["template"]["sass"]} >= {"LDG.32", "LDG.64", "FMUL", "DMUL"}
     assert any(row.startswith("bar.sync 1 1 0") for row in golden["reduce"]["ptx"])
-    assert golden["histogram"]["sides"][0]["flags"] != golden["histogram"]["sides"][1]["flags"]
+    assert golden["matmul"]["sides"][1]["flags"] == ["-arch=sm_90", "-maxrregcount=32"]
+    assert golden["matmul"]["a"]["spill_store_bytes"] == 0 < golden["matmul"]["b"]["spill_store_bytes"]
+    assert any(row.startswith("STL.") for row in golden["matmul"]["sass"])
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc on PATH")

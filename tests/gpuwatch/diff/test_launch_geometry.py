@@ -6,7 +6,7 @@ import pytest
 
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.kernel_code import KernelCode, Parameter, Threads
-from gpuwatch.diff.launch import GivenLaunch, check_launch, derive_launches, read_launch, size_parameters
+from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, read_launch, size_parameters
 from gpuwatch.diff.occupancy import LIMITS
 from gpuwatch.errors import UsageError
 
