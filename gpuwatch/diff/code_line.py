@@ -1,7 +1,5 @@
 """One instruction of PTX or SASS, as both are compared."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -14,8 +12,3 @@ class CodeLine:
     depth: int = 0
     file: str = ""
     line: int = 0
-
-
-def count_kinds(code: Iterable[CodeLine]) -> Counter[tuple[str, int]]:
-    """Count instructions by class and loop depth."""
-    return Counter((each.kind, each.depth) for each in code)

@@ -1,7 +1,7 @@
 """One side made into a cubin and PTX: the compiler for its language, asked once for the same source and flags."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuwatch.diff import nvcc_process, nvrtc_program, toolchain
@@ -22,8 +22,8 @@ class CompileRequest:
     arch: str
     flags: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    sizes: tuple[tuple[str, int], ...] = ()  # integer parameters of a Triton kernel, by name
-    types: tuple[tuple[str, str], ...] = ()  # pointers of a Triton kernel, by name
+    sizes: Mapping[str, int] = field(default_factory=dict)  # integer parameters of a Triton kernel, by name
+    types: Mapping[str, str] = field(default_factory=dict)  # parameters of a Triton kernel, by name
 
 
 def compile_side(side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
@@ -38,7 +38,7 @@ def compile_side(side: Side, request: CompileRequest, cache: CompileCache) -> Co
     if side.language == "triton":
         from gpuwatch.diff import triton_kernels
 
-        return triton_kernels.compile_kernel(side, request.arch, dict(request.sizes), dict(request.types))
+        return triton_kernels.compile_kernel(side, request.arch, request.sizes, request.types)
     nvcc_process.check_flags(request.flags)
     return _compile_cuda(side, request, cache)
 

@@ -20,13 +20,13 @@ _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) 
 _SHARED_USED = re.compile(r"(\d+) bytes smem")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Usage:
-    """The resources of a kernel that only ptxas knows."""
+    """The resources of a kernel that ptxas tells in its log; None is "not known"."""
 
-    spill_store_bytes: int = 0
-    spill_load_bytes: int = 0
-    shared_bytes: int = 0
+    spill_store_bytes: int | None = 0
+    spill_load_bytes: int | None = 0
+    shared_bytes: int | None = 0
 
 
 def refusal(log: str, source: Path, shown: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from gpuwatch.errors import UsageError
 
+Threads = tuple[int, int, int]
 _EM_CUDA = 190
 _SHT_SYMTAB = 2
 _STT_FUNC = 2
@@ -19,14 +20,14 @@ _RESERVED_SHARED_BYTES = 1024  # the system's own part of a block's shared memor
 
 @dataclass(frozen=True, slots=True)
 class CubinKernel:
-    """One kernel as the driver would load it."""
+    """One kernel as the driver would load it.  ``None`` is "not known", of threads "not limited"."""
 
     symbol: str
-    registers_count: int = 0
-    shared_bytes: int = 0
-    stack_bytes: int = 0
-    max_threads: tuple[int, int, int] | None = None
-    required_block: tuple[int, int, int] | None = None
+    registers_count: int | None = None
+    shared_bytes: int | None = None
+    stack_bytes: int | None = None
+    max_threads: Threads | None = None
+    required_block: Threads | None = None
     parameter_bytes: tuple[int, ...] = ()
 
 

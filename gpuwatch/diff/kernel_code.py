@@ -1,7 +1,9 @@
 """Everything that is known of a kernel before it runs: parameters, resources, PTX and SASS."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import zip_longest
+from typing import Any
 
 from gpuwatch.diff import debug_info, ptx_code, sass, symbols
 from gpuwatch.diff.code_line import CodeLine
@@ -11,7 +13,6 @@ from gpuwatch.diff.cubin import CubinKernel, read_cubin
 from gpuwatch.diff.sides import Side
 from gpuwatch.errors import UsageError
 
-Threads = tuple[int, int, int]
 _LIBRARIES = ("cub::", "thrust::")
 
 
@@ -33,40 +34,32 @@ class Parameter:
         return self.is_pointer and self.type.removesuffix("*").rstrip().endswith("const")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCode:
-    """One kernel.  ``None`` is "not known": without ptxas nobody knows registers, and a given cubin has no log of spills."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCode(CubinKernel):
+    """One kernel with its code: a given cubin, for one, has no log that tells its spills."""
 
-    symbol: str
     name: str
-    parameters: tuple[Parameter, ...]
-    registers_count: int | None
-    spill_store_bytes: int | None
-    spill_load_bytes: int | None
-    shared_bytes: int | None
-    dynamic_shared_bytes: int
-    stack_bytes: int | None
-    max_threads: Threads | None
-    required_block: Threads | None
-    sass: tuple[CodeLine, ...]
-    ptx: tuple[CodeLine, ...]
+    parameters: tuple[Parameter, ...] = ()
+    spill_store_bytes: int | None = None
+    spill_load_bytes: int | None = None
+    dynamic_shared_bytes: int = 0
+    sass: tuple[CodeLine, ...] = ()
+    ptx: tuple[CodeLine, ...] = ()
 
     @property
     def signature(self) -> str:
         """Return the parameters as a reader of the source knows them."""
-        texts = [f"{each.type or _bytes(each)} {each.name}".strip() for each in self.parameters]
+        texts = [f"{each.type or f'{each.bytes_count} bytes'} {each.name}".strip() for each in self.parameters]
         return f"{self.name}({', '.join(texts)})"
 
 
 @dataclass(frozen=True, slots=True)
 class SideCode:
-    """The kernels of one side by symbol: the cubin's, or those of PTX that nobody could assemble."""
+    """The kernels of one side: the cubin's, or those of PTX that nobody could assemble."""
 
     shown: str
     compiled: Compiled
-    arch: str | None
     kernels: tuple[CubinKernel, ...]
-    is_assembled: bool
 
     @property
     def kernel_symbols(self) -> tuple[str, ...]:
@@ -75,21 +68,15 @@ class SideCode:
 
 def read_side(compiled: Compiled, side: Side) -> SideCode:
     """Read the kernels of a compiled side.  Raises UsageError: for a damaged cubin, and for one without a kernel."""
-    shown = side.shown
+    kernels = [CubinKernel(name) for name in ptx_code.read_ptx(compiled.ptx)]
     if compiled.cubin:
-        arch, kernels = read_cubin(compiled.cubin, shown)
-        # Headers of CUB and Thrust bring kernels of their own into every file.
-        own = [each for each in kernels if not symbols.full_name(each.symbol).startswith(_LIBRARIES)] or kernels
-        found = SideCode(
-            shown, compiled, arch, tuple(sorted(own, key=lambda each: symbols.full_name(each.symbol))), is_assembled=True
-        )
-    else:
-        names = ptx_code.read_ptx(compiled.ptx)
-        found = SideCode(shown, compiled, None, tuple(CubinKernel(name) for name in names), is_assembled=False)
-    if not found.kernels:
+        _, kernels = read_cubin(compiled.cubin, side.shown)
+    if not kernels:
         hint = "; a template is compiled for the types that --fn names, as: --fn 'scale<float,256>'"
-        raise UsageError(f"{shown}: expected a kernel, found none{hint if side.language == 'cuda' else ''}")
-    return found
+        raise UsageError(f"{side.shown}: expected a kernel, found none{hint if side.language == 'cuda' else ''}")
+    # Headers of CUB and Thrust bring kernels of their own into every file.
+    own = [each for each in kernels if not symbols.full_name(each.symbol).startswith(_LIBRARIES)] or kernels
+    return SideCode(side.shown, compiled, tuple(sorted(own, key=lambda each: symbols.full_name(each.symbol))))
 
 
 def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]:
@@ -102,56 +89,31 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     usage = resource_usage(compiled.log)
     found = {}
     for kernel in (each for each in side.kernels if each.symbol in chosen):
-        code = sass.read_function(functions.get(kernel.symbol, ()), lines.get(kernel.symbol, {}))
-        known = usage.get(kernel.symbol)
-        found[kernel.symbol] = _kernel(
-            side, kernel, known, _parameters(kernel, compiled.parameters or named.get(kernel.symbol, ())), code, ptx
+        symbol = kernel.symbol
+        code = sass.read_function(functions.get(symbol, ()), lines.get(symbol, {}))
+        used = usage.get(symbol) or _usage_without_log(kernel, code)
+        known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)} | vars(used)
+        found[symbol] = KernelCode(
+            **known,
+            name=symbols.full_name(symbol),
+            parameters=_parameters(kernel, compiled.parameters or named.get(symbol, ())),
+            dynamic_shared_bytes=compiled.dynamic_shared_bytes,
+            sass=code,
+            ptx=ptx.get(symbol, ()),
         )
     return found
 
 
-def _kernel(
-    side: SideCode,
-    kernel: CubinKernel,
-    usage: Usage | None,
-    parameters: tuple[Parameter, ...],
-    code: tuple[CodeLine, ...],
-    ptx: dict[str, tuple[CodeLine, ...]],
-) -> KernelCode:
-    has_no_spills = usage is None and code and not any(each.kind.startswith(("LDL", "STL")) for each in code)
-    spills = (usage.spill_store_bytes, usage.spill_load_bytes) if usage else (0, 0) if has_no_spills else (None, None)
-    is_known = side.is_assembled
-    return KernelCode(
-        symbol=kernel.symbol,
-        name=symbols.full_name(kernel.symbol),
-        parameters=parameters,
-        registers_count=kernel.registers_count if is_known else None,
-        spill_store_bytes=spills[0],
-        spill_load_bytes=spills[1],
-        shared_bytes=(usage.shared_bytes if usage else kernel.shared_bytes) if is_known else None,
-        dynamic_shared_bytes=side.compiled.dynamic_shared_bytes,
-        stack_bytes=kernel.stack_bytes if is_known else None,
-        max_threads=kernel.max_threads,
-        required_block=kernel.required_block,
-        sass=code,
-        ptx=ptx.get(kernel.symbol, ()),
-    )
+def _usage_without_log(kernel: CubinKernel, code: Sequence[CodeLine]) -> Usage:
+    """Return what the code tells of a kernel: without access to local memory there are no spills."""
+    spills = 0 if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else None
+    return Usage(spills, spills, kernel.shared_bytes)
 
 
 def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[Parameter, ...]:
     """Join what three places tell: the cubin the sizes, the symbol the types, DWARF the names, and types of ``extern "C"``."""
-    types = symbols.parameter_types(kernel.symbol) or tuple(type_ for _, type_ in named)
+    types = symbols.parameter_types(kernel.symbol) or [type_ for _, type_ in named]
+    names = [name for name, _ in named]
     count = max(len(kernel.parameter_bytes), len(types))
-    padded = [
-        (
-            named[index][0] if index < len(named) else "",
-            types[index] if index < len(types) else "",
-            kernel.parameter_bytes[index] if index < len(kernel.parameter_bytes) else None,
-        )
-        for index in range(count)
-    ]
-    return tuple(Parameter(*each) for each in padded)
-
-
-def _bytes(parameter: Parameter) -> str:
-    return f"{parameter.bytes_count} bytes"
+    joined = list(zip_longest(names[:count], types, kernel.parameter_bytes))
+    return tuple(Parameter(name or "", type_ or "", size) for name, type_, size in joined)

@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpuwatch.diff.kernel_code import KernelCode, Threads
+from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.kernel_code import KernelCode
 from gpuwatch.diff.occupancy import WARP, SmLimits, best_block, occupancy
 from gpuwatch.errors import UsageError
 

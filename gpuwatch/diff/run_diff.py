@@ -60,21 +60,15 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     wanted = kernel_choice.read_names(request.fn, (sides[0].kernel, sides[1].kernel))
     arch = _arch(sides, request.arch)
     cache = CompileCache(state)
-    codes = [
-        _compile(side, name, CompileRequest(arch, flags), request, cache)
-        for side, name, flags in zip(sides, wanted, request.flags, strict=True)
-    ]
-    chosen = [name if "." not in name else "" for name in wanted]
-    pairs = kernel_choice.choose_pairs(codes[0], codes[1], (chosen[0], chosen[1]), takes_all=request.takes_all)
+    codes = []
+    for side, name, flags in zip(sides, wanted, request.flags, strict=True):
+        instances = (name,) if "<" in name and side.language == "cuda" else ()
+        asked = CompileRequest(arch, flags, instances, request.sizes, request.types)
+        codes.append(read_side(compile_side(replace(side, kernel=name), asked, cache), side))
+    pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
-
-
-def _compile(side: Side, name: str, made_for: CompileRequest, request: DiffRequest, cache: CompileCache) -> SideCode:
-    instances = (name,) if "<" in name and side.language == "cuda" else ()
-    asked = replace(made_for, names=instances, sizes=tuple(request.sizes.items()), types=tuple(request.types.items()))
-    return read_side(compile_side(replace(side, kernel=name), asked, cache), side)
 
 
 def _arch(sides: tuple[Side, Side], asked: str | None) -> str:

@@ -1,13 +1,14 @@
 """Two kernels' code side by side: resources, occupancy, and instructions by class and loop depth."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import msgspec
 
-from gpuwatch.diff.code_line import CodeLine, count_kinds
+from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.kernel_code import KernelCode
 from gpuwatch.diff.launch_geometry import LaunchCandidate, block_threads
 from gpuwatch.diff.occupancy import Occupancy, SmLimits, occupancy
@@ -116,12 +117,12 @@ def _instructions(a: Sequence[CodeLine], b: Sequence[CodeLine]) -> tuple[Instruc
     """Return a row for each class and depth: the deepest loops first, there memory, then the largest differences."""
     if not (a and b):
         return ()  # PTX alone on one side, or a cubin alone: nothing to count against
-    counts = count_kinds(a), count_kinds(b)
+    counts = [Counter((each.kind, each.depth) for each in code) for code in (a, b)]
     rows = [InstructionRow(*key, counts[0][key], counts[1][key]) for key in {**counts[0], **counts[1]}]
     return tuple(sorted(rows, key=lambda row: (-row.loop_depth, not _TELLING.match(row.kind), -abs(row.b - row.a), row.kind)))
 
 
 def _side_dict(side: KernelSide) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(replace(side, code=replace(side.code, sass=(), ptx=())))
-    del found["code"]["sass"], found["code"]["ptx"]
+    del found["code"]["sass"], found["code"]["ptx"], found["code"]["parameter_bytes"]
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.diff.code_line import CodeLine
-from gpuwatch.diff.kernel_code import KernelCode, Parameter, Threads
+from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.kernel_code import KernelCode, Parameter
 from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, read_launch, size_parameters
 from gpuwatch.diff.occupancy import LIMITS
 from gpuwatch.errors import UsageError
@@ -18,19 +19,14 @@ def kernel(
 ) -> KernelCode:
     parameters = (Parameter("x", "float const*", 8), Parameter("n", "int", 4), Parameter("scale", "float", 4))
     return KernelCode(
-        symbol="k",
-        name="k",
-        parameters=parameters,
+        "k",
         registers_count=32,
-        spill_store_bytes=0,
-        spill_load_bytes=0,
         shared_bytes=shared_bytes,
-        dynamic_shared_bytes=0,
-        stack_bytes=0,
         max_threads=most,
         required_block=required,
+        name="k",
+        parameters=parameters,
         sass=(CodeLine("S2R", code),),
-        ptx=(),
     )
 
 
