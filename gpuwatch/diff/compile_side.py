@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gpuwatch.diff import nvcc_process, nvrtc_program, toolchain
 from gpuwatch.diff.compile_cache import CompileCache, digest
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.compiler_log import missing_header, refusal
-from gpuwatch.diff.include_files import include_flags, included_files
+from gpuwatch.diff.include_files import included_files, map_includes
 from gpuwatch.diff.sides import Side
 from gpuwatch.errors import UsageError
 
@@ -60,10 +62,12 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
             f"{side.shown}: expected device code alone, found host code, which needs nvcc; run: {toolchain.NVCC_EXTRA}, "
             "or put host code between #ifndef __CUDACC_RTC__ and #endif"
         )
-    flags = (f"-arch={request.arch}", *request.flags)
+    shown_flags = (f"-arch={request.arch}", *request.flags)
+    # A revision's own headers lie in its worktree.
+    flags, folders = map_includes(shown_flags, side.tree.mapped if side.tree is not None else str)
     compilers = [nvrtc_program.describe(nvrtc)] if nvrtc is not None else []
     compilers += [toolchain.version_of(nvcc)] if nvcc is not None else []
-    key = _key(side.path, flags, request.names, compilers)
+    key = _key(side.path, folders, [*compilers, *shown_flags, "", *request.names])
     compiled = cache.read(key) if key else None
     if compiled is not None:
         return compiled
@@ -79,16 +83,16 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
     if compiled is None and nvcc is not None:
         compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
     assert compiled is not None  # noqa: S101 - one of the two compiled it, or raised
+    compiled = msgspec.structs.replace(compiled, flags=shown_flags)
     if key:
         cache.store(key, compiled)
     return compiled
 
 
-def _key(source: Path, flags: Sequence[str], names: Sequence[str], compilers: Sequence[str]) -> str | None:
+def _key(source: Path, folders: Sequence[Path], words: Sequence[str]) -> str | None:
     """Return the key of a compilation; None where its includes cannot be told."""
-    included = included_files(source, list(include_flags(flags)))
+    included = included_files(source, folders)
     if included is None:
         return None
     texts = [part for path in (source, *included) for part in (path.name.encode(errors="surrogateescape"), path.read_bytes())]
-    words = [*compilers, *flags, "", *names]
     return digest([*(word.encode(errors="surrogateescape") for word in words), *texts])

@@ -1,7 +1,7 @@
 """Files that a CUDA source includes from the user's own folders: a change in one of them is a change of the source."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
@@ -29,11 +29,16 @@ def included_files(source: Path, folders: Sequence[Path]) -> list[Path] | None:
     return list(seen)
 
 
-def include_flags(flags: Sequence[str]) -> Iterator[Path]:
-    """Yield the folders that compiler flags name with -I or --include-path."""
-    for flag, following in zip(flags, (*flags[1:], ""), strict=True):
-        for option in ("--include-path", "-I"):
-            if flag == option and following:
-                yield Path(following)
-            elif flag.startswith(option) and flag != option:
-                yield Path(flag.removeprefix(option).removeprefix("="))
+def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[list[str], list[Path]]:
+    """Return compiler flags with each folder of -I and --include-path mapped, and those folders."""
+    found, folders = list(flags), []
+    for index, flag in enumerate(flags):
+        option = next((each for each in ("--include-path", "-I") if flag.startswith(each)), None)
+        if option is None:
+            continue
+        is_apart = flag == option
+        folder = "".join(flags[index + 1 : index + 2]) if is_apart else flag.removeprefix(option).removeprefix("=")
+        if folder:
+            folders.append(Path(mapped(folder)))
+            found[index + is_apart] = str(folders[-1]) if is_apart else f"{option}{'=' * (option != '-I')}{folders[-1]}"
+    return found, folders

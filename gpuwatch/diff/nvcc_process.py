@@ -53,7 +53,6 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
         return Compiled(
             compiler=describe(nvcc),
-            flags=tuple(flags),
             cubin=cubin.read_bytes(),
             ptx=ptx.read_text(errors="replace") if ptx is not None else "",
             log=done.stderr,

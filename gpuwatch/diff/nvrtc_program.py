@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpuwatch.diff import toolchain
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.errors import UsageError
@@ -55,7 +57,7 @@ def compile_source(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequen
         debug = _run(nvrtc, source, [*given, "-G"], names).cubin
     except NvrtcFailure:
         debug = b""
-    return Compiled(compiler=found.compiler, flags=tuple(flags), cubin=found.cubin, ptx=found.ptx, log=found.log, debug=debug)
+    return msgspec.structs.replace(found, debug=debug)
 
 
 def describe(nvrtc: Any) -> str:

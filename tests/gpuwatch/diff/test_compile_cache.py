@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gpuwatch.diff.compile_cache import FOLDER, CompileCache, digest
 from gpuwatch.diff.compiled import Compiled
-from gpuwatch.diff.include_files import include_flags, included_files
+from gpuwatch.diff.include_files import included_files, map_includes
 
 
 def test_cache_returns_what_was_stored(tmp_path: Path) -> None:
@@ -60,6 +60,8 @@ def test_include_made_by_a_macro_cannot_be_told(tmp_path: Path) -> None:
     assert included_files(tmp_path / "a.cu", []) is None
 
 
-def test_include_flags_are_read_in_each_form() -> None:
-    flags = ["-I", "a", "-Ib", "--include-path=c", "--include-path", "d", "-O3"]
-    assert [str(each) for each in include_flags(flags)] == ["a", "b", "c", "d"]
+def test_include_flags_are_mapped_in_each_form() -> None:
+    flags = ["-I", "a", "-Ib", "--include-path=c", "--include-path", "d", "-O3", "-I"]
+    found, folders = map_includes(flags, lambda folder: f"at/{folder}")
+    assert [str(each) for each in folders] == ["at/a", "at/b", "at/c", "at/d"]
+    assert found == ["-I", "at/a", "-Iat/b", "--include-path=at/c", "--include-path", "at/d", "-O3", "-I"]

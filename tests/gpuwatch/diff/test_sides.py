@@ -10,6 +10,7 @@ import pytest
 from gpuwatch.comparing import checkouts
 from gpuwatch.diff.sides import Side, read_sides
 from gpuwatch.errors import UsageError
+from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.diff.conftest import WriteSource
 
 FIRST, SECOND = "// first\n", "// second\n"
@@ -95,3 +96,19 @@ def test_revision_without_the_file_is_refused(repository: Path, text: str, words
 def test_revision_that_does_not_exist_is_refused(repository: Path) -> None:
     with pytest.raises(UsageError, match="--at: expected a revision"):
         read_sides(("k.cu",), "--upload-pack=x")
+
+
+def test_revision_is_compiled_with_its_own_headers(repository: Path, gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    """Also with those of an include folder that a flag names from the working tree."""
+    (repository / "include").mkdir()
+    source("include/amount.cuh", "#define AMOUNT 1.0f\n")
+    source("k.cu", "#include <amount.cuh>\n__global__ void k(float* x) { x[0] = x[0] * x[1] + AMOUNT; }\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "three")
+    source("include/amount.cuh", "#define AMOUNT x[2] / 3.0f\n")
+    found = gpuwatch("diff", "k.cu", "--json", "-", "--", "-I", "include").data
+    assert found["sides"][0]["flags"] == found["sides"][1]["flags"] == ["-arch=sm_90", "-I", "include"]
+    assert not found["kernels"][0]["same_code"]
+    assert len(git("worktree", "list").splitlines()) == 1
+    source("include/amount.cuh", "#define AMOUNT 1.0f\n")
+    assert gpuwatch("diff", "k.cu", "--json", "-", "--", "-I", "include").data["kernels"][0]["same_code"]
