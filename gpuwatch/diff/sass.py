@@ -16,6 +16,7 @@ from gpuwatch.errors import UsageError
 _BYTES = 16  # of an instruction since Volta
 _REGISTER = re.compile(r"\b(UR|UP|R|P|B|SB)\d+\b")
 _REUSE = re.compile(r"\.reuse\b")
+_SUBROUTINE = re.compile(r"\$__internal_\d+_\$")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 _ENDS = {"EXIT", "RET", "BRA", "JMP", "BRX", "JMX", "KILL", "BPT"}
 _JUMPS = {"BRA", "JMP", "CALL", "BSSY", "BRX", "SSY", "PBK", "WARPSYNC"}
@@ -76,10 +77,12 @@ def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tu
 
 
 def _step(instruction: Mapping[str, Any]) -> Step:
-    name = instruction["opcode"].partition(".")[0]
-    # A predicate may stand before the opcode, or as the first operand of a uniform branch.
-    operands = instruction.get("operands", "")
-    is_conditional = "predicate" in instruction or (name in _FLOWS and operands.lstrip("!").startswith(("P", "UP")))
+    name, *modifiers = instruction["opcode"].split(".")
+    # A predicate stands before the opcode, or is the first operand; divergence is a condition, too.
+    operands = instruction.get("operands", "").lstrip("!")
+    is_conditional = "predicate" in instruction or (
+        name in _FLOWS and (operands.startswith(("P", "UP")) or not {"DIV", "CONV"}.isdisjoint(modifiers))
+    )
     target = _target(instruction) if name in _FLOWS else None
     ends = name in _ENDS and not is_conditional
     return Step((target,) if target is not None else (), falls_through=not ends)
@@ -99,7 +102,9 @@ def _labels(code: Sequence[Mapping[str, Any]]) -> dict[int, str]:
 
 def _text(instruction: Mapping[str, Any], labels: Mapping[int, str]) -> str:
     opcode = instruction["opcode"]
-    operands = _REUSE.sub("", instruction.get("operands", ""))
+    operands = _SUBROUTINE.sub("", _REUSE.sub("", instruction.get("operands", "")))
+    if opcode.startswith("RET"):
+        operands = operands.partition(",")[0]  # behind it the name of the kernel, which is no difference
     if opcode.partition(".")[0] in _JUMPS:
         operands = _ADDRESS.sub(lambda found: "L" if int(found[0], 16) // _BYTES in labels else found[0], operands)
     text = f"{opcode} {operands.replace(',', ', ')}".strip()
