@@ -168,7 +168,7 @@ def _check_json(named: str | None) -> Path | None:
         return None if named is None else Path("-")
     if not named.endswith(".json"):
         raise UsageError(f"--json: expected a file whose name ends in .json, or -, found {named!r}")
-    output.check_file(Path(named))
+    output.check_file(Path(named), "--json")
     return Path(named)
 
 
@@ -176,4 +176,4 @@ def _write_json(data: dict[str, Any], file: Path | None) -> None:
     if file == Path("-"):
         output.emit_json(data, sys.stdout)
     elif file is not None:
-        output.write_file(file, (output.json_text({"schema": output.SCHEMA} | data, indent=2) + "\n").encode())
+        output.write_file(file, (output.json_text({"schema": output.SCHEMA} | data, indent=2) + "\n").encode(), "--json")

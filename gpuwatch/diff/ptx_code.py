@@ -9,6 +9,7 @@ from gpuwatch.diff.control_flow import Step, loop_depths
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _LABEL = re.compile(r"^\s*([\w$]+):")
 _NAME = re.compile(r"%(\w*?[a-z])\d+\b")
+_LABELS, _KERNEL, _PARAMETER = re.compile(r"\$L\w+"), re.compile(r"\$L__BB\d+_"), re.compile(r"\[\w+?_(param_\d+)")
 _COMMENT = re.compile(r"//.*")
 _INSTRUCTION = re.compile(r"^(?:@(?P<predicate>!?%\w+)\s+)?(?P<opcode>[a-z][\w.:]*)\b(?P<operands>[^;]*);")
 _LOC = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
@@ -50,7 +51,8 @@ def _read_body(body: str, files: dict[int, str]) -> tuple[CodeLine, ...]:
             found.append((instruction, place))
     depths = loop_depths([_step(each, places) for each, _ in found])
     return tuple(
-        CodeLine(_kind(each["opcode"]), _text(each), depth, *where) for (each, where), depth in zip(found, depths, strict=True)
+        CodeLine(_kind(each["opcode"]), _NAME.sub(r"%\1", _LABELS.sub("L", _exact(each))), depth, *where, _exact(each))
+        for (each, where), depth in zip(found, depths, strict=True)
     )
 
 
@@ -62,11 +64,11 @@ def _step(instruction: re.Match[str], places: dict[str, int]) -> Step:
     return Step(falls_through=opcode not in ("ret", "exit", "trap") or instruction["predicate"] is not None)
 
 
-def _text(instruction: re.Match[str]) -> str:
+def _exact(instruction: re.Match[str]) -> str:
+    """Return an instruction as one line, without the kernel's number and name, which labels and parameters bear."""
     predicate = f"@{instruction['predicate']} " if instruction["predicate"] else ""
-    operands = " ".join(instruction["operands"].split())
-    operands = re.sub(r"\$L\w+", "L", operands)
-    return _NAME.sub(r"%\1", f"{predicate}{instruction['opcode']} {operands}".strip())
+    operands = _PARAMETER.sub(r"[\1", _KERNEL.sub("$L_", " ".join(instruction["operands"].split())))
+    return f"{predicate}{instruction['opcode']} {operands}".strip()
 
 
 def _kind(opcode: str) -> str:

@@ -64,7 +64,7 @@ def _kernel(found: StaticComparison, table: Table, *, is_whole: bool) -> Iterato
     yield a.signature if a.signature == b.signature else f"A {a.signature}\nB {b.signature}"
     yield ""
     if found.is_same_code:
-        yield "same code: the instructions of both kernels are the same, registers' numbers apart"
+        yield "same code: the instructions of both kernels are the same"
         yield ""
     yield table(("", "A", "B", "change"), [_resource(row) for row in found.resources if row.differs or row.a])
     yield from _limits(found)
@@ -95,7 +95,9 @@ def _limits(found: StaticComparison) -> Iterator[str]:
 def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> Iterator[str]:
     codes = [getattr(side.code, language) for side in (found.a, found.b)]
     names = (f"A {found.a.code.name}", f"B {found.b.code.name}")
-    lines = list(unified(codes[0], codes[1], names)) or [f"no difference in {language.upper()}"]
+    is_same = [line.exact for line in codes[0]] == [line.exact for line in codes[1]]
+    none = f"no difference in {language.upper()}{'' if is_same else ' but in which registers and addresses it uses'}"
+    lines = list(unified(codes[0], codes[1], names)) or [none]
     yield ""
     yield from (["```diff", *lines, "```"] if is_markdown else [language.upper(), *lines])
 

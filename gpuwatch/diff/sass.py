@@ -72,7 +72,9 @@ def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tu
     place = ("", 0)
     for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
         place = lines.get(index * _BYTES, place)
-        found.append(CodeLine(_kind(each["opcode"]), _text(each, labels), depth, *place))
+        exact = _exact(each)
+        text = _REGISTER.sub(r"\1", _with_labels(exact, labels) if each["opcode"].partition(".")[0] in _JUMPS else exact)
+        found.append(CodeLine(_kind(each["opcode"]), text, depth, *place, exact))
     return tuple(found)
 
 
@@ -94,22 +96,22 @@ def _target(instruction: Mapping[str, Any]) -> int | None:
     return int(found[-1], 16) // _BYTES if found else None
 
 
-def _labels(code: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+def _labels(code: Sequence[Mapping[str, Any]]) -> set[int]:
     jumps = [each for each in code if each["opcode"].partition(".")[0] in _JUMPS]
-    targets = sorted({target for each in jumps if (target := _target(each)) is not None})
-    return {target: f"L{index}" for index, target in enumerate(targets)}
+    return {target for each in jumps if (target := _target(each)) is not None}
 
 
-def _text(instruction: Mapping[str, Any], labels: Mapping[int, str]) -> str:
+def _exact(instruction: Mapping[str, Any]) -> str:
+    """Return an instruction as one line, without hints to the scheduler and names of functions."""
     opcode = instruction["opcode"]
     operands = _SUBROUTINE.sub("", _REUSE.sub("", instruction.get("operands", "")))
     if opcode.startswith("RET"):
         operands = operands.partition(",")[0]  # behind it the name of the kernel, which is no difference
-    if opcode.partition(".")[0] in _JUMPS:
-        operands = _ADDRESS.sub(lambda found: "L" if int(found[0], 16) // _BYTES in labels else found[0], operands)
-    text = f"{opcode} {operands.replace(',', ', ')}".strip()
-    predicate = instruction.get("predicate", "")
-    return _REGISTER.sub(r"\1", f"{predicate} {text}".strip())
+    return f"{instruction.get('predicate', '')} {opcode} {operands.replace(',', ', ')}".strip()
+
+
+def _with_labels(text: str, labels: set[int]) -> str:
+    return _ADDRESS.sub(lambda found: "L" if int(found[0], 16) // _BYTES in labels else found[0], text)
 
 
 def _kind(opcode: str) -> str:

@@ -70,7 +70,7 @@ class StaticComparison:
     def is_same_code(self) -> bool:
         """Return True where both kernels have the same SASS, or the same PTX if neither has SASS."""
         a, b = (self.a.code.sass, self.b.code.sass) if self.sass else (self.a.code.ptx, self.b.code.ptx)
-        return [line.text for line in a] == [line.text for line in b]
+        return [line.exact for line in a] == [line.exact for line in b]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""

@@ -31,7 +31,7 @@ def find_tool(name: str) -> Path | None:
     found = shutil.which(name)
     if found:
         return Path(found)
-    places = [path for folder in _wheel_folders() for path in sorted(folder.glob(f"*/bin/{name}"))]
+    places = [path for folder in _package_folders("nvidia") for path in sorted(folder.glob(f"*/bin/{name}"))]
     places += [folder / "backends/nvidia/bin" / name for folder in _package_folders("triton")]
     return next((place for place in places if place.is_file()), None)
 
@@ -46,7 +46,7 @@ def find_disassembler() -> Path:
 
 def include_folders() -> list[Path]:
     """Return the folders of CUDA's headers in the wheels."""
-    found = [path for folder in _wheel_folders() for path in sorted(folder.glob("*/include"))]
+    found = [path for folder in _package_folders("nvidia") for path in sorted(folder.glob("*/include"))]
     return [each for path in found for each in (path, path / "cccl") if each.is_dir()]
 
 
@@ -63,20 +63,14 @@ def release_of(tool: Path) -> str:
     return build.partition("cuda_")[2].partition(".r")[0] or build
 
 
-def run_tool(command: Sequence[str], *, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a tool to its end.  Raises UsageError: when it takes longer than ``TOOL_S`` or cannot be started."""
     try:
-        return subprocess.run(
-            list(command), capture_output=True, check=False, text=True, errors="replace", timeout=TOOL_S, cwd=folder
-        )
+        return subprocess.run(list(command), capture_output=True, check=False, text=True, errors="replace", timeout=TOOL_S)
     except subprocess.TimeoutExpired as error:
         raise UsageError(f"{Path(command[0]).name}: expected an answer within {TOOL_S:.0f} s, found none") from error
     except OSError as error:
         raise UsageError(f"{command[0]}: expected a program that starts, found: {error.strerror}") from error
-
-
-def _wheel_folders() -> list[Path]:
-    return _package_folders("nvidia")
 
 
 def _package_folders(package: str) -> list[Path]:

@@ -37,6 +37,14 @@ def test_kernels_of_other_arguments_compare_on_request(gpuwatch: Gpuwatch, sourc
     assert gpuwatch("diff", "a.cu:f", "a.cu:h", "--no-check").code == 0
 
 
+def test_swapped_operands_are_not_the_same_code(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    """The diff leaves numbers of registers out; the verdict on equality does not."""
+    source("a.cu", "__global__ void k(float* x, float a) { x[0] = x[0] - a; }\n")
+    source("b.cu", "__global__ void k(float* x, float a) { x[0] = a - x[0]; }\n")
+    assert "no difference in PTX but in which registers" in gpuwatch("diff", "a.cu", "b.cu", "--ptx").out
+    assert not gpuwatch("diff", "a.cu", "b.cu", "--json", "-").data["kernels"][0]["same_code"]
+
+
 def test_vectors_take_the_same_buffer(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("a.cu", "__global__ void k(const float* x) {}\n")
     source("b.cu", "__global__ void k(float4* x) {}\n")

@@ -41,6 +41,15 @@ def test_instructions_are_classed_with_their_loop() -> None:
     assert (code[1].file, code[1].line) == ("a.cu", 4)
 
 
+def test_names_of_kernels_are_no_difference() -> None:
+    code = [
+        read_ptx(f".entry {name}() {{\n ld.param.u64 %rd3, [{name}_param_0];\n bra $L__BB{i}_2;\n}}")[name]
+        for i, name in enumerate("ab")
+    ]
+    assert [each.exact for each in code[0]] == ["ld.param.u64 %rd3, [param_0]", "bra $L_2"]
+    assert code[0] == code[1]
+
+
 def test_text_without_kernels_has_none() -> None:
     assert read_ptx("") == {}
     assert read_ptx(".visible .func (.param .b32 r) f() { ret; }") == {}
