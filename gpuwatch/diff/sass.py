@@ -1,5 +1,6 @@
 """SASS by ``nvdisasm -json``: registers, labels and addresses normalised, each instruction classed."""
 
+import functools
 import json
 import re
 import tempfile
@@ -47,16 +48,22 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
 
     Raises UsageError: when nvdisasm cannot read the cubin.
     """
+    output, said = _run_disassembler(cubin)
+    try:
+        return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
+    except (json.JSONDecodeError, LookupError, TypeError) as error:
+        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
+
+
+@functools.lru_cache(maxsize=16)  # nvdisasm takes 0.35 s of a processor, and both sides are often kernels of one file
+def _run_disassembler(cubin: bytes) -> tuple[str, str]:
+    """Return what nvdisasm writes of a cubin, and the first line of what it says beside."""
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
         done = toolchain.run_tool([str(toolchain.find_disassembler()), "-json", str(path)])
-    try:
-        functions = json.loads(done.stdout)[1]
-        return {each["function-name"]: each["sass-instructions"] for each in functions}
-    except (json.JSONDecodeError, LookupError, TypeError) as error:
-        said = next((line for line in done.stderr.splitlines() if line.strip()), "no code").replace(str(path), shown)
-        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said}") from error
+    said = next((line for line in done.stderr.splitlines() if line.strip()), "")
+    return done.stdout, said.replace(str(path), "it")
 
 
 def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:
