@@ -10,6 +10,7 @@ from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.compiler_log import refusal
 from gpuwatch.errors import UsageError
 
+_HOST_COMPILER = "host compiler"  # nvcc's words where g++ is missing or too new
 _NOISE = re.compile(r'//.*?$|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S | re.M)
 _HOST = re.compile(r"<<<|\bmain\s*\(")
 # gpuwatch decides what is made and where: nothing is left in the user's folders.
@@ -41,14 +42,15 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         folder = Path(made)
         unit = _with_instances(source, names, folder) if names else source.resolve()
         command = [str(nvcc), "-cubin", *flags, f"-I{source.resolve().parent}", str(unit)]
-        if nvcc.parent.parent.name.startswith("cu"):  # a wheel's: it does not look for headers of other wheels
+        if toolchain.is_of_a_wheel(nvcc):  # it does not look for headers of other wheels
             command += [f"-I{each}" for each in toolchain.include_folders()]
         (folder / "kept").mkdir()
         cubin, debug = folder / "code.cubin", folder / "debug.cubin"
         kept = ["-lineinfo", "-Xptxas", "-v", "-keep", "-keep-dir", str(folder / "kept")]
         done = toolchain.run_tool([*command, *kept, "-o", str(cubin)])
         if done.returncode != 0 or not cubin.is_file():
-            raise UsageError(refusal(done.stderr + done.stdout, source, shown))
+            told = refusal(done.stderr + done.stdout, source, shown)
+            raise UsageError(f"{told}; nvcc needs a host compiler, install g++" if _HOST_COMPILER in told else told)
         toolchain.run_tool([*command, "-G", "-o", str(debug)])
         ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
         return Compiled(

@@ -44,6 +44,10 @@ def find_disassembler() -> Path:
     return found
 
 
+def is_of_a_wheel(tool: Path) -> bool:
+    return any(tool.is_relative_to(folder) for folder in _package_folders("nvidia"))
+
+
 def include_folders() -> list[Path]:
     """Return the folders of CUDA's headers in the wheels."""
     found = [path for folder in _package_folders("nvidia") for path in sorted(folder.glob("*/include"))]
