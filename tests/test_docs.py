@@ -21,7 +21,7 @@ from tests.gpuwatch.live import running
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/BENCH.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md",
+    "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/BENCH.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
     "docs/FLEET.md", "docs/METRICS.md", "docs/TRUE_CLOCK.md", "dashboards/README.md", "systemd/README.md",
 )  # fmt: skip
 CALLS: dict[str, Callable[..., object]] = {

@@ -14,7 +14,7 @@ from gpuwatch.cli.options import settings_options
 COMMANDS: Mapping[str, str] = {
     name: f"gpuwatch.cli.{name}"
     for name in (
-        "run", "show", "top", "audit", "compare", "explain", "doctor", "selftest", "demo", "record", "report", "verify", "export", "daemon", "config", "db",
+        "run", "show", "top", "audit", "compare", "diff", "explain", "doctor", "selftest", "demo", "record", "report", "verify", "export", "daemon", "config", "db",
     )
 }  # fmt: skip
 
@@ -68,5 +68,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    # `run --json` names a file; what it would say on standard output belongs to its command.
-    return "--json" in ours and next((word for word in ours if word in COMMANDS), "") != "run"
+    # `run --json` and `diff --json` name a file; what `run` would say on standard output belongs to its command.
+    return "--json" in ours and next((word for word in ours if word in COMMANDS), "") not in ("run", "diff")

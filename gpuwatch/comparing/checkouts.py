@@ -29,18 +29,37 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     The worktree stays until ``cleaned_up`` ends, else until this process does.
     Raises UsageError: when there is no such repository, revision or file.
     """
-    folder = file.resolve().parent
+    folder, name = file.resolve().parent, file.resolve().name
+    top, commit = _find_commit(folder, revision, "--at", file)
+    if run_git(folder, "cat-file", "-e", f"{commit}:./{name}") is None:
+        raise UsageError(f"--at: expected {file} in revision {revision}, found none there")
+    place = _add_worktree(top, commit)
+    found = place / file.resolve().relative_to(top.resolve())
+    return SourceTree(top, place, found.parent), found
+
+
+def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[SourceTree, Path]:
+    """Check a revision of the repository around ``folder`` out, and return its tree with the place of ``folder/file`` in it.
+
+    The file need not be in the working tree.  ``said`` is what the user wrote.
+    Raises UsageError: when there is no such repository, revision or file.
+    """
+    top, commit = _find_commit(folder.resolve(), revision, said, folder)
+    place = _add_worktree(top, commit)
+    found = (place / folder.resolve().relative_to(top.resolve()) / file).resolve()
+    if not found.is_relative_to(place) or not found.is_file():
+        raise UsageError(f"{said}: expected {file} in revision {revision}, found none there")
+    return SourceTree(top, place, found.parent), found
+
+
+def _find_commit(folder: Path, revision: str, said: str, named: Path) -> tuple[Path, str]:
     top = run_git(folder, "rev-parse", "--show-toplevel")
     if top is None:
-        raise UsageError(f"--at: expected {file} in a git repository, found none")
+        raise UsageError(f"{said}: expected {named} in a git repository, found none")
     commit = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
-        raise UsageError(f"--at: expected a revision of the repository of {file}, found {revision!r}")
-    if run_git(folder, "cat-file", "-e", f"{commit}:./{file.resolve().name}") is None:
-        raise UsageError(f"--at: expected {file} in revision {revision}, found none there")
-    place = _add_worktree(Path(top), commit)
-    found = place / file.resolve().relative_to(Path(top).resolve())
-    return SourceTree(Path(top), place, found.parent), found
+        raise UsageError(f"{said}: expected a revision of the repository of {named}, found {revision!r}")
+    return Path(top), commit
 
 
 @contextlib.contextmanager

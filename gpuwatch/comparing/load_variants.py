@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from gpuwatch.comparing import checkouts
+from gpuwatch.comparing.source_trees import SourceTree
 from gpuwatch.errors import UsageError
 
 MODULE_PREFIX = "_gpuwatch_variant_"  # of the modules that hold a variant
@@ -44,17 +45,29 @@ def load(text: str, *, at: str | None = None) -> Loaded:
     path = Path(file)
     if not path.is_file():
         raise UsageError(f"{file}: expected a Python file, found {'a folder' if path.is_dir() else 'none'}")
-    module = _load_module(path, at)
+    return _take(
+        _load_module(path, at), function, file if at is None else f"{file} at {at}", text if at is None else f"{text}@{at}"
+    )
+
+
+def load_checked_out(tree: SourceTree, source: Path, function: str, said: str) -> Callable[..., object]:
+    """Load a function of a file that is checked out; ``said`` is what the user wrote.
+
+    Raises UsageError: when the function is missing, or the file cannot be imported.
+    """
+    return _take(_load_module(source, tree), function, said, said).call
+
+
+def _take(module: ModuleType, function: str, where: str, name: str) -> Loaded:
     call = getattr(module, function, None)
     if not callable(call):
         known = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
         near = difflib.get_close_matches(function, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-        where = file if at is None else f"{file} at {at}"
         raise UsageError(f"{where}: expected a function {function!r}, found none; {hint}")
-    given = [getattr(module, name, None) for name in ("inputs", "check_inputs")]
+    given = [getattr(module, each, None) for each in ("inputs", "check_inputs")]
     inputs, check_inputs = (each if callable(each) and each is not call else None for each in given)
-    return Loaded(text if at is None else f"{text}@{at}", call, inputs, check_inputs)
+    return Loaded(name, call, inputs, check_inputs)
 
 
 def wants_inputs(call: Callable[..., object]) -> bool:
@@ -67,13 +80,13 @@ def wants_inputs(call: Callable[..., object]) -> bool:
     return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)
 
 
-def _load_module(named: Path, revision: str | None) -> ModuleType:
-    """Execute the file, or the revision's, as a module with its own name; it imports its siblings from its own folder."""
+def _load_module(named: Path, revision: str | SourceTree | None) -> ModuleType:
+    """Execute the file, that of a revision, or one that is checked out, as a module with its own name; it imports its siblings from its own folder."""
     name = f"{MODULE_PREFIX}{next(_numbers)}_{named.stem}"
     try:
         if revision is None:
             return _execute(name, named)
-        tree, source = checkouts.check_out(named, revision)
+        tree, source = (revision, named) if isinstance(revision, SourceTree) else checkouts.check_out(named, revision)
         return tree.execute(name, source)
     except BaseException as error:
         sys.modules.pop(name, None)

@@ -37,7 +37,7 @@ class SourceTree:
         self._modules: dict[str, ModuleType] = {}
         self._foreign: set[str] = set()
         # The top and src come last: what is installed goes before folders that happen to bear its name.
-        places = [str(folder), *map(self._mapped, sys.path), str(self._place), str(self._place / "src")]
+        places = [str(folder), *map(self.mapped, sys.path), str(self._place), str(self._place / "src")]
         self._path = list(dict.fromkeys(places))
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
@@ -103,11 +103,11 @@ class SourceTree:
     @contextlib.contextmanager
     def _working_folder(self) -> Iterator[None]:
         """Let files that are named without a folder be the tree's while a module is executed."""
-        here = Path(self._mapped(str(Path.cwd())))
+        here = Path(self.mapped(str(Path.cwd())))
         with contextlib.chdir(here) if here.is_dir() else contextlib.nullcontext():
             yield
 
-    def _mapped(self, entry: str) -> str:
+    def mapped(self, entry: str) -> str:
         """Return the tree's folder for one of the working tree; another one, as of an environment inside it, stays."""
         folder = Path(entry).resolve()  # "" is the current folder
         if not folder.is_relative_to(self._top):

@@ -1,0 +1,98 @@
+"""One side made into a cubin and PTX: the compiler for its language, asked once for the same source and flags."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from gpuwatch.diff import nvcc_process, nvrtc_program, toolchain
+from gpuwatch.diff.compile_cache import CompileCache, digest
+from gpuwatch.diff.compiled import Compiled
+from gpuwatch.diff.compiler_log import missing_header, refusal
+from gpuwatch.diff.include_files import included_files, map_includes
+from gpuwatch.diff.sides import Side
+from gpuwatch.errors import UsageError
+
+DEFAULT_ARCH = "sm_90"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """The conditions of a compilation: ``names`` are template instances that the source may not name itself."""
+
+    arch: str
+    flags: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)  # integer parameters of a Triton kernel, by name
+    types: Mapping[str, str] = field(default_factory=dict)  # parameters of a Triton kernel, by name
+
+
+def compile_side(side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
+    """Compile a side, or read it where it is compiled already.
+
+    Raises UsageError: for whatever the compiler refuses, and for a compiler that is missing.
+    """
+    if side.language == "cubin":
+        return Compiled(compiler="a cubin as given", cubin=side.path.read_bytes())
+    if side.language == "ptx":
+        return _assemble(side, request)
+    if side.language == "triton":
+        from gpuwatch.diff import triton_kernels
+
+        return triton_kernels.compile_kernel(side, request.arch, request.sizes, request.types)
+    nvcc_process.check_flags(request.flags)
+    return _compile_cuda(side, request, cache)
+
+
+def _assemble(side: Side, request: CompileRequest) -> Compiled:
+    ptxas = toolchain.find_tool("ptxas")
+    if ptxas is not None:
+        return nvcc_process.assemble(ptxas, side.path, request.arch, side.shown)
+    return Compiled(compiler="PTX as given (no ptxas: no SASS)", ptx=side.path.read_text(encoding="utf-8", errors="replace"))
+
+
+def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
+    nvrtc, nvcc = toolchain.import_nvrtc(), toolchain.find_tool("nvcc")
+    if nvrtc is None and nvcc is None:
+        raise UsageError(f"{side.shown}: expected NVRTC or nvcc to compile it, found neither; run: {toolchain.EXTRA}")
+    has_host_code = nvcc_process.has_host_code(side.path)
+    if has_host_code and nvcc is None:
+        raise UsageError(
+            f"{side.shown}: expected device code alone, found host code, which needs nvcc; run: {toolchain.NVCC_EXTRA}, "
+            "or put host code between #ifndef __CUDACC_RTC__ and #endif"
+        )
+    shown_flags = (f"-arch={request.arch}", *request.flags)
+    # A revision's own headers lie in its worktree.
+    flags, folders = map_includes(shown_flags, side.tree.mapped if side.tree is not None else str)
+    compilers = [nvrtc_program.describe(nvrtc)] if nvrtc is not None else []
+    compilers += [toolchain.version_of(nvcc)] if nvcc is not None else []
+    key = _key(side.path, folders, [*compilers, *shown_flags, "", *request.names])
+    compiled = cache.read(key) if key else None
+    if compiled is not None:
+        return compiled
+    if nvrtc is not None and not has_host_code:
+        try:
+            compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, request.names)
+        except nvrtc_program.NvrtcFailure as failure:
+            # A host compiler provides some headers, some flags only nvcc knows, and some headers refuse NVRTC.
+            may_be_nvccs = failure.is_option or missing_header(failure.log) is not None or "NVRTC" in failure.log
+            if nvcc is None or not may_be_nvccs:
+                hint = f"; or nvcc may know it: {toolchain.NVCC_EXTRA}" if may_be_nvccs else ""
+                raise UsageError(refusal(failure.log, side.path, side.shown) + hint) from failure
+    if compiled is None and nvcc is not None:
+        compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
+    assert compiled is not None  # noqa: S101 - one of the two compiled it, or raised
+    compiled = msgspec.structs.replace(compiled, flags=shown_flags)
+    if key:
+        cache.store(key, compiled)
+    return compiled
+
+
+def _key(source: Path, folders: Sequence[Path], words: Sequence[str]) -> str | None:
+    """Return the key of a compilation; None where its includes cannot be told."""
+    included = included_files(source, folders)
+    if included is None:
+        return None
+    texts = [part for path in (source, *included) for part in (path.name.encode(errors="surrogateescape"), path.read_bytes())]
+    return digest([*(word.encode(errors="surrogateescape") for word in words), *texts])

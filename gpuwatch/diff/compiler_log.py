@@ -1,0 +1,82 @@
+"""Messages of compilers: the first error with its file and line, and what ptxas says of each kernel's resources."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuwatch.diff.symbols import full_name
+
+_EDG_ERROR = re.compile(
+    r"^(?P<file>[^\n]+?)\((?P<line>\d+)\): (?:catastrophic |fatal )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M
+)
+_GCC_ERROR = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.+)$", re.M)
+_PTXAS_PLACE = re.compile(r"^ptxas (?P<file>[^,\n]+), line (?P<line>\d+); error\s*: (?P<text>.+)$", re.M)
+_SHARED = re.compile(r"Entry function '(?P<kernel>[^']+)' uses too much shared data \((?P<used>\w+) bytes, (?P<most>\w+) max\)")
+_ANY_ERROR = re.compile(r"\b(?:error|fatal)\b\s*:?\s*(?P<text>.+)", re.IGNORECASE)
+_MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file \"(?P<a>[^\"]+)\"|(?P<b>\S+): No such file or directory")
+_NAME_EXPRESSION = "__nv_name_map"  # NVRTC's name of the file that holds name expressions
+_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_SHARED_USED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The resources of a kernel that ptxas tells in its log; None is "not known"."""
+
+    spill_store_bytes: int | None = 0
+    spill_load_bytes: int | None = 0
+    shared_bytes: int | None = 0
+
+
+def refusal(log: str, source: Path, shown: str) -> str:
+    """Return the first error of a log as one line ``FILE:LINE: TEXT``; ``shown`` is the source as the user named it."""
+    for form in (_EDG_ERROR, _GCC_ERROR, _PTXAS_PLACE):
+        found = form.search(log)
+        if found is None:
+            continue
+        text = _clear(found["text"])
+        if found["file"] == _NAME_EXPRESSION:
+            return f"{shown}: expected a template instance of the file, as --fn names it, found: {text}"
+        is_source = Path(found["file"].strip()).name == source.name
+        file = (
+            shown.partition(f"{source.suffix}:")[0].removesuffix(source.suffix) + source.suffix if is_source else found["file"]
+        )
+        return f"{file}:{found['line']}: {text}"
+    found = _SHARED.search(log)
+    if found:
+        used, most = int(found["used"], 16), int(found["most"], 16)
+        return (
+            f"{shown}: expected at most {most} bytes of static shared memory in {full_name(found['kernel'])}, found {used}; "
+            "declare it as extern __shared__ and give its size with --launch 'smem=BYTES'"
+        )
+    found = _ANY_ERROR.search(log)
+    text = found["text"] if found else next((line for line in log.splitlines() if line.strip()), "no message")
+    return f"{shown}: {' '.join(text.replace(str(source.resolve()), shown).split())}"
+
+
+def missing_header(log: str) -> str | None:
+    """Return the header that a compiler did not find, if that is what stopped it."""
+    found = _MISSING_HEADER.search(log)
+    return (found["a"] or found["b"]) if found else None
+
+
+def resource_usage(log: str) -> dict[str, Usage]:
+    """Read ``ptxas -v``: the resources of each kernel, by symbol."""
+    usage: dict[str, Usage] = {}
+    for part in re.split(r"(?=Compiling entry function)", log):
+        entry = _ENTRY.search(part)
+        if entry is None:
+            continue
+        spills, shared = _SPILLS.search(part), _SHARED_USED.search(part)
+        usage[entry[1]] = Usage(
+            int(spills[2]) if spills else 0, int(spills[3]) if spills else 0, int(shared[1]) if shared else 0
+        )
+    return usage
+
+
+def _clear(text: str) -> str:
+    header = missing_header(text)
+    if header is None:
+        return " ".join(text.split())
+    return f"header {header!r} is not in any include folder; name its folder after --, as: -- -I FOLDER"

@@ -1,0 +1,44 @@
+"""Files that a CUDA source includes from the user's own folders: a change in one of them is a change of the source."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
+_MOST_FILES = 2000  # of a project's own; CUDA's headers are not among them
+
+
+def included_files(source: Path, folders: Sequence[Path]) -> list[Path] | None:
+    """Return the files that ``source`` includes, found beside it or in ``folders``; None where that cannot be told.
+
+    A name made by a macro cannot be told.  Headers of the toolkit are not listed: its version stands for them.
+    """
+    seen: dict[Path, None] = {}
+    waiting = [source]
+    while waiting:
+        path = waiting.pop()
+        for quoted, angled, other in _INCLUDE.findall(path.read_bytes()):
+            if other or len(seen) > _MOST_FILES:
+                return None
+            name = (quoted or angled).decode(errors="replace")
+            places = (path.parent, *folders) if quoted else folders
+            found = next((place / name for place in places if (place / name).is_file()), None)
+            if found is not None and found not in seen:
+                seen[found] = None
+                waiting.append(found)
+    return list(seen)
+
+
+def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[list[str], list[Path]]:
+    """Return compiler flags with each folder of -I and --include-path mapped, and those folders."""
+    found, folders = list(flags), []
+    for index, flag in enumerate(flags):
+        option = next((each for each in ("--include-path", "-I") if flag.startswith(each)), None)
+        if option is None:
+            continue
+        is_apart = flag == option
+        folder = "".join(flags[index + 1 : index + 2]) if is_apart else flag.removeprefix(option).removeprefix("=")
+        if folder:
+            folders.append(Path(mapped(folder)))
+            found[index + is_apart] = str(folders[-1]) if is_apart else f"{option}{'=' * (option != '-I')}{folders[-1]}"
+    return found, folders

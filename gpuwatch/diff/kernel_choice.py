@@ -1,0 +1,106 @@
+"""The pairs of kernels to compare: the named ones, else the one name that both sides have."""
+
+import re
+from collections.abc import Sequence
+
+from gpuwatch.diff import symbols
+from gpuwatch.diff.kernel_code import KernelCode, SideCode
+from gpuwatch.errors import UsageError
+
+Pair = tuple[str, str]
+_VECTOR = re.compile(r"\b(char|short|int|long|longlong|float|double)[1-4](?=\*)")
+
+
+def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
+    """Return the kernel wanted of each side, empty for none: ``FILE:KERNEL`` wins over --fn NAME and --fn NAME=NAME2.
+
+    Raises UsageError: for an empty name.
+    """
+    a, equals, b = _split_names(fn)
+    if fn is not None and (not a or (equals and not b)):
+        raise UsageError(f"--fn: expected NAME or NAME=NAME2, found {fn!r}")
+    return sides[0] or a, sides[1] or b or a
+
+
+def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all: bool) -> list[Pair]:
+    """Return pairs of symbols to compare.
+
+    Raises UsageError: when no kernel is named as wanted, when several are, and when the sides have none in common.
+    """
+    if takes_all:
+        common = _common(a, b)
+        if not common:
+            raise UsageError(f"--all: expected kernels of the same name, found none; {_both(a, b)}")
+        return common
+    if wanted[0] or wanted[1]:
+        found_a = _named(a, wanted[0]) if wanted[0] else None
+        found_b = _named(b, wanted[1]) if wanted[1] else None
+        return [(found_a or _like(a, found_b or ""), found_b or _like(b, found_a or ""))]
+    if len(a.kernels) == len(b.kernels) == 1:
+        return [(a.kernel_symbols[0], b.kernel_symbols[0])]
+    common = _common(a, b)
+    if len(common) == 1:
+        return common
+    if common:
+        names = ", ".join(symbols.full_name(each) for each, _ in common)
+        raise UsageError(
+            f"expected one kernel, found {len(common)} that both sides have: {names}; choose with --fn NAME or --all"
+        )
+    raise UsageError(f"expected a kernel of the same name, found none; choose with --fn NAME=NAME2; {_both(a, b)}")
+
+
+def check_signatures(a: KernelCode, b: KernelCode) -> None:
+    """Raises UsageError: when the two do not take the same arguments; const makes no difference."""
+    types = [[_plain(each.type) for each in code.parameters] for code in (a, b)]
+    # Mangled symbols and debug information write the same type alike, but a cubin's extern "C" tells sizes alone.
+    if all(types[0]) and all(types[1]):
+        differs = types[0] != types[1]
+    else:
+        differs = [each.bytes_count for each in a.parameters] != [each.bytes_count for each in b.parameters]
+    if differs:
+        raise UsageError(
+            f"expected kernels that take the same arguments, found {a.signature} and {b.signature}; "
+            "compare their code alone with --no-check"
+        )
+
+
+def _split_names(fn: str | None) -> tuple[str, str, str]:
+    parts = symbols.split_top(fn or "", "=")
+    return parts[0].strip(), "=" if len(parts) > 1 else "", "=".join(parts[1:]).strip()
+
+
+def _named(side: SideCode, wanted: str) -> str:
+    plain = symbols.without_spaces(wanted)
+    exact = [each for each in side.kernel_symbols if plain in (each, symbols.without_spaces(symbols.full_name(each)))]
+    found = exact or [each for each in side.kernel_symbols if plain == symbols.base_name(each)]
+    if len(found) == 1:
+        return found[0]
+    names = _names(found or side.kernel_symbols)
+    if found:
+        raise UsageError(f"{side.shown}: expected one kernel {wanted!r}, found {len(found)}: {names}")
+    raise UsageError(f"{side.shown}: expected a kernel {wanted!r}, found none; it has: {names}")
+
+
+def _like(side: SideCode, other: str) -> str:
+    """Return the kernel named as the other side's, or the only one."""
+    if len(side.kernels) == 1:
+        return side.kernel_symbols[0]
+    return _named(side, symbols.full_name(other))
+
+
+def _common(a: SideCode, b: SideCode) -> list[Pair]:
+    of_b = {symbols.full_name(each): each for each in b.kernel_symbols}
+    return [(each, of_b[name]) for each in a.kernel_symbols if (name := symbols.full_name(each)) in of_b]
+
+
+def _both(a: SideCode, b: SideCode) -> str:
+    return f"{a.shown} has: {_names(a.kernel_symbols)}; {b.shown} has: {_names(b.kernel_symbols)}"
+
+
+def _names(found: Sequence[str]) -> str:
+    return ", ".join(symbols.full_name(each) for each in found)
+
+
+def _plain(type_: str) -> str:
+    """Return a type without const, and a vector's element in its place: float4 reads the same buffer as float."""
+    return _VECTOR.sub(r"\1", "".join(type_.replace("const", "").split()))

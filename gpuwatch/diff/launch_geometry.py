@@ -1,0 +1,128 @@
+"""The launch geometry of a kernel: given by the user, else candidates that its code and its sizes allow."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.kernel_code import KernelCode
+from gpuwatch.diff.occupancy import WARP, SmLimits, best_block, occupancy
+from gpuwatch.errors import UsageError
+
+MOST_THREADS = 1024  # of a block, on every architecture
+_USUAL_BLOCKS = (256, 128, 512, 1024)
+_SQUARE_BLOCKS = ((32, 8, 1), (16, 16, 1), (32, 32, 1))
+_ROWS, _COLUMNS = ("rows", "height", "m"), ("cols", "columns", "width", "n")
+_SIZES = re.compile(r"(?:n|N|size|M|K|m|k|rows|cols|columns|width|height|length|count|stride\w*|ld\w*)$")
+_ITEM = re.compile(r"(grid|block|smem)=(\d+(?:[,x]\d+){0,2})$")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenLaunch:
+    """The parts of --launch; None where a part is not given."""
+
+    grid: Threads | None = None
+    block: Threads | None = None
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCandidate:
+    """One geometry to try, and the reason for it; the grid is None while the size is not known."""
+
+    block: Threads
+    grid: Threads | None
+    because: str
+
+
+def read_launch(text: str | None) -> GivenLaunch:
+    """Read --launch 'grid=64 block=32x8 smem=4096'.  Raises UsageError: for anything else."""
+    parts: dict[str, Threads] = {}
+    for word in (text or "").split():
+        found = _ITEM.match(word)
+        if found is None or found[1] in parts:
+            raise UsageError(f"--launch: expected 'grid=X[xY[xZ]] block=X[xY[xZ]] smem=BYTES', found {text!r}")
+        x, y, z = [*map(int, re.split("[,x]", found[2])), 1, 1][:3]
+        parts[found[1]] = (x, y, z)
+    if any(0 in parts.get(name, (1,)) for name in ("grid", "block")):
+        raise UsageError(f"--launch: expected a grid and a block of at least 1, found {text!r}")
+    return GivenLaunch(parts.get("grid"), parts.get("block"), parts.get("smem", (0, 1, 1))[0])
+
+
+def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch: str) -> None:
+    """Raises UsageError: for a block that the kernel or the GPU does not take, and for more shared memory than there is."""
+    most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
+    if given.block is not None and math.prod(given.block) > most:
+        raise UsageError(f"--launch: {kernel.name} takes at most {most} threads a block, found {math.prod(given.block)}")
+    if given.block is not None and kernel.required_block not in (None, given.block):
+        raise UsageError(f"--launch: {kernel.name} takes blocks of {kernel.required_block} only, found {given.block}")
+    used = (kernel.shared_bytes or 0) + given.shared_bytes
+    if used > limits.block_shared_bytes:
+        raise UsageError(
+            f"{kernel.name}: expected at most {limits.block_shared_bytes} bytes of shared memory a block on {arch}, found "
+            f"{used} ({kernel.shared_bytes or 0} static, {given.shared_bytes} of --launch)"
+        )
+
+
+def derive_launches(
+    kernel: KernelCode, given: GivenLaunch, limits: SmLimits, sizes: Mapping[str, int]
+) -> list[LaunchCandidate]:
+    """Return geometries to try, the likeliest first.  A test of coverage on a GPU decides between them."""
+    blocks = _blocks(kernel, given, limits)
+    return [LaunchCandidate(block, given.grid or _grid(block, sizes), because) for block, because in blocks.items()]
+
+
+def block_threads(candidates: list[LaunchCandidate]) -> int:
+    return math.prod(candidates[0].block)
+
+
+def size_parameters(kernel: KernelCode) -> tuple[str, ...]:
+    """Return the names of integer parameters that say how much work there is."""
+    integers = ("int", "long", "short", "size_t", "unsigned", "i32", "i64")
+    return tuple(
+        each.name
+        for each in kernel.parameters
+        if _SIZES.fullmatch(each.name) and not each.is_pointer and any(word in each.type for word in integers)
+    )
+
+
+def _blocks(kernel: KernelCode, given: GivenLaunch, limits: SmLimits) -> dict[Threads, str]:
+    if given.block is not None:
+        return {given.block: "--launch"}
+    if kernel.required_block is not None:
+        return {kernel.required_block: "the only block the kernel takes"}
+    most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
+    if _uses_second_dimension(kernel):
+        found = [block for block in _SQUARE_BLOCKS if math.prod(block) <= most]
+        return dict.fromkeys(found, "the kernel reads threadIdx.y")
+    if kernel.max_threads is not None:
+        return {kernel.max_threads: "__launch_bounds__"}
+    shared = (kernel.shared_bytes or 0) + given.shared_bytes
+    registers = kernel.registers_count or 0
+    best = occupancy(limits, best_block(limits, registers, shared, most), registers, shared).warps_count
+    usual = [
+        size
+        for size in _USUAL_BLOCKS
+        if size <= most and size % WARP == 0 and occupancy(limits, size, registers, shared).warps_count == best
+    ]
+    sizes = usual or [best_block(limits, registers, shared, most)]
+    return {(size, 1, 1): "the best theoretical occupancy" for size in sizes}
+
+
+def _uses_second_dimension(kernel: KernelCode) -> bool:
+    return any("SR_TID.Y" in each.text or "%tid.y" in each.text for each in (*kernel.sass, *kernel.ptx))
+
+
+def _grid(block: Threads, sizes: Mapping[str, int]) -> Threads | None:
+    """Return as many blocks as cover the sizes: rows and columns for a plane, the product of all sizes else."""
+    if not sizes:
+        return None
+    lower = {name.lower(): size for name, size in sizes.items()}
+    rows = next((lower[name] for name in _ROWS if name in lower), None)
+    columns = next((lower[name] for name in _COLUMNS if name in lower), None)
+    if block[1] > 1:
+        columns = columns or rows or next(iter(sizes.values()))
+        return -(-columns // block[0]), -(-(rows or columns) // block[1]), 1
+    count = rows * columns if rows and columns else next(iter(sizes.values()))
+    return -(-count // block[0]), 1, 1

@@ -1,0 +1,83 @@
+"""CUDA sources with host code, compiled by nvcc in a temporary folder that is removed afterwards; PTX assembled by ptxas."""
+
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuwatch.diff import toolchain
+from gpuwatch.diff.compiled import Compiled
+from gpuwatch.diff.compiler_log import refusal
+from gpuwatch.errors import UsageError
+
+_HOST_COMPILER = "host compiler"  # nvcc's words where g++ is missing or too new
+_NOISE = re.compile(r'//.*?$|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S | re.M)
+_HOST = re.compile(r"<<<|\bmain\s*\(")
+# gpuwatch decides what is made and where: nothing is left in the user's folders.
+_OWN_FLAGS = ("-o", "-c", "--output-file", "-run", "--run", "-keep", "--keep", "-save-temps", "--save-temps", "-odir", "-dc")
+
+
+def has_host_code(source: Path) -> bool:
+    """Return True for a file that launches kernels or has a main function, outside comments and strings."""
+    return _HOST.search(_NOISE.sub(" ", source.read_text(encoding="utf-8", errors="replace"))) is not None
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """Raises UsageError: for a flag that says what a compiler writes, or where."""
+    for flag in flags:
+        if flag.partition("=")[0] in _OWN_FLAGS:
+            raise UsageError(f"{flag}: expected compiler flags that change the code, found one that says what is written")
+
+
+def describe(nvcc: Path) -> str:
+    return f"nvcc {toolchain.release_of(nvcc)}"
+
+
+def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequence[str], shown: str) -> Compiled:
+    """Compile the device code of a file; ``names`` are template instances to be made.
+
+    Raises UsageError: with the first error, at its file and line.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
+        folder = Path(made)
+        unit = _with_instances(source, names, folder) if names else source.resolve()
+        command = [str(nvcc), "-cubin", *flags, f"-I{source.resolve().parent}", str(unit)]
+        if toolchain.is_of_a_wheel(nvcc):  # it does not look for headers of other wheels
+            command += [f"-I{each}" for each in toolchain.include_folders()]
+        (folder / "kept").mkdir()
+        cubin, debug = folder / "code.cubin", folder / "debug.cubin"
+        kept = ["-lineinfo", "-Xptxas", "-v", "-keep", "-keep-dir", str(folder / "kept")]
+        done = toolchain.run_tool([*command, *kept, "-o", str(cubin)])
+        if done.returncode != 0 or not cubin.is_file():
+            told = refusal(done.stderr + done.stdout, source, shown)
+            raise UsageError(f"{told}; nvcc needs a host compiler, install g++" if _HOST_COMPILER in told else told)
+        toolchain.run_tool([*command, "-G", "-o", str(debug)])
+        ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
+        return Compiled(
+            compiler=describe(nvcc),
+            cubin=cubin.read_bytes(),
+            ptx=ptx.read_text(errors="replace") if ptx is not None else "",
+            log=done.stderr,
+            debug=debug.read_bytes() if debug.is_file() else b"",
+        )
+
+
+def assemble(ptxas: Path, source: Path, arch: str, shown: str) -> Compiled:
+    """Assemble a PTX file.  Raises UsageError: with ptxas's first error, at its line."""
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as made:
+        cubin = Path(made) / "code.cubin"
+        flags = (f"-arch={arch}",)
+        done = toolchain.run_tool([str(ptxas), *flags, "-v", "-lineinfo", "-o", str(cubin), str(source.resolve())])
+        if done.returncode != 0 or not cubin.is_file():
+            raise UsageError(refusal(done.stderr + done.stdout, source, shown))
+        name = f"ptxas {toolchain.release_of(ptxas)}"
+        text = source.read_text(encoding="utf-8", errors="replace")
+        return Compiled(compiler=name, flags=flags, cubin=cubin.read_bytes(), ptx=text, log=done.stderr)
+
+
+def _with_instances(source: Path, names: Sequence[str], folder: Path) -> Path:
+    """Write a file that includes the source and takes the address of each instance, which makes nvcc compile it."""
+    uses = "".join(f"__attribute__((used)) static auto gpuwatch_use_{i} = &{name};\n" for i, name in enumerate(names))
+    unit = folder / "instances.cu"
+    unit.write_text(f'#include "{source.resolve()}"\n{uses}', encoding="utf-8", errors="surrogateescape")
+    return unit

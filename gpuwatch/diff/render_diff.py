@@ -1,0 +1,140 @@
+"""A comparison of code as one screen of text, and as Markdown for a pull request."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from gpuwatch.diff.code_diff import unified
+from gpuwatch.diff.kernel_code import SideCode
+from gpuwatch.diff.run_diff import Diff
+from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
+
+Row = Sequence[str]
+Table = Callable[[Row, Sequence[Row]], str]  # of a header and its rows
+
+_MOST_ROWS = 14  # of instruction classes that differ, so that the screen stays one
+CAVEAT = (
+    "Static counts are not dynamic counts: an instruction in a loop or behind a branch runs as often as the data says. "
+    "A count with × is per iteration, summed over the kernel's loops of that depth."
+)
+
+
+def as_text(found: Diff, code: Sequence[Language], *, is_whole: bool = False) -> str:
+    """Lay the comparison out for a terminal; ``code`` adds unified diffs, ``is_whole`` the classes beyond the first."""
+    return "\n".join(_lines(found, code, _columns, is_whole=is_whole))
+
+
+def as_markdown(found: Diff, code: Sequence[Language]) -> str:
+    """Lay the comparison out for a pull request."""
+    return "\n".join(_lines(found, code, _pipes, is_whole=True))
+
+
+def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: bool) -> Iterator[str]:
+    is_markdown = table is _pipes
+    yield from ([f"**`{found.a.shown}` → `{found.b.shown}`** on {found.arch}", ""] if is_markdown else [])
+    yield table(("", "side", "compiler", "flags"), [("A", *_side(found.a)), ("B", *_side(found.b))])
+    yield from ([""] if is_markdown else [])
+    yield from _flags_differ(found)
+    yield f"not timed: {found.why_not_timed}"
+    for each in found.comparisons:
+        yield ""
+        yield from _kernel(each, table, is_whole=is_whole)
+        for language in code:
+            yield from _code(each, language, is_markdown=is_markdown)
+    yield ""
+    yield CAVEAT
+
+
+def _side(side: SideCode) -> tuple[str, str, str]:
+    return side.shown, side.compiled.compiler, " ".join(side.compiled.flags)
+
+
+def _flags_differ(found: Diff) -> Iterator[str]:
+    only = [
+        [flag for flag in one.compiled.flags if flag not in other.compiled.flags]
+        for one, other in ((found.a, found.b), (found.b, found.a))
+    ]
+    if any(only) and not found.a.compiled.parameters and not found.b.compiled.parameters:  # Triton's are no compiler's flags
+        yield f"flags differ: A {' '.join(only[0]) or 'none'}; B {' '.join(only[1]) or 'none'}"
+    compilers = {side.compiled.compiler for side in (found.a, found.b)}
+    if len(compilers) > 1:
+        yield "compilers differ: differences below may be the compilers'"
+
+
+def _kernel(found: StaticComparison, table: Table, *, is_whole: bool) -> Iterator[str]:
+    a, b = found.a.code, found.b.code
+    yield a.signature if a.signature == b.signature else f"A {a.signature}\nB {b.signature}"
+    yield ""
+    if found.is_same_code:
+        yield "same code: the instructions of both kernels are the same"
+        yield ""
+    yield table(("", "A", "B", "change"), [_resource(row) for row in found.resources if row.differs or row.a])
+    yield from _limits(found)
+    for title, rows in (("SASS by class", found.sass), ("PTX by class", found.ptx)):
+        differing = [row for row in rows if row.differs]
+        if title.startswith("PTX") and found.sass and not is_whole:
+            continue  # SASS is what runs; --ptx and --json have the rest
+        if not differing:
+            continue
+        shown = differing if is_whole else differing[:_MOST_ROWS]
+        yield ""
+        yield table((title, "loop depth", "A", "B", "change"), [_instruction(row) for row in shown])
+        rest = len(differing) - len(shown)
+        yield from ([f"and {rest} classes more that differ; --verbose lists them"] if rest else [])
+
+
+def _limits(found: StaticComparison) -> Iterator[str]:
+    sides = [(name, side) for name, side in (("A", found.a), ("B", found.b)) if side.occupancy is not None]
+    told = [
+        f"{name} {side.occupancy.limited_by} at {side.occupancy.block_threads} threads ({side.launches[0].because})"
+        for name, side in sides
+        if side.occupancy is not None
+    ]
+    if told:
+        yield f"occupancy is limited by: {'; '.join(told)}"
+
+
+def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> Iterator[str]:
+    codes = [getattr(side.code, language) for side in (found.a, found.b)]
+    names = (f"A {found.a.code.name}", f"B {found.b.code.name}")
+    is_same = [line.exact for line in codes[0]] == [line.exact for line in codes[1]]
+    none = f"no difference in {language.upper()}{'' if is_same else ' but in which registers and addresses it uses'}"
+    lines = list(unified(codes[0], codes[1], names)) or [none]
+    yield ""
+    yield from (["```diff", *lines, "```"] if is_markdown else [language.upper(), *lines])
+
+
+def _resource(row: ResourceRow) -> Row:
+    return row.name, _amount(row, row.a), _amount(row, row.b), _change(row)
+
+
+def _amount(row: ResourceRow, value: float | None) -> str:
+    if value is None:
+        return "not known"
+    if row.unit == "share":
+        return f"{value:.1%}"
+    return f"{value:,.0f}{' B' if row.unit == 'bytes' else ''}".replace(",", " ")
+
+
+def _change(row: ResourceRow) -> str:
+    if row.a is None or row.b is None or not row.differs:
+        return ""
+    if row.unit == "share":
+        return f"{(row.b - row.a) * 100:+.1f} pp"  # percentage points: both are shares already
+    share = f" ({row.b / row.a - 1:+.0%})" if row.a else ""
+    return f"{row.b - row.a:+,.0f}{share}".replace(",", " ")
+
+
+def _instruction(row: InstructionRow) -> Row:
+    mark = "×" if row.loop_depth else ""
+    amounts = [f"{mark}{count}" if count else "0" for count in (row.a, row.b)]
+    return row.kind, str(row.loop_depth) if row.loop_depth else "none", *amounts, f"{row.b - row.a:+d}"
+
+
+def _columns(header: Row, rows: Sequence[Row]) -> str:
+    lines = [header, *rows]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+
+
+def _pipes(header: Row, rows: Sequence[Row]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

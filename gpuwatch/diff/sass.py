@@ -1,0 +1,129 @@
+"""SASS by ``nvdisasm -json``: registers, labels and addresses normalised, each instruction classed."""
+
+import functools
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.diff import toolchain
+from gpuwatch.diff.code_line import CodeLine
+from gpuwatch.diff.control_flow import Step, loop_depths
+from gpuwatch.diff.debug_info import Lines
+from gpuwatch.errors import UsageError
+
+_BYTES = 16  # of an instruction since Volta
+_REGISTER = re.compile(r"\b(UR|UP|R|P|B|SB)\d+\b")
+_REUSE = re.compile(r"\.reuse\b")
+_SUBROUTINE = re.compile(r"\$__internal_\d+_\$")
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
+_ENDS = {"EXIT", "RET", "BRA", "JMP", "BRX", "JMX", "KILL", "BPT"}
+_JUMPS = {"BRA", "JMP", "CALL", "BSSY", "BRX", "SSY", "PBK", "WARPSYNC"}
+_FLOWS = {"BRA", "JMP"}
+_WIDE = {
+    "LDG",
+    "STG",
+    "LDS",
+    "STS",
+    "LDL",
+    "STL",
+    "LD",
+    "ST",
+    "LDGSTS",
+    "LDSM",
+    "STSM",
+    "LDC",
+    "ULDC",
+    "LDCU",
+    "ATOMG",
+    "ATOMS",
+}
+_WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
+
+
+def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the instructions of each function, by symbol.
+
+    Raises UsageError: when nvdisasm cannot read the cubin.
+    """
+    output, said = _run_disassembler(cubin)
+    try:
+        return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
+    except (json.JSONDecodeError, LookupError, TypeError) as error:
+        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
+
+
+@functools.lru_cache(maxsize=16)  # nvdisasm takes 0.35 s of a processor, and both sides are often kernels of one file
+def _run_disassembler(cubin: bytes) -> tuple[str, str]:
+    """Return what nvdisasm writes of a cubin, and the first line of what it says beside."""
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
+        path = Path(folder) / "code.cubin"
+        path.write_bytes(cubin)
+        done = toolchain.run_tool([str(toolchain.find_disassembler()), "-json", str(path)])
+    said = next((line for line in done.stderr.splitlines() if line.strip()), "")
+    return done.stdout, said.replace(str(path), "it")
+
+
+def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:
+    """Normalise a function's instructions, without the padding behind its end."""
+    code = list(instructions)
+    while code and code[-1]["opcode"] == "NOP":
+        code.pop()
+    if len(code) > 1 and code[-1]["opcode"] == "BRA" and _target(code[-1]) == len(code) - 1:
+        code.pop()  # the trap behind the end
+    depths = loop_depths([_step(each) for each in code])
+    labels = _labels(code)
+    found: list[CodeLine] = []
+    place = ("", 0)
+    for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
+        place = lines.get(index * _BYTES, place)
+        exact = _exact(each)
+        text = _REGISTER.sub(r"\1", _with_labels(exact, labels) if each["opcode"].partition(".")[0] in _JUMPS else exact)
+        found.append(CodeLine(_kind(each["opcode"]), text, depth, *place, exact))
+    return tuple(found)
+
+
+def _step(instruction: Mapping[str, Any]) -> Step:
+    name, *modifiers = instruction["opcode"].split(".")
+    # A predicate stands before the opcode, or is the first operand; divergence is a condition, too.
+    operands = instruction.get("operands", "").lstrip("!")
+    is_conditional = "predicate" in instruction or (
+        name in _FLOWS and (operands.startswith(("P", "UP")) or not {"DIV", "CONV"}.isdisjoint(modifiers))
+    )
+    target = _target(instruction) if name in _FLOWS else None
+    ends = name in _ENDS and not is_conditional
+    return Step((target,) if target is not None else (), falls_through=not ends)
+
+
+def _target(instruction: Mapping[str, Any]) -> int | None:
+    """Return the index of the instruction that a jump names last among its operands."""
+    found = _ADDRESS.findall(instruction.get("operands", ""))
+    return int(found[-1], 16) // _BYTES if found else None
+
+
+def _labels(code: Sequence[Mapping[str, Any]]) -> set[int]:
+    jumps = [each for each in code if each["opcode"].partition(".")[0] in _JUMPS]
+    return {target for each in jumps if (target := _target(each)) is not None}
+
+
+def _exact(instruction: Mapping[str, Any]) -> str:
+    """Return an instruction as one line, without hints to the scheduler and names of functions."""
+    opcode = instruction["opcode"]
+    operands = _SUBROUTINE.sub("", _REUSE.sub("", instruction.get("operands", "")))
+    if opcode.startswith("RET"):
+        operands = operands.partition(",")[0]  # behind it the name of the kernel, which is no difference
+    return f"{instruction.get('predicate', '')} {opcode} {operands.replace(',', ', ')}".strip()
+
+
+def _with_labels(text: str, labels: set[int]) -> str:
+    return _ADDRESS.sub(lambda found: "L" if int(found[0], 16) // _BYTES in labels else found[0], text)
+
+
+def _kind(opcode: str) -> str:
+    """Return the class of an instruction: memory with its width in bits, MUFU with its function, else the operation."""
+    name, *modifiers = opcode.split(".")
+    if name in _WIDE:
+        return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"
+    return ".".join([name, *modifiers[:1]]) if name == "MUFU" else name

@@ -1,0 +1,84 @@
+"""Names of kernels: demangled by the C++ library, and taken apart into a name and the types of parameters."""
+
+import ctypes
+import functools
+from typing import Any
+
+
+@functools.cache
+def _library() -> Any | None:  # ctypes functions have no types
+    try:
+        return ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return None
+
+
+@functools.cache
+def demangle(symbol: str) -> str:
+    """Return a symbol as C++ writes it; the symbol itself where it is not mangled or no C++ library is there."""
+    library = _library()
+    if library is None or not symbol.startswith("_Z"):
+        return symbol
+    call = library["__cxa_demangle"]
+    call.restype, call.argtypes = ctypes.c_void_p, [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    status = ctypes.c_int()
+    place = call(symbol.encode(), None, None, ctypes.byref(status))
+    if not place:
+        return symbol
+    text = ctypes.string_at(place).decode(errors="replace")
+    free = library.free
+    free.restype, free.argtypes = None, [ctypes.c_void_p]
+    free(place)
+    return text
+
+
+def full_name(symbol: str) -> str:
+    """Return a kernel's name with its template arguments and without return type and parameters."""
+    text = demangle(symbol)
+    head = text[: _parameters_begin(text)]
+    return _last_word(head)
+
+
+def base_name(symbol: str) -> str:
+    """Return a kernel's name without template arguments and namespaces."""
+    return full_name(symbol).partition("<")[0].rpartition("::")[2]
+
+
+def parameter_types(symbol: str) -> tuple[str, ...] | None:
+    """Return the types of a mangled kernel's parameters; None for a symbol that tells none."""
+    text = demangle(symbol)
+    begin = _parameters_begin(text)
+    if begin == len(text):
+        return None
+    inner = text[begin + 1 : text.rindex(")")]
+    return tuple(part.strip() for part in split_top(inner) if part.strip() and part.strip() != "void")
+
+
+def split_top(text: str, mark: str = ",") -> list[str]:
+    """Split at marks that stand in no bracket."""
+    parts, depth, begin = [], 0, 0
+    for index, letter in enumerate(text):
+        depth += (letter in "(<[") - (letter in ")>]")
+        if letter == mark and depth == 0:
+            parts.append(text[begin:index])
+            begin = index + 1
+    return [*parts, text[begin:]]
+
+
+def without_spaces(name: str) -> str:
+    return "".join(name.split())
+
+
+def _parameters_begin(text: str) -> int:
+    depth = 0
+    for index, letter in enumerate(text):
+        if letter == "(" and depth == 0 and not text.startswith("(anonymous namespace)", index):
+            return index
+        depth += (letter in "<[") - (letter in ">]")
+    return len(text)
+
+
+def _last_word(head: str) -> str:
+    """Return what follows the return type: the last space outside template arguments ends it."""
+    words = split_top(head.replace("(anonymous namespace)", "(anonymous_namespace)"), " ")
+    return words[-1].replace("(anonymous_namespace)", "(anonymous namespace)")

@@ -1,0 +1,82 @@
+"""Compilers, disassembler and CUDA's headers: the ones on PATH, else those of NVIDIA's wheels, else Triton's."""
+
+import functools
+import importlib.util
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.errors import UsageError
+
+EXTRA = "pip install 'gpuwatch-validity[diff]'"
+NVCC_EXTRA = "pip install 'gpuwatch-validity[nvcc]'"
+TOOL_S = 300.0  # a template that recurses without end must not hold the terminal for ever
+
+
+def import_nvrtc() -> Any | None:  # cuda has no types
+    """Return the bindings of NVRTC; None where the bindings or the library itself are missing."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError):  # RuntimeError: the wheel without the library
+        return None
+    return nvrtc
+
+
+def find_tool(name: str) -> Path | None:
+    """Return a program of CUDA's toolkit; None if there is none."""
+    found = shutil.which(name)
+    if found:
+        return Path(found)
+    places = [path for folder in _package_folders("nvidia") for path in sorted(folder.glob(f"*/bin/{name}"))]
+    places += [folder / "backends/nvidia/bin" / name for folder in _package_folders("triton")]
+    return next((place for place in places if place.is_file()), None)
+
+
+def find_disassembler() -> Path:
+    """Return nvdisasm.  Raises UsageError: where there is none."""
+    found = find_tool("nvdisasm")
+    if found is None:
+        raise UsageError(f"gpuwatch diff needs nvdisasm, found none; run: {EXTRA}")
+    return found
+
+
+def is_of_a_wheel(tool: Path) -> bool:
+    return any(tool.is_relative_to(folder) for folder in _package_folders("nvidia"))
+
+
+def include_folders() -> list[Path]:
+    """Return the folders of CUDA's headers in the wheels."""
+    found = [path for folder in _package_folders("nvidia") for path in sorted(folder.glob("*/include"))]
+    return [each for path in found for each in (path, path / "cccl") if each.is_dir()]
+
+
+@functools.cache
+def version_of(tool: Path) -> str:
+    """Return the last line of what a tool says of its version, which names its build."""
+    lines = run_tool([str(tool), "--version"]).stdout.strip().splitlines()
+    return lines[-1].strip() if lines else "unknown"
+
+
+def release_of(tool: Path) -> str:
+    """Return a tool's release as people know it, such as 13.0."""
+    build = version_of(tool)
+    return build.partition("cuda_")[2].partition(".r")[0] or build
+
+
+def run_tool(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a tool to its end.  Raises UsageError: when it takes longer than ``TOOL_S`` or cannot be started."""
+    try:
+        return subprocess.run(list(command), capture_output=True, check=False, text=True, errors="replace", timeout=TOOL_S)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{Path(command[0]).name}: expected an answer within {TOOL_S:.0f} s, found none") from error
+    except OSError as error:
+        raise UsageError(f"{command[0]}: expected a program that starts, found: {error.strerror}") from error
+
+
+def _package_folders(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    return [Path(place) for place in (spec.submodule_search_locations or ())] if spec is not None else []

@@ -1,0 +1,120 @@
+"""Triton kernels compiled without a GPU: types and sizes from their names, from options, or from their defaults."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from gpuwatch.comparing.load_variants import load, load_checked_out
+from gpuwatch.diff.compiled import Compiled
+from gpuwatch.diff.sides import Side
+from gpuwatch.errors import GpuwatchError, UsageError
+
+_POINTER, _INTEGER = "*fp32", "i32"
+_ALIGNMENT = 16  # bytes: allocators align more; Triton's own launcher says so of each pointer, and of sizes it divides
+
+
+def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mapping[str, str]) -> Compiled:
+    """Compile the Triton kernel that a side names.
+
+    Raises UsageError: without Triton, for a function that is no Triton kernel, and for a constant without a value.
+    """
+    if not side.kernel:
+        raise UsageError(f"{side.shown}: expected FILE.py:KERNEL, or its name with --fn, found no name")
+    try:
+        import triton
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+    except ImportError:
+        raise UsageError(f"{side.shown}: expected Triton to compile it, found none; run: pip install triton") from None
+    with _cache_of_its_own():
+        kernel = _kernel(side)
+        signature, constants = _signature(side, kernel, sizes, types)
+        source = ASTSource(fn=kernel, signature=signature, constexprs=constants, attrs=_attributes(kernel, signature, sizes))
+        options = {name: sizes[name] for name in ("num_warps", "num_stages") if name in sizes}
+        try:
+            built = triton.compile(
+                source, target=GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32), options=options
+            )
+        except Exception as error:
+            said = " ".join(str(error).split())[:300]
+            raise UsageError(
+                f"{side.shown}: expected a kernel that Triton compiles, found {type(error).__name__}: {said}"
+            ) from error
+    flags = tuple(
+        f"{name}={value}" for name, value in (signature | {name: str(value) for name, value in constants.items()}).items()
+    )
+    return Compiled(
+        compiler=f"Triton {triton.__version__}",
+        flags=(f"-arch={arch}", f"num_warps={built.metadata.num_warps}", *flags),
+        cubin=built.asm["cubin"],
+        ptx=built.asm["ptx"],
+        dynamic_shared_bytes=int(built.metadata.shared),
+        parameters=tuple((name, type_) for name, type_ in signature.items() if type_ != "constexpr"),
+    )
+
+
+def _kernel(side: Side) -> Any:  # triton has no types
+    try:
+        if side.tree is not None:
+            found: Any = load_checked_out(side.tree, side.path, side.kernel, side.shown)
+        else:
+            found = load(f"{side.path}:{side.kernel}").call
+    except GpuwatchError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {said}") from error
+    while not hasattr(found, "arg_names") or not hasattr(found, "cache_key"):
+        if not hasattr(found, "fn"):  # of @triton.autotune and @triton.heuristics: the kernel they wrap
+            raise UsageError(
+                f"{side.shown}: expected a Triton kernel, found a Python function; it has no code to compare without a GPU"
+            )
+        found = found.fn
+    return found
+
+
+def _signature(
+    side: Side, kernel: Any, sizes: Mapping[str, int], types: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    signature: dict[str, str] = {}
+    constants: dict[str, Any] = {}
+    for each in kernel.params:
+        if each.is_constexpr:
+            signature[each.name] = "constexpr"
+            if each.name not in sizes and not each.has_default:
+                raise UsageError(
+                    f"{side.shown}: expected a value of {each.name}, found none; give it as --shape {each.name}=1024"
+                )
+            constants[each.name] = sizes.get(each.name, each.default if each.has_default else None)
+        elif each.name in types:
+            signature[each.name] = types[each.name]
+        else:
+            signature[each.name] = _POINTER if each.name.lower().endswith("ptr") else _INTEGER
+    return signature, constants
+
+
+def _attributes(kernel: Any, signature: Mapping[str, str], sizes: Mapping[str, int]) -> dict[tuple[int], list[list[Any]]]:
+    divisible = [
+        index
+        for index, name in enumerate(kernel.arg_names)
+        if signature[name].startswith("*")
+        or (signature[name].startswith("i") and name in sizes and sizes[name] % _ALIGNMENT == 0)
+    ]
+    return {(index,): [["tt.divisibility", _ALIGNMENT]] for index in divisible}
+
+
+@contextmanager
+def _cache_of_its_own() -> Iterator[None]:
+    """Keep Triton's files out of the user's home: nothing is left behind."""
+    before = os.environ.get("TRITON_CACHE_DIR")
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
+        os.environ["TRITON_CACHE_DIR"] = folder
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["TRITON_CACHE_DIR"]
+            else:
+                os.environ["TRITON_CACHE_DIR"] = before

@@ -1,0 +1,95 @@
+"""`gpuwatch diff` on sides of every kind, and what it writes where."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.diff.conftest import WriteSource
+from tests.gpuwatch.diff.test_ptx_code import TEXT
+
+KERNELS = """__global__ void f(float* x) { x[threadIdx.x] *= 2; }
+__global__ void g(float* x) { x[threadIdx.x] *= 3; }
+__global__ void h(float* x, int n) { for (int i = 0; i < n; i++) x[i] = x[i] * x[i] + 1; }
+"""
+
+
+def test_all_compares_every_common_kernel(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    source("a.cu", KERNELS)
+    source("b.cu", KERNELS.replace("*= 3", "*= 4") + "__global__ void only_here() {}\n")
+    found = gpuwatch("diff", "a.cu", "b.cu", "--all", "--json", "-").data["kernels"]
+    assert [(each["a"]["code"]["name"], each["same_code"]) for each in found] == [("f", True), ("g", False), ("h", True)]
+
+
+def test_kernel_is_named_beside_its_file(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    source("a.cu", KERNELS)
+    found = gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "-").data["kernels"]
+    assert [(each["a"]["code"]["name"], each["b"]["code"]["name"]) for each in found] == [("f", "g")]
+
+
+def test_kernels_of_other_arguments_compare_on_request(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    source("a.cu", KERNELS)
+    assert gpuwatch("diff", "a.cu:f", "a.cu:h").code == 2
+    assert gpuwatch("diff", "a.cu:f", "a.cu:h", "--no-check").code == 0
+
+
+def test_swapped_operands_are_not_the_same_code(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    """The diff leaves numbers of registers out; the verdict on equality does not."""
+    source("a.cu", "__global__ void k(float* x, float a) { x[0] = x[0] - a; }\n")
+    source("b.cu", "__global__ void k(float* x, float a) { x[0] = a - x[0]; }\n")
+    assert "no difference in PTX but in which registers" in gpuwatch("diff", "a.cu", "b.cu", "--ptx").out
+    assert not gpuwatch("diff", "a.cu", "b.cu", "--json", "-").data["kernels"][0]["same_code"]
+
+
+def test_vectors_take_the_same_buffer(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    source("a.cu", "__global__ void k(const float* x) {}\n")
+    source("b.cu", "__global__ void k(float4* x) {}\n")
+    assert gpuwatch("diff", "a.cu", "b.cu").code == 0
+
+
+def test_cubin_decides_the_architecture(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    source("a.cu", "__global__ void k(float* x) { x[0] = 1; }\n")
+    shutil.copy(Path(__file__).with_name("sm_80.cubin"), "a.cubin")
+    found = gpuwatch("diff", "a.cubin", "a.cu", "--json", "-").data
+    assert found["arch"] == "sm_80"
+    assert [side["flags"] for side in found["sides"]] == [[], ["-arch=sm_80"]]
+
+
+def test_ptx_without_assembler_is_compared_as_ptx(
+    gpuwatch: Gpuwatch, source: WriteSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = source("a.ptx", TEXT).parent
+    source("b.ptx", TEXT.replace("fma.rn.f32", "mul.f32"))
+    monkeypatch.setenv("PATH", str(folder))
+    ended = gpuwatch("diff", "a.ptx", "b.ptx", "--fn", "first", "--ptx")
+    assert ended.code == 0
+    assert "PTX as given (no ptxas: no SASS)" in ended.out
+    assert "registers" not in ended.out  # which nobody knows before PTX is assembled
+    assert "-  fma.rn.f32 %f, %f, %f, %f" in ended.out
+    assert "; a.cu:4" in ended.out
+
+
+def test_json_file_holds_what_standard_output_would(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    folder = source("a.cu", KERNELS).parent
+    shown = gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "found.json").out
+    assert "registers per thread" in shown
+    assert json.loads((folder / "found.json").read_text()) == gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "-").data
+
+
+def test_second_run_finds_its_kernels_compiled(gpuwatch: Gpuwatch, source: WriteSource, home: Path) -> None:
+    """The cache holds one entry for the same source and flags, and another for other ones."""
+    source("a.cu", KERNELS)
+    for flags, count in (([], 1), ([], 1), (["--", "-DX=1"], 2)):
+        gpuwatch("--state", str(home / "state"), "diff", "a.cu:f", "a.cu:g", *flags)
+        assert len(list((home / "state" / "diff-cache").iterdir())) == count
+
+
+def test_names_of_a_source_cannot_steer_the_terminal(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    source("a\x1b[31m.cu", KERNELS)
+    ended = gpuwatch("diff", "a\x1b[31m.cu:f", "a\x1b[31m.cu:g", "--sass")
+    assert ended.code == 0
+    assert "\x1b" not in ended.out

@@ -1,0 +1,82 @@
+"""Launch geometry: given, fixed by the kernel, or derived from its code and sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.diff.code_line import CodeLine
+from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.kernel_code import KernelCode, Parameter
+from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, read_launch, size_parameters
+from gpuwatch.diff.occupancy import LIMITS
+from gpuwatch.errors import UsageError
+
+HOPPER = LIMITS[90]
+
+
+def kernel(
+    *, most: Threads | None = None, required: Threads | None = None, code: str = "S2R R, SR_TID.X", shared_bytes: int = 0
+) -> KernelCode:
+    parameters = (Parameter("x", "float const*", 8), Parameter("n", "int", 4), Parameter("scale", "float", 4))
+    return KernelCode(
+        "k",
+        registers_count=32,
+        shared_bytes=shared_bytes,
+        max_threads=most,
+        required_block=required,
+        name="k",
+        parameters=parameters,
+        sass=(CodeLine("S2R", code),),
+    )
+
+
+def blocks(code: KernelCode, given: GivenLaunch | None = None) -> list[Threads]:
+    return [each.block for each in derive_launches(code, given or GivenLaunch(), HOPPER, {})]
+
+
+def test_given_launch_is_read_in_parts() -> None:
+    assert read_launch("grid=64 block=32x8 smem=4096") == GivenLaunch((64, 1, 1), (32, 8, 1), 4096)
+    assert read_launch("block=8,8,4") == GivenLaunch(block=(8, 8, 4))
+    assert read_launch(None) == GivenLaunch()
+
+
+@pytest.mark.parametrize("text", ["grid", "grid=", "grid=0", "block=1x2x3x4", "block=8 block=8", "threads=4", "block=-1"])
+def test_launch_of_another_form_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--launch: expected"):
+        read_launch(text)
+
+
+def test_block_comes_from_the_strongest_fact() -> None:
+    assert blocks(kernel(required=(128, 1, 1))) == [(128, 1, 1)]
+    assert blocks(kernel(most=(96, 1, 1))) == [(96, 1, 1)]
+    assert blocks(kernel(most=(96, 1, 1)), GivenLaunch(block=(64, 1, 1))) == [(64, 1, 1)]
+    assert blocks(kernel())[0] == (256, 1, 1)
+
+
+def test_kernel_of_two_dimensions_gets_planes_to_try() -> None:
+    assert blocks(kernel(code="S2R R, SR_TID.Y")) == [(32, 8, 1), (16, 16, 1), (32, 32, 1)]
+
+
+def test_grid_covers_the_sizes() -> None:
+    assert derive_launches(kernel(), GivenLaunch(), HOPPER, {})[0].grid is None
+    assert derive_launches(kernel(), GivenLaunch(), HOPPER, {"n": 1000})[0].grid == (4, 1, 1)
+    plane = kernel(code="S2R R, SR_TID.Y")
+    assert derive_launches(plane, GivenLaunch(), HOPPER, {"rows": 100, "cols": 70})[0].grid == (3, 13, 1)
+
+
+def test_sizes_are_integers_with_names_of_sizes() -> None:
+    assert size_parameters(kernel()) == ("n",)
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "words"),
+    [
+        (kernel(), GivenLaunch(block=(1024, 2, 1)), "takes at most 1024 threads a block, found 2048"),
+        (kernel(most=(128, 1, 1)), GivenLaunch(block=(256, 1, 1)), "takes at most 128 threads"),
+        (kernel(required=(128, 1, 1)), GivenLaunch(block=(64, 1, 1)), "takes blocks of"),
+        (kernel(shared_bytes=1024), GivenLaunch(shared_bytes=227 * 1024), "at most 232448 bytes of shared memory"),
+    ],
+)
+def test_launch_that_no_gpu_takes_is_refused(code: KernelCode, given: GivenLaunch, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_launch(code, given, HOPPER, "sm_90")

@@ -1,0 +1,32 @@
+"""docs/DIFF.md shows what its commands print.  ``GPUWATCH_GOLDEN=1`` writes the page's outputs anew."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "DIFF.md"
+BLOCK = re.compile(r"```console\n\$ gpuwatch ([^\n]+)\n(.*?)```", re.S)
+IS_WRITTEN_ANEW = "GPUWATCH_GOLDEN" in os.environ
+COMMANDS = [command for command, _ in BLOCK.findall(PAGE.read_text())]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_page_shows_what_the_command_prints(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(ROOT / "examples" / "diff")
+    ended = gpuwatch(*shlex.split(command))
+    shown = (ended.out + ended.err).replace("this version compares code alone", "no NVIDIA GPU on this machine")
+    if IS_WRITTEN_ANEW:
+        text = PAGE.read_text()
+        PAGE.write_text(
+            BLOCK.sub(lambda block: f"```console\n$ gpuwatch {block[1]}\n{shown}```" if block[1] == command else block[0], text)
+        )
+        return
+    assert dict(BLOCK.findall(PAGE.read_text()))[command] == shown

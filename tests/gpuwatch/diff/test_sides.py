@@ -1,0 +1,114 @@
+"""Sides of revisions: a file against HEAD, another revision, another repository; worktrees go again."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.comparing import checkouts
+from gpuwatch.diff.sides import Side, read_sides
+from gpuwatch.errors import UsageError
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.diff.conftest import WriteSource
+
+FIRST, SECOND = "// first\n", "// second\n"
+
+
+def git(*arguments: str) -> str:
+    named = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    return subprocess.run(["git", *named, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(source: WriteSource) -> Path:
+    folder = source("k.cu", FIRST).parent
+    source("gone.cu", FIRST)
+    git("init", "-q", "-b", "main")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    git("tag", "v1")
+    source("k.cu", SECOND)
+    (folder / "gone.cu").unlink()
+    git("commit", "-q", "-am", "two")
+    return folder
+
+
+def texts(sides: tuple[Side, Side]) -> list[str]:
+    return [side.path.read_text() for side in sides]
+
+
+def test_two_files_are_two_sides(repository: Path) -> None:
+    a, b = read_sides(("k.cu", "./k.cu:name<float, 3>"), None)
+    assert (a.path, a.kernel, a.language) == (Path("k.cu"), "", "cuda")
+    assert (b.kernel, b.revision) == ("name<float, 3>", None)
+
+
+def test_kernel_in_a_namespace_keeps_its_colons(repository: Path) -> None:
+    assert read_sides(("k.cu:lib::k", "k.cu"), None)[0].kernel == "lib::k"
+
+
+def test_one_file_is_against_head(repository: Path, source: WriteSource) -> None:
+    source("k.cu", "// edited\n")
+    with checkouts.cleaned_up():
+        assert texts(read_sides(("k.cu",), None)) == [SECOND, "// edited\n"]
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
+def test_one_file_is_against_the_revision_asked_for(repository: Path) -> None:
+    with checkouts.cleaned_up():
+        sides = read_sides(("k.cu:k",), "v1")
+        assert texts(sides) == [FIRST, SECOND]
+        assert sides[0].shown == "k.cu:k@v1"
+        place = sides[0].path
+    assert not place.exists()
+
+
+def test_folder_at_a_revision_names_any_file(repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The file need not be in the working tree, and the folder may be another repository."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    Path("own.cu").write_text("// own\n")
+    with checkouts.cleaned_up():
+        sides = read_sides((f"{repository}@v1:gone.cu:k", "own.cu"), None)
+        assert texts(sides) == [FIRST, "// own\n"]
+        assert (sides[0].kernel, sides[0].revision) == ("k", "v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (".@v9:k.cu", "expected a revision of the repository of ., found 'v9'"),
+        (".@--output=x:k.cu", "found '--output=x'"),
+        (".@v1:no.cu", "expected no.cu in revision v1, found none there"),
+        (".@v1:../../../../etc/x.cu", "found none there"),
+    ],
+)
+def test_revision_without_the_file_is_refused(repository: Path, text: str, words: str) -> None:
+    with checkouts.cleaned_up(), pytest.raises(UsageError) as refused:
+        read_sides((text, "k.cu"), None)
+    assert words in str(refused.value)
+    assert len(git("worktree", "list").splitlines()) == 1
+    assert not Path("x").exists()
+
+
+def test_revision_that_does_not_exist_is_refused(repository: Path) -> None:
+    with pytest.raises(UsageError, match="--at: expected a revision"):
+        read_sides(("k.cu",), "--upload-pack=x")
+
+
+def test_revision_is_compiled_with_its_own_headers(repository: Path, gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    """Also with those of an include folder that a flag names from the working tree."""
+    (repository / "include").mkdir()
+    source("include/amount.cuh", "#define AMOUNT 1.0f\n")
+    source("k.cu", "#include <amount.cuh>\n__global__ void k(float* x) { x[0] = x[0] * x[1] + AMOUNT; }\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "three")
+    source("include/amount.cuh", "#define AMOUNT x[2] / 3.0f\n")
+    found = gpuwatch("diff", "k.cu", "--json", "-", "--", "-I", "include").data
+    assert found["sides"][0]["flags"] == found["sides"][1]["flags"] == ["-arch=sm_90", "-I", "include"]
+    assert not found["kernels"][0]["same_code"]
+    assert len(git("worktree", "list").splitlines()) == 1
+    source("include/amount.cuh", "#define AMOUNT 1.0f\n")
+    assert gpuwatch("diff", "k.cu", "--json", "-", "--", "-I", "include").data["kernels"][0]["same_code"]
