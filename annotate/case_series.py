@@ -48,6 +48,11 @@ class CaseSeries:
         return float(stamp_s) if isinstance(stamp_s, int | float) and 0.0 <= stamp_s < 1.0 else STAMP_S
 
     @property
+    def timer_s(self) -> float:
+        """The GPU's time for reading the times of one call: events take as long as stamps, where they took the begins."""
+        return STAMP_S if self.timings.sm_clock_mhz is None else self.stamp_s
+
+    @property
     def other_spans_ns(self) -> Sequence[Span]:
         """Begin and end of each piece of declared other work."""
         other = self.evidence.other_work
@@ -58,7 +63,7 @@ class CaseSeries:
         """Idle time by the gaps between entries; None without times, or without their begins."""
         if not self.has_times:
             return None
-        return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, stamp_s=self.stamp_s)
+        return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
 
     @Kept
     def idle_w(self) -> float | None:

@@ -69,14 +69,15 @@ def entry_gaps(
     window: WindowRecord,
     *,
     covered: Sequence[Span] = (),
-    stamp_s: float = STAMP_S,
+    timer_s: float = STAMP_S,
     shortest_s: Annotated[float, "the specification: no shorter gap stands out"] = _SHORTEST_S,
 ) -> IdleGaps | None:
     """Return the gaps between entries, with those at the window's edges; None where begins are not known.
 
     A gap stands out above five times the 99th percentile of those between entries.  If fewer than a fifth exceed five times
     their 80th, and not at every Nth entry, these stand out too: stalls may come more often than one gap in a hundred.
-    ``covered`` is declared other work, whose time is no gap.  Entries may be in any order and may overlap.
+    ``covered`` is declared other work, whose time is no gap.  ``timer_s`` is the GPU's time for reading the times of one call:
+    an entry that merges several calls leaves all of it in its gap.  Entries may be in any order and may overlap.
     """
     if window.length_ns <= 0:
         return None
@@ -99,8 +100,8 @@ def entry_gaps(
     inner_s = raw_s[1:-1]
     usual_s = centre(inner_s) if len(inner_s) else 0.0
     irregular = raw_s > max(shortest_s, _limit_s(inner_s))
-    # Stamps are work of the timer; a gap that stands out holds one pair of them as well.
-    idle_s = np.maximum(raw_s - np.where(irregular, 0.0, stamp_s), 0.0)
+    # Stamps and events are work of the timer; a gap that stands out holds one pair of them as well.
+    idle_s = np.maximum(raw_s - np.where(irregular, 0.0, timer_s * timings.calls_count), 0.0)
     return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, _EDGE_S, window.length_s)
 
 

@@ -28,7 +28,7 @@ def loop(gaps_s: Values, took_s: float = 1e-3) -> tuple[Timings, WindowRecord]:
 
 
 def gaps_of(gaps_s: Values, *, covered: Sequence[Span] = (), stamp_s: float = 0.0) -> IdleGaps:
-    found = entry_gaps(*loop(gaps_s), covered=covered, stamp_s=stamp_s)
+    found = entry_gaps(*loop(gaps_s), covered=covered, timer_s=stamp_s)
     assert found is not None
     return found
 
