@@ -31,9 +31,9 @@ def interval_bound(
 
     Where power is near its limit, a GPU that rested runs faster afterwards, which gives some of the loss back.
     """
-    lost, error = min(1.0, idle.irregular_ratio), idle.error_ratio
-    most = min(1.0, lost + error)
-    least = max(0.0, lost - error - (bought_ratio * lost if buys_clock else 0.0))
+    lost, sure = min(1.0, idle.irregular_ratio), min(1.0, idle.sure_ratio)
+    most = min(1.0, lost + idle.error_ratio)
+    least = max(0.0, sure - (bought_ratio * lost if buys_clock else 0.0))
     found = idle.spans_ns()
     return Bound(
         number=Number.THROUGHPUT,
@@ -41,7 +41,7 @@ def interval_bound(
         group=Group.IDLE,
         ratio=most,
         estimate=Estimate(-most, -lost, -least),
-        seen_ratio=max(0.0, lost - error),
+        seen_ratio=sure,
         span_ns=(found[0][0], found[-1][1]) if found else None,
         replaces=replaces,
     )

@@ -103,8 +103,9 @@ def idle_stretch(
     lost_ratio = gauge_lost_ratio(case.evidence) if case.gaps is None else None
     if idle is None:
         return _by_gauge(case, lost_ratio)
-    # The record of power shows no stretch as short as utilisation adds up.
-    lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
+    # The record of power shows no stretch as short as utilisation adds up.  Pages of a rhythm differ by their place in it.
+    is_rhythm = case.gaps is None and idle.usual_s > 0.0
+    lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio and not is_rhythm else 0.0
     if not idle.irregular.any():
         return _by_gauge(case, lost_ratio) if lost_ratio else _without_interval(case, idle)
     bound = interval_bound(

@@ -71,7 +71,7 @@ PROGRAMS: Mapping[str, Callable[[Evidence], Evidence]] = {
     "C++": cpp,
     "in a virtual machine": virtual,
 }
-FIRST_LAUNCH = "idle-stretch counts the end of a pause before the window as idle time inside it: 0.8 to 1.2 %"
+UNSTEADY = "clock-levels give 1 % after a pause of 0.3 s, and regime-change 0.9 % after one of 0.05 s, where the truth is 0.7 and 0.4 %"
 
 
 def state(verdict: Verdict, proof: Proof) -> ProofState:
@@ -91,10 +91,16 @@ def test_any_program_around_honest_work_is_valid(program: str, name: str) -> Non
     due(judge(PROGRAMS[program](plain(name))), VALID)
 
 
-@pytest.mark.parametrize("rest_s", [0.05, 0.3, 1.5])
-@pytest.mark.parametrize(
-    "name", ["softmax", "copy", *(pytest.param(each, marks=finding(FIRST_LAUNCH)) for each in ("gemm", "large gemm"))]
-)
+def rests() -> list[Any]:
+    known = {("gemm", 0.3), ("large gemm", 0.05), ("large gemm", 0.3)}
+    return [
+        pytest.param(name, rest_s, marks=finding(UNSTEADY) if (name, rest_s) in known else ())
+        for name in ("softmax", "copy", "gemm", "large gemm")
+        for rest_s in (0.05, 0.3, 1.5)
+    ]
+
+
+@pytest.mark.parametrize(("name", "rest_s"), rests())
 def test_work_after_a_pause_is_valid(name: str, rest_s: float) -> None:
     """A pause before 4 s moves capped work by 0.4 to 0.7 % and other work not at all."""
     found = seen(replace(paused(rest_s, name), variant=Variant.PLAIN))
