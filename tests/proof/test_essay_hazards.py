@@ -40,6 +40,15 @@ def test_gemms_with_sleeps_are_not_sustained(variant: Variant) -> None:
     assert seen(replace(SLEEPING, variant=variant)).verdict().status is not VALID
 
 
+@pytest.mark.parametrize("variant", [Variant.STAMPED, Variant.TIMES])
+def test_declared_sleeps_between_gemms_are_valid(variant: Variant) -> None:
+    """A period that the caller names and the loop keeps is part of the work."""
+    found = seen(replace(SLEEPING, variant=variant)).evidence
+    assert found.timings is not None
+    every_s = float(np.median(np.diff(found.timings.at_ns))) / 1e9
+    assert judge(replace(found, declared={**found.declared, "every_s": every_s})).status is VALID
+
+
 @pytest.mark.parametrize("work", ["gemm", "large gemm", "attention", "softmax"])
 @pytest.mark.parametrize("length_s", [0.1, 0.4])
 @pytest.mark.parametrize("variant", EVERY)
