@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from annotate.budget import Group, Number
+from annotate.budget import Group
 from annotate.case import Case
-from annotate.derived.idle_bounds import dark_bound, duty_bounds, keeps_period
+from annotate.derived.idle_bounds import duty_bounds, keeps_period
 from annotate.derived.idle_gaps import STAMP_S
 from annotate.evidence import Evidence, RecordedWindow, Timings, WorkRecord
 from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
@@ -65,12 +65,3 @@ def test_keeps_period_needs_a_period() -> None:
     one = Timings(np.array([BEGIN_NS]), np.array([1e-3]))
     assert not keeps_period(one, PERIOD_S)
     assert not keeps_period(paced({}).timings or one, 0.0)
-
-
-def test_dark_bound_is_bridged_by_times() -> None:
-    """Without dense power for 0.3 s of 3 s throughput is bounded by 10 %; times that agree leave nothing of it."""
-    about = evidence(length_s=3.0, skip=lambda t: 1.0 < t < 1.3)
-    silent, bridged = dark_bound(about, None), dark_bound(about, None, is_bridged=True)
-    assert silent.ratio == pytest.approx(0.1, abs=0.01)
-    assert (silent.number, silent.seen_ratio) == (Number.THROUGHPUT, 0.0)
-    assert bridged.ratio == 0.0
