@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from annotate.case import Case
+from annotate.derived.busy_share import rhythm_lost_ratio
 from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.power_dips import power_dips
 from annotate.evidence import Column, Evidence, WindowRecord
@@ -122,3 +123,16 @@ def test_short_dip_is_held_to_what_utilisation_leaves() -> None:
     """Pages may overlook a stall of 20 ms, so that it keeps what rounding hides."""
     short = limited(0.02, busy=1.0)
     assert 0.0 < short.irregular_ratio * short.window_s <= 0.01
+
+
+@pytest.mark.parametrize(("late_ratio", "lost"), [(0.3, 0.0), (0.15, 0.233)])
+def test_rhythm_that_slows_lost_time(late_ratio: float, lost: float) -> None:
+    """A GPU busy for 30 % of the time in pauses of 30 ms, and from the middle on for half as much."""
+    about = evidence(signals={"utilization_ratio": lambda t: 0.3 if t < 3.4 else late_ratio})
+    assert rhythm_lost_ratio(about, 0.03) == pytest.approx(lost, abs=0.05)
+
+
+def test_rhythm_keeps_its_pace_within_a_call() -> None:
+    """Of calls of 10 ms each 110 a page of 0.2 s holds one or two."""
+    about = evidence(signals={"utilization_ratio": lambda t: (0.05, 0.1, 0.1)[int((t + 6.0) / 0.2) % 3]})
+    assert rhythm_lost_ratio(about, 0.1) == 0.0
