@@ -7,8 +7,9 @@ import numpy as np
 
 from annotate.claims import Claim
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks, entry_blocks
-from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, entry_gaps, power_dips, resting_power_w
+from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, entry_gaps
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
+from annotate.derived.power_dips import limited_dips, power_dips, resting_power_w
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.evidence.asked import Asked, Kept, Memory
 from annotate.stats.change_points import SeriesLevel
@@ -50,6 +51,11 @@ class CaseSeries:
         return float(stamp_s) if isinstance(stamp_s, int | float) and 0.0 <= stamp_s < 1.0 else STAMP_S
 
     @property
+    def timer_s(self) -> float:
+        """The GPU's time for reading the times of one call: events take as long as stamps, where they took the begins."""
+        return STAMP_S if self.timings.sm_clock_mhz is None else self.stamp_s
+
+    @property
     def other_spans_ns(self) -> Sequence[Span]:
         """Begin and end of each piece of declared other work."""
         other = self.evidence.other_work
@@ -60,7 +66,7 @@ class CaseSeries:
         """Idle time by the gaps between entries; None without times, or without their begins."""
         if not self.has_times:
             return None
-        return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, stamp_s=self.stamp_s)
+        return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
 
     @Kept
     def idle_w(self) -> float | None:
@@ -72,7 +78,8 @@ class CaseSeries:
     @Kept
     def dips(self) -> IdleGaps | None:
         """Idle time by dips of the driver's power record; None where it does not cover the window."""
-        return power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w)
+        dips = power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w)
+        return limited_dips(dips, self.evidence) if dips is not None else None
 
     @Kept
     def blocks(self) -> ClockBlocks | None:
@@ -113,8 +120,9 @@ class CaseSeries:
         if self.dips is None:
             return load_time(self.evidence, ())
         # A dip is as long as the idle time in it; opening a window leaves shallow ones, which are no pause of 20 ms.
-        dips = zip(self.dips.spans_ns(), self.dips.idle_s[self.dips.irregular].tolist(), strict=True)
-        return load_time(self.evidence, [span for span, idle_s in dips if idle_s - self.dips.error_s > PAUSE_S])
+        sure_s = (self.dips.idle_s[self.dips.irregular] - self.dips.blur_s).tolist()
+        dips = zip(self.dips.spans_ns(), sure_s, strict=True)
+        return load_time(self.evidence, [span for span, idle_s in dips if idle_s > PAUSE_S])
 
     @property
     def clocked(self) -> Timings:

@@ -81,6 +81,35 @@ def gauge_lost_ratio(
     return float(np.where(runs_s > beyond * usual_s, runs_s - usual_s, 0.0).sum() / (spacing_s * len(shown)))
 
 
+def rhythm_lost_ratio(
+    evidence: Evidence,
+    pause_s: float,
+    *,
+    parts: Annotated[int, "the specification: a level holds a fifth of the window"] = 5,
+    calls: Annotated[float, "a part may hold one call more than its share, and the mean one less"] = 2.0,
+) -> float:
+    """Return by how much a rhythm of such pauses lost throughput against its busiest fifth; 0 where it kept its pace.
+
+    Pauses that grow are no part of the work, however regular each is: launches that other processes starve pause so.
+    """
+    trace, window = evidence.trace, evidence.window
+    refresh_ns = trace.refresh_of_ns("utilization_ratio")
+    begin_ns = window.begin_ns + 2 * refresh_ns
+    shown = trace.within("utilization_ratio", begin_ns, window.end_ns).observed
+    part_ns = (window.end_ns - begin_ns) // parts
+    if part_ns < refresh_ns or not len(shown):
+        return 0.0
+    part = np.minimum((shown.at_ns - begin_ns) // part_ns, parts - 1)
+    counts = np.bincount(part, minlength=parts)
+    means = np.bincount(part, shown.values, parts)[counts > 0] / counts[counts > 0]
+    mean, most = float(shown.values.mean()), float(means.max())
+    if not 0.0 < mean < 1.0:
+        return 0.0
+    call_s = pause_s * mean / (1.0 - mean)
+    is_beyond = most - mean > calls * call_s / (part_ns / 1e9) + _ROUNDED_RATIO
+    return 1.0 - mean / most if is_beyond else 0.0
+
+
 def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:
     """Return the busy share of the window's own processes, by the driver's record of each process."""
     return next((share for share in shares if share.is_own), None)

@@ -1,11 +1,10 @@
-"""Bounds on what idle time did to a window's numbers: stretches that stand out, the work's own pauses, and darkness."""
+"""Bounds on what idle time did to a window's numbers: stretches that stand out, and the work's own pauses."""
 
 from typing import Annotated
 
 import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number, Replaces
-from annotate.derived.dark_time import dark_ratio, power_intervals
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
@@ -31,9 +30,9 @@ def interval_bound(
 
     Where power is near its limit, a GPU that rested runs faster afterwards, which gives some of the loss back.
     """
-    lost, error = min(1.0, idle.irregular_ratio), idle.error_ratio
-    most = min(1.0, lost + error)
-    least = max(0.0, lost - error - (bought_ratio * lost if buys_clock else 0.0))
+    lost, sure = min(1.0, idle.irregular_ratio), min(1.0, idle.sure_ratio)
+    most = min(1.0, lost + idle.error_ratio)
+    least = max(0.0, sure - (bought_ratio * lost if buys_clock else 0.0))
     found = idle.spans_ns()
     return Bound(
         number=Number.THROUGHPUT,
@@ -41,7 +40,7 @@ def interval_bound(
         group=Group.IDLE,
         ratio=most,
         estimate=Estimate(-most, -lost, -least),
-        seen_ratio=max(0.0, lost - error),
+        seen_ratio=sure,
         span_ns=(found[0][0], found[-1][1]) if found else None,
         replaces=replaces,
     )
@@ -117,19 +116,3 @@ def duty_bounds(
     if is_power_free(evidence, worked_ratio=1.0 - gaps.regular_ratio - gaps.irregular_ratio):
         return ()
     return regular_bounds(counted_regular_ratio(evidence, gaps))
-
-
-def dark_bound(evidence: Evidence, idle_w: float | None, *, rule: str = "dark-time", is_bridged: bool = False) -> Bound:
-    """Return by how much throughput can be off for idle time in parts of the window without the dense record of power.
-
-    Times whose books balance bridge them: then nothing is left of what the witnesses could not resolve.
-    """
-    ratio = 0.0 if is_bridged else min(1.0, dark_ratio(power_intervals(evidence, idle_w=idle_w), evidence.window.length_ns))
-    return Bound(
-        number=Number.THROUGHPUT,
-        rule=rule,
-        group=Group.DARK,
-        ratio=ratio,
-        seen_ratio=0.0,
-        replaces=Replaces.UNRESOLVED if is_bridged else Replaces.NOTHING,
-    )

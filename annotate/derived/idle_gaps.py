@@ -1,4 +1,4 @@
-"""Idle time in a window: gaps between timed entries, and dips of the driver's 20 ms power record where there are no times."""
+"""Idle time in a window by the gaps between timed entries, and runs of samples in which work was lost."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Annotated, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from annotate.evidence import Column, Times, Timings, Values, WindowRecord
-from annotate.stats.robust import centre, quantiles, spread
+from annotate.evidence import Times, Timings, Values, WindowRecord
+from annotate.stats.robust import centre, spread
 from annotate.times.durations import every_count
 
 Span: TypeAlias = tuple[int, int]  # begin and end, in nanoseconds
@@ -20,12 +20,8 @@ _ROUNDING_S = 5e-9  # times handed over without begins are laid end to end, to t
 # The specification: a gap is irregular above five times the 99th percentile.  Above five times the 80th a second mode begins.
 BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
-_FEWEST_DIPS = 5  # so many dips of power may be a rhythm
+_FEWEST_RUNS = 5  # so many may be a rhythm
 _ALIKE_RATIO = 0.25  # robust spread over median of their lengths
-_HISTORY_NS = 5_000_000_000
-_FEWEST_SAMPLES = 6
-_AROUND_NS = 500_000_000
-_CENTRES_COUNT = 1000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +37,8 @@ class IdleGaps:
     idle_s: Values
     irregular: npt.NDArray[np.bool_]
     usual_s: float
-    error_s: float  # of one irregular gap
+    errors_s: Values  # by which each may be longer
+    blur_s: float  # of one irregular gap, what its witness does not resolve
     window_s: float
 
     @property
@@ -51,7 +48,12 @@ class IdleGaps:
 
     @property
     def error_ratio(self) -> float:
-        return float(self.irregular.sum()) * self.error_s / self.window_s
+        return float(self.errors_s[self.irregular].sum()) / self.window_s
+
+    @property
+    def sure_ratio(self) -> float:
+        """Return what of the irregular share the witness surely resolved."""
+        return float(np.maximum(self.idle_s[self.irregular] - self.usual_s - self.blur_s, 0.0).sum()) / self.window_s
 
     @property
     def regular_ratio(self) -> float:
@@ -69,14 +71,15 @@ def entry_gaps(
     window: WindowRecord,
     *,
     covered: Sequence[Span] = (),
-    stamp_s: float = STAMP_S,
+    timer_s: float = STAMP_S,
     shortest_s: Annotated[float, "the specification: no shorter gap stands out"] = _SHORTEST_S,
 ) -> IdleGaps | None:
     """Return the gaps between entries, with those at the window's edges; None where begins are not known.
 
     A gap stands out above five times the 99th percentile of those between entries.  If fewer than a fifth exceed five times
     their 80th, and not at every Nth entry, these stand out too: stalls may come more often than one gap in a hundred.
-    ``covered`` is declared other work, whose time is no gap.  Entries may be in any order and may overlap.
+    ``covered`` is declared other work, whose time is no gap.  ``timer_s`` is the GPU's time for reading the times of one call:
+    an entry that merges several calls leaves all of it in its gap.  Entries may be in any order and may overlap.
     """
     if window.length_ns <= 0:
         return None
@@ -99,70 +102,9 @@ def entry_gaps(
     inner_s = raw_s[1:-1]
     usual_s = centre(inner_s) if len(inner_s) else 0.0
     irregular = raw_s > max(shortest_s, _limit_s(inner_s))
-    # Stamps are work of the timer; a gap that stands out holds one pair of them as well.
-    idle_s = np.maximum(raw_s - np.where(irregular, 0.0, stamp_s), 0.0)
-    return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, _EDGE_S, window.length_s)
-
-
-def resting_power_w(
-    dense: Column,
-    window: WindowRecord,
-    *,
-    resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
-) -> float | None:
-    """Return the lowest power of the window and the five seconds before it; None if the GPU did not rest in them.
-
-    Of a window that mostly rested the median would be that of rest, so the 90th percentile is the power of its work.
-    """
-    since, low = np.searchsorted(dense.at_ns, (window.begin_ns - _HISTORY_NS, window.begin_ns))
-    high = int(np.searchsorted(dense.at_ns, window.end_ns, side="right"))
-    if high - low < _FEWEST_SAMPLES:
-        return None
-    lowest_w = float(dense.values[since:high].min())
-    return lowest_w if lowest_w < resting_ratio * quantiles(dense.values[low:high], 0.9)[0] else None
-
-
-def power_dips(
-    dense: Column,
-    window: WindowRecord,
-    *,
-    idle_w: float | None = None,
-    shallow_ratio: Annotated[float, "a dip as deep as this of the way to idle power may be the work's own"] = 0.25,
-) -> IdleGaps | None:
-    """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
-
-    Dips in a rhythm stand out above five times their usual length only: the work itself pauses so.
-    A sample counts as idle for the share of the way from the power of the work around it to ``idle_w`` that it fell.
-    """
-    low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
-    at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
-    if len(at_ns) < _FEWEST_SAMPLES or window.length_ns <= 0:
-        return None
-    if idle_w is None:
-        idle_w = resting_power_w(dense, window)
-    if idle_w is None:
-        return None
-    around_w = _working_around_w(at_ns, power_w, idle_w, shallow_ratio)
-    room_w = np.maximum(around_w - idle_w, 1.0)
-    deficit = np.clip((around_w - power_w) / room_w, 0.0, 1.0)
-    deep = deficit > shallow_ratio
-    paired = deep & (np.append(deep[1:], False) | np.append(False, deep[:-1]))
-    alone = deficit[~paired]
-    limit = max(shallow_ratio, BEYOND * quantiles(alone, 0.99)[0]) if len(alone) else shallow_ratio
-    found = (deficit > min(limit, 1.0)) | paired
-    spacing_ns = np.minimum(np.diff(at_ns, prepend=at_ns[0] - SAMPLE_NS), 2 * SAMPLE_NS)
-    lost_s = deficit * spacing_ns / 1e9
-    firsts, lasts, idle_s = lost_runs(found, lost_s)
-    usual_s = rhythm_s(lost_runs(deep, lost_s)[2])
-    return IdleGaps(
-        begin_ns=at_ns[firsts] - spacing_ns[firsts],
-        end_ns=at_ns[lasts],
-        idle_s=idle_s,
-        irregular=idle_s > BEYOND * usual_s,
-        usual_s=usual_s,
-        error_s=SAMPLE_NS / 1e9,
-        window_s=window.length_s,
-    )
+    # Stamps and events are work of the timer; a gap that stands out holds one pair of them as well.
+    idle_s = np.maximum(raw_s - np.where(irregular, 0.0, timer_s * timings.calls_count), 0.0)
+    return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, np.full(len(raw_s), _EDGE_S), _EDGE_S, window.length_s)
 
 
 def _limit_s(inner_s: Values) -> float:
@@ -189,7 +131,7 @@ def lost_runs(found: npt.NDArray[np.bool_], lost_s: Values) -> tuple[npt.NDArray
 
 def rhythm_s(idle_s: Values, spacing_s: float = SAMPLE_NS / 1e9) -> float:
     """Return the usual length of runs in a rhythm: five or more that are alike, or shorter than samples so far apart measure."""
-    if len(idle_s) < _FEWEST_DIPS:
+    if len(idle_s) < _FEWEST_RUNS:
         return 0.0
     usual_s = centre(idle_s)
     return usual_s if usual_s <= 2 * spacing_s or spread(idle_s) <= _ALIKE_RATIO * usual_s else 0.0
@@ -218,18 +160,3 @@ def overlap_ns(begin_ns: Times, end_ns: Times, spans: Sequence[Span]) -> Times:
         return np.asarray(np.where(index >= 0, before[held] + part, 0), np.int64)
 
     return until(end_ns) - until(begin_ns)
-
-
-def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, shallow_ratio: float) -> Values:
-    """Return the median power of the working samples within half a second of each sample, or of all where none works."""
-    works = power_w > idle_w + shallow_ratio * (quantiles(power_w, 0.9)[0] - idle_w)
-    if not works.any():
-        return power_w
-    work_ns, work_w = at_ns[works], power_w[works]
-    span_ns = int(at_ns[-1] - at_ns[0])
-    centres_ns = np.arange(at_ns[0], at_ns[-1] + 1, max(_AROUND_NS // 2, span_ns // _CENTRES_COUNT), dtype=np.int64)
-    low = np.searchsorted(work_ns, centres_ns - _AROUND_NS, side="left")
-    high = np.searchsorted(work_ns, centres_ns + _AROUND_NS, side="right")
-    usual_w = centre(work_w)
-    medians = [centre(work_w[i:j]) if j > i else usual_w for i, j in zip(low, high, strict=True)]
-    return np.interp(at_ns, centres_ns, medians)

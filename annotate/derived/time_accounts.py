@@ -41,6 +41,11 @@ class TimeAccounts:
     launches_ratio: float = 0.0  # of the entries' time, what launching can have added
 
     @property
+    def claimed_ratio(self) -> float:
+        """Return the share that somebody says was work; the timer's own work explains busy time and claims none."""
+        return self.accounted_ratio - self.stamps_ratio
+
+    @property
     def accounted_ratio(self) -> float:
         return self.timed_ratio + self.stamps_ratio + self.other_ratio + self.own_ratio
 
@@ -64,7 +69,7 @@ class TimeAccounts:
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return the rest, with its sign, as far as neither witness nor books can be wrong by it."""
         above = self.busy.least_ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio - error_ratio
-        below = self.accounted_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, _GAUGE_ERROR_RATIO)
+        below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, _GAUGE_ERROR_RATIO)
         return max(0.0, above) or -max(0.0, below)
 
 
@@ -94,8 +99,9 @@ def timed_accounts(
         whole = np.array([window.begin_ns], np.int64), np.array([window.end_ns], np.int64)
         other_ns = min(idle_ns, float(overlap_ns(*whole, other).sum()))
     stamps_ns = min(len(entries_s) * stamp_s * 1e9, idle_ns - other_ns)
-    # Events take the GPU's time as stamps do, and begins that nobody took leave the last entry's place open.
-    between_s = 0.0 if stamp_s else len(entries_s) * timings.calls_count * STAMP_S
+    # Events take the GPU's time as stamps do, entries that merge calls leave the stamps of all but one, and begins that
+    # nobody took leave the last entry's place open.
+    between_s = len(entries_s) * (timings.calls_count - (1 if stamp_s else 0)) * (stamp_s or STAMP_S)
     between_ns = (between_s + (float(entries_s.max()) if gaps is None else 0.0)) * 1e9
     return TimeAccounts(
         busy=busy,
@@ -155,7 +161,7 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
             Bound(
                 number=number, rule=rule, group=Group.BOOKS, ratio=abs(nearer if is_launching else farther), estimate=estimate
             )
-            for number in (Number.MEAN, Number.MEDIAN)
+            for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK)
         ]
     return tuple(found)
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from annotate.derived.idle_gaps import SAMPLE_NS, resting_power_w
+from annotate.derived.idle_gaps import SAMPLE_NS
+from annotate.derived.power_dips import resting_power_w
 from annotate.evidence import Evidence
 from annotate.stats.robust import quantiles
 

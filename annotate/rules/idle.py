@@ -8,7 +8,7 @@ from annotate.budget import Replaces
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
-from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio
+from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio, rhythm_lost_ratio
 from annotate.derived.idle_bounds import gauge_bound, interval_bound, is_power_free
 from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.pause_causes import UNKNOWN, IdleCause, idle_causes
@@ -89,20 +89,24 @@ def idle_stretch(
         median after a pause is of another clock.
 
     What it cannot see:
-        Pauses at every Nth iteration, which are the loop's own.  Without times, stretches shorter than the driver's power
-        record resolves: sleeps of 10 ms in an attention loop left no dip.  Pauses inside an iteration: ``outliers``.
+        Pauses at every Nth iteration, which are the loop's own.  Without times, pauses in a rhythm that keeps its pace from
+        first to last, and stretches shorter than the driver's power record resolves: sleeps of 10 ms in an attention loop
+        left no dip.  Pauses inside an iteration: ``outliers``.
 
     Remedy:
         Follow the named cause.  Where none is named, look for what the launching thread did at that time.
 
     Source:
-        The gaps before, between and after the timed entries; without times, the driver's 20 ms record of power; without
-        known idle power, its utilisation.  H200: 42 of 44 clean windows read at most 0.13 %, a sleep of 0.3 s in 3 s 10.1 %.
+        The gaps before, between and after the timed entries; without times, the driver's 20 ms record of power as far as
+        utilisation fell with it; without known idle power, utilisation alone.  H200: 42 of 44 clean windows read at most 0.13 %, a sleep of 0.3 s in 3 s 10.1 %.
     """
     idle = case.gaps or case.dips
     lost_ratio = gauge_lost_ratio(case.evidence) if case.gaps is None else None
     if idle is None:
         return _by_gauge(case, lost_ratio)
+    if case.gaps is None and idle.usual_s > 0.0:
+        # Pages of a rhythm differ by their place in it.
+        lost_ratio = rhythm_lost_ratio(case.evidence, idle.usual_s)
     # The record of power shows no stretch as short as utilisation adds up.
     lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
     if not idle.irregular.any():

@@ -79,7 +79,7 @@ def neighbours() -> list[tuple[Scenario, tuple[str, ...], int]]:
             ("vector-adds", "0.05"),
             1,
         ),
-        (Scenario("cpu-hogs-gemm-4096", six, "valid", ("bursty-duty-cycle",), warm), ("hog",), os.cpu_count() or 1),
+        (Scenario("cpu-hogs-gemm-4096", six, "flagged|rejected", ("idle-stretch",), warm), ("hog",), os.cpu_count() or 1),
     ]
 
 

@@ -150,8 +150,8 @@ def page() -> str:
         "",
         "`plain-run` is `gpuwatch run -- python bench.py` around a program that knows nothing of us: its imports and its warm-up lie",
         "in the window, and the verdict says so; put `with gpuwatch.window():` around the timed part for a verdict on that part.",
-        "None of these windows was given times.  Without them idle time in a rhythm, as sleeps of 100 ms or a processor shared with hogs",
-        "make it, is a label beside the number (`the GPU was busy 10% of the time`) and no disturbance of it.\n",
+        "None of these windows was given times.  Without them idle time in a rhythm, as sleeps of 100 ms make it, is a label beside the",
+        "number (`the GPU was busy 10% of the time`) and no disturbance of it, unless the rhythm slows as beside hogs.\n",
         "### In words\n",
     ]
     for scenario, _, verdict in judged():

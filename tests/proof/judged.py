@@ -13,19 +13,22 @@ import math
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from annotate.budget import Number
 from annotate.combine import CLAIMED
+from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
 from annotate.evidence import Evidence
 from annotate.judge import judge
 from annotate.user_policy import Policy
 from tests.proof.disturbances import FAMILIES, Disturbance, drawn
 from tests.proof.pairs import pair
 from tests.proof.scores import Answer, Row, rows
+from tests.proof.shapes import Shape
+from tests.proof.testified import Variant
 
 RESULTS = Path(__file__).parent / "results.json"
 PROCESSES_COUNT = 2  # the machine that scores has others on it
@@ -37,6 +40,9 @@ NAMES: Mapping[Number, str] = {
     Number.MEDIAN_AT_CLOCK: "median_at_one_clock",
 }
 CLAIMED_NAMES = tuple(NAMES[number] for number in CLAIMED[Policy().claim])
+BOOKED_S = 1.0  # shorter windows have no books, so they are never valid
+RHYTHM_COUNT = 5  # so many equal pauses, equally far apart, are a rhythm
+_OWN_WORK = frozenset({"own-other-work", "work-growth", "work-modes"})
 _DIGITS = 6  # of a ratio: a ten-thousandth of the tolerance
 _UNBOUNDED = 1e9  # stands for an infinite bound: JSON has no infinity
 
@@ -47,6 +53,15 @@ class JudgedRow:
 
     row: Row
     is_steady: bool = False
+    left_open: frozenset[str] = frozenset()  # numbers of which the specification bounds nothing here, see ``left_open``
+
+    @property
+    def bounded(self) -> Row | None:
+        """Return the row with the numbers that are in scope; None where there is none."""
+        kept = {name: bound for name, bound in self.row.answer.bounds.items() if name not in self.left_open}
+        if self.is_steady or not kept:
+            return None
+        return replace(self.row, answer=replace(self.row.answer, bounds=kept))
 
 
 def answer(evidence: Evidence) -> Answer:
@@ -87,8 +102,34 @@ def _is_one_level(each: Disturbance, length_s: float) -> bool:
     return whole and each.pieces[0].end_s >= length_s - 1e-6
 
 
+def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
+    """Return the numbers of which the specification bounds nothing in this window, whatever the judge says of them.
+
+    A rhythm of pauses from first to last is part of the work as far as throughput goes: it counts by the clock it buys.
+    Wrong times count beyond the books' own error, and windows under a second have no books.  Without times, what the
+    measured process itself did is its work: "steadiness of the times: not shown".
+    """
+    is_plain = row.variant == Variant.PLAIN
+    found: set[str] = set()
+    for each in disturbances:
+        is_between = is_plain or not each.inside
+        if FAMILIES[each.family].stalls and each.shape is Shape.SQUARE and len(each.pieces) >= RHYTHM_COUNT and is_between:
+            found.add("throughput")
+        if each.family == "times-wrong" and (each.depth <= BOOKS_ERROR_RATIO or row.length_s < BOOKED_S):
+            found |= {"mean", "median", "median_at_one_clock"}
+        if is_plain and each.family in _OWN_WORK and each.kind != "easier-data":
+            found |= set(NAMES.values())
+    return frozenset(found)
+
+
+def sleeps_undeclared(row: Row) -> bool:
+    """Return whether a timed loop sleeps between its calls and declares no period: its clock is that of a burst."""
+    return row.workload == "sleeps between" and row.variant in (Variant.TIMES, Variant.STAMPED)
+
+
 def _judged_row(row: Row) -> JudgedRow:
-    return JudgedRow(row, is_steady(drawn(row.family, row.seed, row.length_s), row.length_s))
+    happened = drawn(row.family, row.seed, row.length_s)
+    return JudgedRow(row, is_steady(happened, row.length_s), left_open(happened, row) if not row.clean else frozenset())
 
 
 def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:

@@ -71,7 +71,6 @@ PROGRAMS: Mapping[str, Callable[[Evidence], Evidence]] = {
     "C++": cpp,
     "in a virtual machine": virtual,
 }
-FIRST_LAUNCH = "idle-stretch counts the end of a pause before the window as idle time inside it: 0.8 to 1.2 %"
 
 
 def state(verdict: Verdict, proof: Proof) -> ProofState:
@@ -92,9 +91,7 @@ def test_any_program_around_honest_work_is_valid(program: str, name: str) -> Non
 
 
 @pytest.mark.parametrize("rest_s", [0.05, 0.3, 1.5])
-@pytest.mark.parametrize(
-    "name", ["softmax", "copy", *(pytest.param(each, marks=finding(FIRST_LAUNCH)) for each in ("gemm", "large gemm"))]
-)
+@pytest.mark.parametrize("name", ["softmax", "copy", "gemm", "large gemm"])
 def test_work_after_a_pause_is_valid(name: str, rest_s: float) -> None:
     """A pause before 4 s moves capped work by 0.4 to 0.7 % and other work not at all."""
     found = seen(replace(paused(rest_s, name), variant=Variant.PLAIN))

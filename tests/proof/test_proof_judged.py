@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.proof.disturbances import family_name
-from tests.proof.judged import NAMES, answer, is_steady, judged_pair, load, main, write
+from tests.proof.judged import NAMES, answer, is_steady, judged_pair, left_open, load, main, sleeps_undeclared, write
 from tests.proof.pairs import Pair, length_s, pair
 from tests.proof.published import OWN, own_names, tables
-from tests.proof.shapes import Piece
+from tests.proof.shapes import Piece, Shape
 from tests.proof.testified import Variant
 
 
@@ -63,6 +63,46 @@ def test_wrong_times_are_in_scope_throughout() -> None:
     """The books hold them against what was witnessed from outside."""
     wrong = short("times-wrong").disturbances[0]
     assert not is_steady([replace(wrong, pieces=(Piece(-3.0, 2.0),))], 2.0)
+
+
+def test_rhythm_of_pauses_leaves_throughput_open() -> None:
+    """Five equal pauses and more from first to last; not fewer, not at random times, not inside timed iterations."""
+    row = judged_pair(short("host-stall").seed)[0][0].row
+    pieces = tuple(Piece(0.1 + 0.3 * i, 0.2 + 0.3 * i) for i in range(5))
+    rhythm = replace(short("host-stall").disturbances[0], shape=Shape.SQUARE, pieces=pieces, inside=False)
+    assert left_open([rhythm], row) == {"throughput"}
+    assert not left_open([replace(rhythm, pieces=pieces[:4])], row)
+    assert not left_open([replace(rhythm, shape=Shape.TELEGRAPH)], row)
+    assert not left_open([replace(rhythm, inside=True)], replace(row, variant=Variant.TIMES))
+
+
+def test_books_leave_small_errors_of_times_open() -> None:
+    """Up to 1.3 points, and all in windows under a second; throughput never."""
+    row = replace(judged_pair(short("times-wrong").seed)[0][0].row, length_s=2.0)
+    wrong = short("times-wrong").disturbances[0]
+    times = {"mean", "median", "median_at_one_clock"}
+    assert left_open([replace(wrong, depth=0.01)], row) == times
+    assert not left_open([replace(wrong, depth=0.02)], row)
+    assert left_open([replace(wrong, depth=0.02)], replace(row, length_s=0.9)) == times
+
+
+def test_own_work_is_open_where_nothing_is_told() -> None:
+    """Without times steadiness is not shown; data that move the clock are in scope all the same."""
+    row = replace(judged_pair(short("own-other-work").seed)[0][0].row, variant=Variant.PLAIN)
+    other = short("own-other-work").disturbances[0]
+    assert left_open([other], row) == set(NAMES.values())
+    assert not left_open([other], replace(row, variant=Variant.TIMES))
+    assert not left_open([replace(other, family="work-growth", kind="easier-data")], row)
+    found = judged_pair(short("own-other-work").seed)[0][0]
+    assert replace(found, left_open=frozenset(NAMES.values())).bounded is None
+    assert replace(found, is_steady=False, left_open=frozenset()).bounded == found.row
+
+
+def test_only_timed_sleeps_are_undeclared() -> None:
+    row = replace(judged_pair(short("host-stall").seed)[0][0].row, workload="sleeps between")
+    assert sleeps_undeclared(replace(row, variant=Variant.STAMPED))
+    assert not sleeps_undeclared(replace(row, variant=Variant.PLAIN))
+    assert not sleeps_undeclared(replace(row, variant=Variant.STAMPED, workload="gemm"))
 
 
 def test_own_names_of_a_combination_are_those_of_both() -> None:

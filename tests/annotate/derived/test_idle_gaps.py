@@ -1,4 +1,4 @@
-"""Idle time by gaps between entries and by dips of power, on made windows."""
+"""Idle time by gaps between entries, on made windows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotate.derived.idle_gaps import IdleGaps, Span, entry_gaps, overlap_ratios, power_dips
-from annotate.evidence import Column, Timings, Values, WindowRecord
+from annotate.derived.idle_gaps import IdleGaps, Span, entry_gaps, overlap_ratios
+from annotate.evidence import Timings, Values, WindowRecord
 from tests.annotate.builders import BEGIN_NS
 from tests.examples import share_of
 
@@ -28,7 +28,7 @@ def loop(gaps_s: Values, took_s: float = 1e-3) -> tuple[Timings, WindowRecord]:
 
 
 def gaps_of(gaps_s: Values, *, covered: Sequence[Span] = (), stamp_s: float = 0.0) -> IdleGaps:
-    found = entry_gaps(*loop(gaps_s), covered=covered, stamp_s=stamp_s)
+    found = entry_gaps(*loop(gaps_s), covered=covered, timer_s=stamp_s)
     assert found is not None
     return found
 
@@ -123,59 +123,6 @@ def test_times_without_begins_know_no_gaps() -> None:
     timings, window = loop(np.zeros(50))
     assert entry_gaps(timings, window) is None
     assert entry_gaps(Timings(np.empty(0, np.int64), np.empty(0)), window) is None
-
-
-def record(low: Sequence[tuple[float, float]], length_s: float = 4.0, idle_w: float = 120.0) -> tuple[Column, WindowRecord]:
-    """A power record each 20 ms from 5 s before a window of 690 W on, at idle power in these stretches of seconds."""
-    t = np.arange(-5.0, length_s, 0.02)
-    power_w = 690.0 + np.random.default_rng(3).normal(0.0, 10.0, len(t))
-    for begin_s, end_s in low:
-        power_w[(t >= begin_s) & (t < end_s)] = idle_w
-    return Column(BEGIN_NS + np.round(t * 1e9).astype(np.int64), power_w), WindowRecord(
-        begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9)
-    )
-
-
-@pytest.mark.parametrize("stall_s", [0.06, 0.3, 1.5, 3.0])
-def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
-    """Also where it takes most of the window, so that the power around it is idle power."""
-    found = power_dips(*record([(0.5, 0.5 + stall_s)]), idle_w=120.0)
-    assert found is not None
-    assert found.irregular_ratio * found.window_s == pytest.approx(stall_s, abs=0.021)
-    assert abs(found.irregular_ratio * found.window_s - stall_s) <= found.error_ratio * found.window_s + 1e-3
-
-
-def test_idle_power_is_seen_before_the_window() -> None:
-    """A pause before it tells idle power; without one nothing does, and a shallow dip is no idle power."""
-    assert power_dips(*record([])) is None
-    assert power_dips(*record([(1.0, 1.5)], idle_w=600.0)) is None
-    found = power_dips(*record([(-2.0, -1.8), (1.0, 1.2)]))
-    assert found is not None
-    assert found.irregular_ratio == pytest.approx(0.05, abs=0.006)
-
-
-def test_steady_power_has_no_dips() -> None:
-    found = power_dips(*record([]), idle_w=120.0)
-    assert found is not None
-    assert found.irregular_ratio == 0.0
-
-
-def test_rhythm_of_dips_is_regular() -> None:
-    """Sleeps of 40 ms each 200 ms are the work's own; one of 400 ms among them stands out."""
-    rhythm = [(0.2 * i, 0.2 * i + 0.04) for i in range(1, 19)]
-    found, stalled = power_dips(*record(rhythm), idle_w=120.0), power_dips(*record([*rhythm, (2.0, 2.4)]), idle_w=120.0)
-    assert found is not None
-    assert stalled is not None
-    assert found.irregular_ratio == 0.0
-    assert stalled.irregular_ratio == pytest.approx(0.1, abs=0.03)
-
-
-def test_many_stalls_of_different_lengths_are_no_rhythm() -> None:
-    """Eight stalls of 60 to 300 ms are irregular, however many they are."""
-    stalls = [(0.45 * i, 0.45 * i + 0.06 + 0.034 * (5 * i % 8)) for i in range(8)]
-    found = power_dips(*record(stalls), idle_w=120.0)
-    assert found is not None
-    assert found.irregular_ratio == pytest.approx(sum(end - begin for begin, end in stalls) / 4.0, abs=0.04)
 
 
 spans = st.lists(

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from annotate.derived.clock_blocks import CYCLE_NS, clock_blocks
 from annotate.derived.dark_time import clock_intervals, dark_ratio, list_intervals, power_intervals
-from annotate.derived.idle_gaps import IdleGaps, entry_gaps, power_dips
+from annotate.derived.idle_gaps import IdleGaps, entry_gaps
 from annotate.derived.load_time import EXCESS, load_time
+from annotate.derived.power_dips import power_dips
 from annotate.evidence import Evidence, Timings
 from annotate.stats.long_run import mean_within, median_within
 from annotate.times.durations import inside, usable

@@ -15,7 +15,7 @@ MS = 1_000_000
 
 def gaps(*spans_ms: tuple[int, int]) -> IdleGaps:
     begin, end = (np.array([span[side] * MS for span in spans_ms], np.int64) for side in (0, 1))
-    return IdleGaps(begin, end, (end - begin) / 1e9, np.ones(len(begin), np.bool_), 0.0, 20e-6, 4.0)
+    return IdleGaps(begin, end, (end - begin) / 1e9, np.ones(len(begin), np.bool_), 0.0, np.full(len(begin), 20e-6), 20e-6, 4.0)
 
 
 def pause(begin_ms: int, end_ms: int, cause: str) -> Pause:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from annotate.derived.clock_blocks import CYCLE_NS, clock_blocks
-from annotate.derived.idle_gaps import IdleGaps, entry_gaps, power_dips
+from annotate.derived.idle_gaps import IdleGaps, entry_gaps
 from annotate.derived.load_time import excess_of, load_time
+from annotate.derived.power_dips import power_dips
 from annotate.evidence import Evidence
 from annotate.stats.long_run import median_within
 from annotate.times.clock_sensitivity import Sensitivity, sensitivity

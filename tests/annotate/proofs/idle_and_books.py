@@ -10,16 +10,16 @@ from annotate.budget import Bound, Number, NumberBudget, ProofShown
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.combine import combine
-from annotate.declared import amount
-from annotate.derived.idle_bounds import dark_bound, duty_bounds
 from annotate.evidence import Evidence
 from annotate.passes import AskingPass, merge_passes
 from annotate.proofs import books, work_seen
 from annotate.rules import accounts, idle
+from annotate.rules.held_conditions import dark_time
+from annotate.rules.steadiness import bursty_duty_cycle
 from annotate.times.durations import usable
 
 CLAIM_FACTS = ("every_s", "varies", "locked_mhz")
-RULES = (*idle.RULES, *accounts.RULES)
+RULES = (*idle.RULES, *accounts.RULES, dark_time, bursty_duty_cycle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,4 @@ def shown(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Shown:
         case = Case(about, claim)
         answers = {rule.name: rule.ask_about(case) for rule in RULES}
         causes[asking] = [bound for answer in answers.values() if isinstance(answer, Found) for bound in answer.bounds]
-        causes[asking] += _beside(case)
     return Shown(merge_passes(causes), answers, work_seen.prove(case, answers), books.prove(case, answers), case.is_stamped)
-
-
-def _beside(case: Case) -> tuple[Bound, ...]:
-    """Return the bounds that rules of today will give at the switch."""
-    dark = dark_bound(case.evidence, case.idle_w, is_bridged=case.times_agree and case.gaps is not None)
-    if case.gaps is None:
-        return (dark,)
-    every_s = amount(case.evidence.declared, "every_s")
-    is_burst = case.claim is Claim.BURST
-    return (dark, *duty_bounds(case.evidence, case.gaps, case.timings, is_burst=is_burst, every_s=every_s))

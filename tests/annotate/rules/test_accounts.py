@@ -42,7 +42,7 @@ def test_accounts_of_times_that_are_too_short() -> None:
     """Busy 97 % of which 30 are timed: if all of it is one work, the times are too short by 69 %."""
     found = bounds(evidence(timings=every(10e-3, took_s=3e-3, length_s=6.0)))
     assert 0.67 < (found[Number.THROUGHPUT].ratio or 0.0) < 0.73
-    for number in (Number.MEAN, Number.MEDIAN):
+    for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK):
         estimate = found[number].estimate
         assert estimate is not None
         assert estimate.value_ratio == pytest.approx(-0.69, abs=0.01)
@@ -63,6 +63,21 @@ def test_accounts_of_times_beyond_the_busy_time() -> None:
     estimate = found[Number.MEAN].estimate
     assert estimate is not None
     assert 0.75 < estimate.low_ratio < estimate.value_ratio < estimate.high_ratio == pytest.approx(0.94, abs=0.02)
+
+
+def test_accounts_of_the_timers_work_claim_no_busy_time() -> None:
+    """Stamps of 6 µs around calls of 60 explain busy time where there is some, and are no time that was handed over."""
+    stamped = replace(every(90e-6, took_s=60e-6, length_s=6.0), sm_clock_mhz=np.full(66_666, 1980.0))
+    assert isinstance(ask(evidence(signals={"utilization_ratio": 0.62}, timings=stamped)), Clear)
+
+
+@pytest.mark.parametrize("clock_mhz", [None, 1980.0])
+def test_accounts_of_batches_take_the_timer_of_each_call(clock_mhz: float | None) -> None:
+    """A batch of ten calls of 200 µs holds the stamps or events of each in its gap: 3 % of the window."""
+    whole = every(2.06e-3, took_s=200e-6, length_s=6.0)
+    clocks = None if clock_mhz is None else np.full(len(whole.at_ns), clock_mhz)
+    batches = replace(whole, calls_count=10, sm_clock_mhz=clocks)
+    assert isinstance(ask(evidence(signals={"utilization_ratio": 1.0}, timings=batches)), Clear)
 
 
 def test_accounts_need_a_second_of_utilisation() -> None:

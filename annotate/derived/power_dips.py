@@ -1,0 +1,187 @@
+"""Idle time by dips of the driver's 20 ms power record, for windows that tell nothing of their iterations."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.derived.idle_gaps import BEYOND, SAMPLE_NS, IdleGaps, lost_runs
+from annotate.evidence import Column, Evidence, Times, Values, WindowRecord
+from annotate.stats.robust import centre, quantiles
+
+_WORKS_RATIO = 0.25  # a sample works that far of the way from idle power to the power of the work
+_HISTORY_NS = 5_000_000_000
+_FEWEST_SAMPLES = 6
+_AROUND_NS = 500_000_000
+_CENTRES_COUNT = 1000
+_FEWEST_DIPS = 5  # so many dips may be a rhythm
+_SHALLOWEST_RATIO, _SHALLOW_RATIO = 0.03, 0.25  # a capped clock's controller alone moves power by a quarter
+_NOISES, _NOISE_QUANTILE = 3.0, 0.95
+_ERROR_RATIO, _LEAST_ERROR_S = 0.25, 1e-3  # of a dip: power lags the work
+_BUSY_QUANTILE = 0.95
+_ROUNDED_RATIO = 0.01  # of the difference of two whole percents
+
+
+def resting_power_w(
+    dense: Column,
+    window: WindowRecord,
+    *,
+    resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
+) -> float | None:
+    """Return the lowest power of the window and the five seconds before it; None if the GPU did not rest in them.
+
+    Of a window that mostly rested the median would be that of rest, so the 90th percentile is the power of its work.
+    """
+    since, low = np.searchsorted(dense.at_ns, (window.begin_ns - _HISTORY_NS, window.begin_ns))
+    high = int(np.searchsorted(dense.at_ns, window.end_ns, side="right"))
+    if high - low < _FEWEST_SAMPLES:
+        return None
+    lowest_w = float(dense.values[since:high].min())
+    return lowest_w if lowest_w < resting_ratio * quantiles(dense.values[low:high], 0.9)[0] else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Dips:
+    """Runs of samples below the power of the work, their idle time, and how long was watched until each began and ended."""
+
+    begin_ns: Times
+    end_ns: Times
+    idle_s: Values
+    begin_watched_ns: Times
+    end_watched_ns: Times
+    watched_ns: int
+    at_edge: npt.NDArray[np.bool_]
+
+
+def power_dips(dense: Column, window: WindowRecord, *, idle_w: float | None = None) -> IdleGaps | None:
+    """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
+
+    A sample counts as idle for the share of the way from the power of the work around it to ``idle_w`` that it fell.  Dips
+    in a rhythm stand out above five times their usual length only: the work itself pauses so.
+    """
+    low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
+    at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
+    if len(at_ns) < _FEWEST_SAMPLES or window.length_ns <= 0:
+        return None
+    if idle_w is None:
+        idle_w = resting_power_w(dense, window)
+    if idle_w is None:
+        return None
+    found = _dips(at_ns, power_w, idle_w, window.begin_ns)
+    usual_s = _rhythm_s(found)
+    errors_s = np.minimum(SAMPLE_NS / 1e9, np.maximum(_ERROR_RATIO * found.idle_s, _LEAST_ERROR_S))
+    return IdleGaps(
+        begin_ns=found.begin_ns,
+        end_ns=found.end_ns,
+        idle_s=found.idle_s,
+        irregular=found.idle_s > BEYOND * usual_s,
+        usual_s=usual_s,
+        errors_s=errors_s,
+        blur_s=SAMPLE_NS / 1e9,
+        window_s=window.length_s,
+    )
+
+
+def _dips(at_ns: Times, power_w: Values, idle_w: float, begin_ns: int) -> _Dips:
+    around_w = _working_around_w(at_ns, power_w, idle_w)
+    fallen = (around_w - power_w) / np.maximum(around_w - idle_w, 1.0)
+    # Idle time only lowers power, so that what lies above the work's power is noise.
+    above = -fallen[fallen < 0.0]
+    noise = quantiles(above, _NOISE_QUANTILE)[0] if len(above) else 0.0
+    found = fallen > float(np.clip(_NOISES * noise, _SHALLOWEST_RATIO, _SHALLOW_RATIO))
+    since_ns = max(int(at_ns[0]) - SAMPLE_NS, begin_ns)
+    spacing_ns = np.minimum(np.diff(at_ns, prepend=since_ns), 2 * SAMPLE_NS)
+    firsts, lasts, idle_s = lost_runs(found, np.clip(fallen, 0.0, 1.0) * spacing_ns / 1e9)
+    watched_ns = np.cumsum(spacing_ns)
+    return _Dips(
+        begin_ns=at_ns[firsts] - spacing_ns[firsts],
+        end_ns=at_ns[lasts],
+        idle_s=idle_s,
+        begin_watched_ns=watched_ns[firsts] - spacing_ns[firsts],
+        end_watched_ns=watched_ns[lasts],
+        watched_ns=int(watched_ns[-1]),
+        at_edge=(firsts == 0) | (lasts == len(at_ns) - 1),
+    )
+
+
+def _rhythm_s(
+    dips: _Dips,
+    *,
+    wander: Annotated[
+        float, "of mean times root of count: 24 rhythms of even seeds read 0.2 to 0.74, 19 random ones 0.8 to 1.6"
+    ] = 0.77,
+) -> float:
+    """Return the usual length of dips in a rhythm; 0 where those within the window keep none.
+
+    The idle time of a rhythm grows in a straight line, that of chance wanders off it by the root of the number of dips.
+    """
+    within = ~dips.at_edge
+    if int(within.sum()) < _FEWEST_DIPS:
+        return 0.0
+    usual_s = centre(dips.idle_s[within])
+    kept = within & (dips.idle_s <= BEYOND * usual_s)
+    count = int(kept.sum())
+    if count < _FEWEST_DIPS:
+        return 0.0
+    # The rhythm stands still while the GPU stands idle for another cause.
+    apart_ns = np.cumsum(np.where(kept, 0, dips.end_watched_ns - dips.begin_watched_ns))
+    place_ns = (0.5 * (dips.begin_watched_ns + dips.end_watched_ns) - apart_ns)[kept]
+    idle_s = dips.idle_s[kept]
+    grown_s = np.cumsum(idle_s)
+    line_s = grown_s[-1] * place_ns / max(1, dips.watched_ns - int(apart_ns[-1]))
+    wandered_s = max(float((grown_s - line_s).max()), 0.0) - min(float((grown_s - idle_s - line_s).min()), 0.0)
+    return usual_s if wandered_s <= wander * float(idle_s.mean()) * count**0.5 else 0.0
+
+
+def limited_dips(
+    dips: IdleGaps,
+    evidence: Evidence,
+    *,
+    missed: Annotated[
+        float, "a page speaks of most of its refresh: stalls of 0.1 to 0.3 s lost 54 to 130 % of their length"
+    ] = 2.0,
+) -> IdleGaps:
+    """Return the dips with no more idle time than utilisation leaves: power falls with the data and the clock as well.
+
+    Few dips are held to the busiest pages, many to a GPU that never idles.  A page speaks of the refresh before it, which may
+    have begun one refresh earlier than it was read.
+    """
+    trace, window = evidence.trace, evidence.window
+    refresh_ns = trace.refresh_of_ns("utilization_ratio")
+    shown = trace.within("utilization_ratio", window.begin_ns + refresh_ns, window.end_ns + 2 * refresh_ns).observed
+    inside = shown.values[(shown.at_ns >= window.begin_ns + 2 * refresh_ns) & (shown.at_ns < window.end_ns)]
+    if not len(dips.idle_s) or not len(inside):
+        return dips
+    is_many = dips.usual_s == 0.0 and len(dips.idle_s) >= _FEWEST_DIPS
+    busiest = 1.0 if is_many else quantiles(inside, _BUSY_QUANTILE)[0]
+    if busiest <= 0.0:
+        return dips
+    steps_s = np.minimum(np.diff(shown.at_ns, append=shown.at_ns[-1]), refresh_ns) / 1e9
+    lost = missed * np.clip(1.0 - shown.values / busiest - _ROUNDED_RATIO, 0.0, 1.0) + _ROUNDED_RATIO
+    total_s = np.concatenate([[0.0], np.cumsum(lost * steps_s)])
+    first = np.searchsorted(shown.at_ns, dips.begin_ns)
+    last = np.searchsorted(shown.at_ns, dips.end_ns + 2 * refresh_ns, side="right")
+    is_shown = shown.at_ns[-1] >= dips.end_ns + refresh_ns
+    most_s = dips.usual_s + np.where(is_shown, total_s[last] - total_s[np.minimum(first, last)], np.inf)
+    # Pages may overlook a short stall.  Where they lost a quarter of a longer one at most, the GPU worked at less power.
+    is_long = dips.end_ns - dips.begin_ns > 2 * SAMPLE_NS
+    worked = is_long & (dips.idle_s > missed * most_s)
+    idle_s = np.where(worked, 0.0, np.minimum(dips.idle_s, most_s))
+    errors_s = np.where(worked, 0.0, np.minimum(dips.errors_s, most_s - idle_s))
+    return replace(dips, idle_s=idle_s, errors_s=errors_s, irregular=dips.irregular & ~worked)
+
+
+def _working_around_w(at_ns: Times, power_w: Values, idle_w: float) -> Values:
+    """Return the median power of the working samples within half a second of each sample, or of all where none works."""
+    works = power_w > idle_w + _WORKS_RATIO * (quantiles(power_w, 0.9)[0] - idle_w)
+    if not works.any():
+        return power_w
+    work_ns, work_w = at_ns[works], power_w[works]
+    span_ns = int(at_ns[-1] - at_ns[0])
+    centres_ns = np.arange(at_ns[0], at_ns[-1] + 1, max(_AROUND_NS // 2, span_ns // _CENTRES_COUNT), dtype=np.int64)
+    low = np.searchsorted(work_ns, centres_ns - _AROUND_NS, side="left")
+    high = np.searchsorted(work_ns, centres_ns + _AROUND_NS, side="right")
+    usual_w = centre(work_w)
+    medians = [centre(work_w[i:j]) if j > i else usual_w for i, j in zip(low, high, strict=True)]
+    return np.interp(at_ns, centres_ns, medians)

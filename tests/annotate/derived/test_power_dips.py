@@ -1,0 +1,138 @@
+"""Idle time by dips of the driver's power record, on made windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from annotate.case import Case
+from annotate.derived.busy_share import rhythm_lost_ratio
+from annotate.derived.idle_gaps import IdleGaps
+from annotate.derived.power_dips import power_dips
+from annotate.evidence import Column, Evidence, WindowRecord
+from tests.annotate.builders import BEGIN_NS, evidence
+
+
+def record(low: Sequence[tuple[float, float]], length_s: float = 4.0, idle_w: float = 120.0) -> tuple[Column, WindowRecord]:
+    """A power record each 20 ms from 5 s before a window of 690 W on, at idle power in these stretches of seconds."""
+    t = np.arange(-5.0, length_s, 0.02)
+    power_w = 690.0 + np.random.default_rng(3).normal(0.0, 10.0, len(t))
+    for begin_s, end_s in low:
+        power_w[(t >= begin_s) & (t < end_s)] = idle_w
+    return Column(BEGIN_NS + np.round(t * 1e9).astype(np.int64), power_w), WindowRecord(
+        begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9)
+    )
+
+
+@pytest.mark.parametrize("stall_s", [0.06, 0.3, 1.5, 3.0])
+def test_dip_of_power_is_as_long_as_the_stall(stall_s: float) -> None:
+    """Also where it takes most of the window, so that the power around it is idle power."""
+    found = power_dips(*record([(0.5, 0.5 + stall_s)]), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio * found.window_s == pytest.approx(stall_s, abs=0.021)
+    assert abs(found.irregular_ratio * found.window_s - stall_s) <= found.error_ratio * found.window_s + 1e-3
+
+
+def test_idle_power_is_seen_before_the_window() -> None:
+    """A pause before it tells idle power; without one nothing does, and a shallow dip is no idle power."""
+    assert power_dips(*record([])) is None
+    assert power_dips(*record([(1.0, 1.5)], idle_w=600.0)) is None
+    found = power_dips(*record([(-2.0, -1.8), (1.0, 1.2)]))
+    assert found is not None
+    assert found.irregular_ratio == pytest.approx(0.05, abs=0.006)
+
+
+def test_steady_power_has_no_dips() -> None:
+    found = power_dips(*record([]), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio == 0.0
+
+
+def test_rhythm_of_dips_is_regular() -> None:
+    """Sleeps of 40 ms each 200 ms are the work's own; one of 400 ms among them stands out."""
+    rhythm = [(0.2 * i, 0.2 * i + 0.04) for i in range(1, 19)]
+    found, stalled = power_dips(*record(rhythm), idle_w=120.0), power_dips(*record([*rhythm, (2.0, 2.4)]), idle_w=120.0)
+    assert found is not None
+    assert stalled is not None
+    assert found.irregular_ratio == 0.0
+    assert stalled.irregular_ratio == pytest.approx(0.1, abs=0.03)
+
+
+def test_many_stalls_of_different_lengths_are_no_rhythm() -> None:
+    """Eight stalls of 60 to 300 ms are irregular, however many they are."""
+    stalls = [(0.45 * i, 0.45 * i + 0.06 + 0.034 * (5 * i % 8)) for i in range(8)]
+    found = power_dips(*record(stalls), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio == pytest.approx(sum(end - begin for begin, end in stalls) / 4.0, abs=0.04)
+
+
+def test_stalls_at_random_times_are_no_rhythm() -> None:
+    """Twelve stalls of 5 ms, alike and shorter than a sample, are a rhythm each 300 ms and irregular at random times."""
+    regular_s = [0.15 + 0.3 * i for i in range(12)]
+    random_s = [0.2, 0.3, 0.42, 0.5, 0.9, 1.1, 1.16, 1.6, 2.9, 3.4, 3.5, 3.9]
+    for begins_s, expected in ((regular_s, 0.0), (random_s, 12 * 5e-3 / 4.0)):
+        found = power_dips(*shallow(begins_s, 0.25), idle_w=120.0)
+        assert found is not None
+        assert found.irregular_ratio == pytest.approx(expected, abs=2e-3)
+
+
+def test_rhythm_that_begins_inside_is_irregular() -> None:
+    """Sleeps of 40 ms each 100 ms from the middle on were not the work's own before."""
+    found = power_dips(*record([(2.0 + 0.1 * i, 2.04 + 0.1 * i) for i in range(20)]), idle_w=120.0)
+    assert found is not None
+    assert found.irregular_ratio == pytest.approx(0.2, abs=0.02)
+
+
+def shallow(begins_s: Sequence[float], depth: float) -> tuple[Column, WindowRecord]:
+    """A quiet record of 4 s at 550 W whose samples at these times fell this share of the way to idle power."""
+    column, window = record([])
+    power_w = 550.0 + np.random.default_rng(4).normal(0.0, 2.0, len(column.values))
+    at = np.searchsorted(column.at_ns, BEGIN_NS + np.round(np.array(begins_s) * 1e9))
+    power_w[at] = 550.0 - depth * 430.0
+    return Column(column.at_ns, power_w), window
+
+
+def limited(stall_s: float, busy: float) -> IdleGaps:
+    """A window whose power fell from 600 to 300 W for this long, while its utilisation read this much."""
+
+    def is_low(t: float) -> bool:
+        return 2.0 <= t < 2.0 + stall_s
+
+    def watts(t: float) -> float:
+        return 120.0 if t < -4.0 else 300.0 if is_low(t) else 600.0
+
+    def utilisation(t: float) -> float:
+        return busy if 2.0 <= t < 2.4 + stall_s else 1.0
+
+    about: Evidence = evidence(signals={"power_w": watts, "utilization_ratio": utilisation})
+    dips = Case(about).dips
+    assert dips is not None
+    return dips
+
+
+def test_lower_power_of_busy_work_is_no_idle_time() -> None:
+    """Easier inputs draw less while utilisation stays; where utilisation falls too, the GPU idled."""
+    assert limited(0.5, busy=1.0).irregular_ratio < 1e-3
+    idled = limited(0.5, busy=0.4)
+    assert idled.irregular_ratio == pytest.approx(0.625 * 0.5 / 6.0, rel=0.15)
+
+
+def test_short_dip_is_held_to_what_utilisation_leaves() -> None:
+    """Pages may overlook a stall of 20 ms, so that it keeps what rounding hides."""
+    short = limited(0.02, busy=1.0)
+    assert 0.0 < short.irregular_ratio * short.window_s <= 0.01
+
+
+@pytest.mark.parametrize(("late_ratio", "lost"), [(0.3, 0.0), (0.15, 0.233)])
+def test_rhythm_that_slows_lost_time(late_ratio: float, lost: float) -> None:
+    """A GPU busy for 30 % of the time in pauses of 30 ms, and from the middle on for half as much."""
+    about = evidence(signals={"utilization_ratio": lambda t: 0.3 if t < 3.4 else late_ratio})
+    assert rhythm_lost_ratio(about, 0.03) == pytest.approx(lost, abs=0.05)
+
+
+def test_rhythm_keeps_its_pace_within_a_call() -> None:
+    """Of calls of 10 ms each 110 a page of 0.2 s holds one or two."""
+    about = evidence(signals={"utilization_ratio": lambda t: (0.05, 0.1, 0.1)[int((t + 6.0) / 0.2) % 3]})
+    assert rhythm_lost_ratio(about, 0.1) == 0.0
