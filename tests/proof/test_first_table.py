@@ -119,14 +119,14 @@ TABLE: Mapping[str, Due] = {
 }  # fmt: skip
 
 # Rows that the judge does not give yet, and why: each is a strict failure, so that whoever mends it takes it out.
-_AFTER_PAUSES = (
-    "a pause of 0.05 s before",
-    "a pause of 0.3 s before",
-    "a pause of 1.5 s before",
-    "the first after a daemon's start, 0.8 s",
-    "the first after a daemon's start, 2.4 s",
+UNSTAMPED = (
+    "where nothing is stamped, e(t) (0.7 to 0.8 %) meets late calls of 0.4 % or levels of the raw times of 1.8 %: above 1 %"
 )
-KNOWN: Mapping[tuple[str, Variant], str] = {}
+KNOWN: Mapping[tuple[str, Variant], str] = {
+    ("a pause of 1.5 s before", TIMES): UNSTAMPED,
+    ("the first after a daemon's start, 0.8 s", TIMES): UNSTAMPED,
+    ("the first after a daemon's start, 2.4 s", TIMES): UNSTAMPED,
+}
 
 
 def cases() -> list[Any]:
