@@ -34,7 +34,7 @@ class ComparedWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedSide:
     """The windows of one argument: a run's one, or those of a file.
 
     ``is_identified`` is false where a report's serial numbers or host names were redacted: other files have equal stand-ins.
@@ -62,7 +62,7 @@ def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineT
     return found, [side.run_id for side in sides if side.run_id is not None]
 
 
-def _read_sides(texts: tuple[str, str]) -> tuple[Side, Side]:
+def _read_sides(texts: tuple[str, str]) -> tuple[ComparedSide, ComparedSide]:
     files = [_from_file(text) if is_file(text) else None for text in texts]
     a, b = files
     if a is not None and b is not None:
@@ -76,7 +76,7 @@ def _read_sides(texts: tuple[str, str]) -> tuple[Side, Side]:
     return found[0], found[1]
 
 
-def _of_run(store: Reader, run: Run | None, uuid: str | None) -> Side:
+def _of_run(store: Reader, run: Run | None, uuid: str | None) -> ComparedSide:
     if run is None:
         raise UsageError("expected a run or a file, found neither")
     if not run.uuids:
@@ -84,10 +84,10 @@ def _of_run(store: Reader, run: Run | None, uuid: str | None) -> Side:
     window = ComparedWindow(
         name=run.label or f"run {run.id}", evidence=store.evidence(run, uuid or run.uuids[0]), policy=rejudge.policy_of(run)
     )
-    return Side(text=run.id, windows=(window,), run_id=run.id)
+    return ComparedSide(text=run.id, windows=(window,), run_id=run.id)
 
 
-def _from_file(text: str) -> Side:
+def _from_file(text: str) -> ComparedSide:
     """Read a report or a recording.  Raises UsageError: when it is neither, or holds no evidence."""
     path = Path(text)
     if _is_page(path):
@@ -107,7 +107,7 @@ def _from_file(text: str) -> Side:
         is_identified = True
     if not windows:
         raise UsageError(f"{path}: expected a window with its evidence, found none")
-    return Side(text=path.name, windows=windows, is_identified=is_identified)
+    return ComparedSide(text=path.name, windows=windows, is_identified=is_identified)
 
 
 def _is_page(path: Path) -> bool:
@@ -132,7 +132,7 @@ def _named(evidence: Evidence) -> str:
     return plain(evidence.window.label or "unnamed window")
 
 
-def _paired(a: Side, b: Side) -> list[tuple[ComparedWindow, ComparedWindow]]:
+def _paired(a: ComparedSide, b: ComparedSide) -> list[tuple[ComparedWindow, ComparedWindow]]:
     """Pair single windows whatever their names, else those of one label.  Raises UsageError: when nothing makes a pair."""
     if len(a.windows) == len(b.windows) == 1:
         return [_told_apart(a, b, a.windows[0], b.windows[0])]
@@ -150,7 +150,7 @@ def _paired(a: Side, b: Side) -> list[tuple[ComparedWindow, ComparedWindow]]:
     return [_told_apart(a, b, of_name[0][name], of_name[1][name]) for name in names]
 
 
-def _told_apart(a: Side, b: Side, first: ComparedWindow, second: ComparedWindow) -> tuple[ComparedWindow, ComparedWindow]:
+def _told_apart(a: ComparedSide, b: ComparedSide, first: ComparedWindow, second: ComparedWindow) -> tuple[ComparedWindow, ComparedWindow]:
     """Return the two with their labels where these distinguish them, else with file or run beside it."""
     if first.name != second.name:
         return first, second
