@@ -72,7 +72,9 @@ class LoadTime:
         first_s = np.maximum(self.window_begin_ns - self.began_ns, 0) / 1e9
         last_s = (self.ended_ns - self.began_ns) / 1e9
         span_s = float(self.ended_ns[-1] - self.window_begin_ns) / 1e9
-        return float(excess.gained_s(first_s, np.maximum(last_s, first_s)).sum()) / span_s if span_s > 0.0 else 0.0
+        if span_s <= 0.0:
+            return 0.0
+        return min(excess.most_ratio, float(excess.gained_s(first_s, np.maximum(last_s, first_s)).sum()) / span_s)
 
     def median_excess_ratio(self, excess: Excess) -> float:
         """Return the excess speed that most of the window's load can have, or that of the mean if it is more."""

@@ -150,7 +150,9 @@ def _paired(a: ComparedSide, b: ComparedSide) -> list[tuple[ComparedWindow, Comp
     return [_told_apart(a, b, of_name[0][name], of_name[1][name]) for name in names]
 
 
-def _told_apart(a: ComparedSide, b: ComparedSide, first: ComparedWindow, second: ComparedWindow) -> tuple[ComparedWindow, ComparedWindow]:
+def _told_apart(
+    a: ComparedSide, b: ComparedSide, first: ComparedWindow, second: ComparedWindow
+) -> tuple[ComparedWindow, ComparedWindow]:
     """Return the two with their labels where these distinguish them, else with file or run beside it."""
     if first.name != second.name:
         return first, second

@@ -22,7 +22,9 @@ _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels",
 })  # fmt: skip
-_EARLIER_RATIO = 1e-3  # of a mean clock over moments weighted otherwise; ten times what the two reports of 0.1 differ by
+_EARLIER_RATIO = (
+    3e-3  # of a mean clock over moments weighted otherwise; the two reports of 0.1 differ by up to two thirds of it
+)
 _LAST_BITS_RATIO = 1e-7  # less than any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window's beginning is noted, and each is cut to its second
 

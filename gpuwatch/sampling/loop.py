@@ -112,6 +112,7 @@ def sweeps(
     stop: Signal,
     wake: Wakeup | None = None,
     *,
+    woken: Callable[[], None] | None = None,  # called when ``wake`` was set, after all passes so far have been taken
     nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
     hold_ns: int = 250_000_000,  # how old a reading of a source's own loop may be when it is told of
 ) -> Iterator[Sweep]:
@@ -128,6 +129,8 @@ def sweeps(
             wake.clear()
             for hurried in turns:
                 hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
+            if woken is not None:
+                woken()
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
         if turn.ask_on is not None and turn.lost is None:

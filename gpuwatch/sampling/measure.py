@@ -16,6 +16,7 @@ _MEANS_NS = 150_000_000  # an H200 gives no mean over less than 100 ms
 _MEANS_TRIES_COUNT = 3  # the sampler that reads them meanwhile, at most once in 100 ms, spoils one or two
 _PULSE_WATCHED_NS = 60_000_000  # a dozen readings: what two calls cost after a pause
 _TARGETS = PlanTargets()
+_ROWS_COUNT = 16  # the least: a busy machine may have taken the time, and one row it held up would stretch a lane for good
 _STEP_NS = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
 _OUTLYING_COUNT = 10  # times the cost of its neighbours
 
@@ -83,7 +84,7 @@ def _row_ns(source: Source, refresh: Refresh, clock: Clock, lane: Lane, names: t
     never = threading.Event()
     took_ns: list[int] = []
     due_ns = clock.now_ns()
-    while not took_ns or due_ns < until_ns:
+    while len(took_ns) < _ROWS_COUNT or due_ns < until_ns:
         reading = source.read(refresh.uuid, lane, names)
         refresh.observe(reading)
         took_ns.append(reading.took_ns)

@@ -65,8 +65,10 @@ class SamplerThread:
 
     def _run(self, nap_ns: int) -> None:
         waiting: list[Sweep] = []
+        # Whoever waits for what was read does not wait for the next row, which a dear lane may read seconds later.
+        woken = self._loop.give_all if self._loop is not None else None
         try:
-            for sweep in sweeps(self.turns, self._clock, self._stop, self.wake, nap_ns=nap_ns):
+            for sweep in sweeps(self.turns, self._clock, self._stop, self.wake, woken=woken, nap_ns=nap_ns):
                 waiting.append(sweep)
                 has_more = sweep.lane is Lane.PULSE and not (self._loop and self._loop.is_found)
                 if has_more and len(waiting) < _PULSES_COUNT:

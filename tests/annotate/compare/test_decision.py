@@ -250,10 +250,11 @@ class TestRecordedRuns:
 
 
 def stamped(took_s: float, mhz: float, *, seed: int = 0, length_s: float = 6.0) -> Timings:
-    """Iterations whose time follows a clock that swings by 3 % around ``mhz``."""
+    """Iterations of ``took_s`` at 1375 MHz that fill the window, and follow a clock that swings by 3 % around ``mhz``."""
     rng = np.random.default_rng(seed)
-    count = int(length_s / took_s)
-    about_s = took_s * np.arange(count)
+    usual_s = took_s * (1375.0 / mhz) ** 0.95
+    count = int(length_s / usual_s)
+    about_s = usual_s * np.arange(count)
     clock = mhz * (1 + 0.03 * np.sin(2 * np.pi * about_s / 1.03)) * np.exp(0.0005 * rng.standard_normal(count))
     took = took_s * (1375.0 / clock) ** 0.95 * np.exp(0.001 * rng.standard_normal(count))
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took)[:-1] * 1e9]).astype(np.int64)

@@ -68,6 +68,17 @@ class TestDecision:
         half = math.log(found.ratio.high / found.ratio.centre)
         assert SPREAD_RATIO < half < 2 * SPREAD_RATIO
 
+    def test_untimed_work_widens_the_interval_in_full(self) -> None:
+        """A GPU that stays busy for half a second after the last call may have done work that belongs to every time."""
+        early = elsewhere(evidence(timings=stamped(2e-3, 1430.0, seed=3, length_s=5.5)))
+        found = compared(early)
+        at = found.one_clock
+        assert found.decision is Decision.INCONCLUSIVE
+        assert at is not None
+        assert at.a_bound_ratio == 0.0
+        assert at.b_bound_ratio is not None
+        assert at.b_bound_ratio > 0.5 / 6.0 - 0.03
+
     def test_given_spread_takes_the_place_of_the_models(self) -> None:
         found = compared(there(2e-3 * 1.02), card_spread_ratio=0.05)
         assert found.decision is Decision.INCONCLUSIVE

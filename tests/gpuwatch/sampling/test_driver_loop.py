@@ -130,6 +130,17 @@ def test_loop_hands_on_an_edge_in_its_place() -> None:
         assert len(kept.of(Lane.PROCESSES)) >= 20
 
 
+def test_what_was_read_is_handed_over_before_a_far_deadline() -> None:
+    """A lane that is read once in minutes, as the budget may stretch it, holds up nobody who asks for what was read."""
+    with watched(Looping(MonotonicClock()), idle_period_ns=10 * round(PATIENCE_S * 1e9)) as (sampler, kept):
+        until(kept, Lane.PROCESSES, 2)
+        assert len(kept.of(Lane.FAST)) == 1
+        sampler.edge()
+        assert handed(sampler)
+        assert len(kept.of(Lane.EDGE)) == 1
+        assert len(kept.of(Lane.FAST)) == 2, "the edge's own"
+
+
 def test_loop_reads_a_whole_row_for_a_new_window() -> None:
     """A window that opens gets a whole row at once, and pulses after it."""
     source = Looping(MonotonicClock())

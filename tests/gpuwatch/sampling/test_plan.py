@@ -153,6 +153,23 @@ def test_cost_leaves_out_the_first_read() -> None:
     assert set(plan.cost_ns.values()) == {1000}
 
 
+def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
+    """Where the first questions took all the time, one row of 140 ms must not make a fast lane of 14 s for good."""
+    clock = VirtualClock()
+    source = Scripted(clock)
+    held_up = dict.fromkeys((Lane.FAST, Lane.PULSE), True)
+    plain = source.read
+
+    def late_at_first(uuid: str, lane: Lane, names: Any) -> Reading:
+        source.usual_cost_ns = 10 * MS if len(names) > 1 and held_up.pop(lane, False) else 1000
+        return plain(uuid, lane, names)
+
+    source.read = late_at_first  # type: ignore[method-assign]
+    plan = measure(source, DEVICE, clock, PlanTargets(measured_s=0.0))
+    assert plan.idle_period_ns[Lane.FAST] == FAST_IDLE_NS
+    assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
+
+
 def test_refresh_periods_are_seen_while_measuring() -> None:
     plan = plan_of(seconds=1.0, values={"power_w": every(100 * MS), "power_cap_ns": every(200 * MS)})
     assert plan.refresh_ns["power_w"] == pytest.approx(100 * MS, rel=0.06)
