@@ -31,7 +31,7 @@ STATEMENTS_COUNT = sum(
         "numbers of two machines, and the GPU's share": 560,
         "a GPU at work while times are read, untracked events, whole programs": 150,
         "a daemon that is there in a third of the time, and holds a third of the memory": 180,
-        "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 240,
+        "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
     }.values()
 )
