@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from gpuwatch import clock
+from gpuwatch.client.window import Window
 from gpuwatch.comparing import selftest
 
 _ROOM_BYTES = 4 << 30
@@ -19,7 +20,7 @@ class Benchmark:
     name: str
     says: str
     prepare: Callable[[], Any]
-    measure: Callable[[], Any]
+    measure: Callable[[Window], Any]
 
 
 def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no type here
@@ -42,6 +43,10 @@ def benchmarks(torch: Any) -> Iterator[Benchmark]:
     yield _with_sleeps(torch)
 
 
+def _plain(work: Callable[[], Any]) -> Callable[[Window], Any]:
+    return lambda _window: work()
+
+
 def _repeat(torch: Any, step: Callable[[], Any], seconds: float, *, at_once: int = 50) -> None:
     """Fill a time with work, queued in batches, so that the GPU is never idle and the queue never long."""
     until_ns = clock.now_ns() + round(seconds * 1e9)
@@ -59,7 +64,7 @@ def _repeat(torch: Any, step: Callable[[], Any], seconds: float, *, at_once: int
 
 def _copy(torch: Any) -> Benchmark:
     run = partial(_repeat, torch, selftest.make_copy(torch), 3.0, at_once=20)
-    return Benchmark("copy-1gib", "1 GiB copies, warmed for 3 s", run, run)
+    return Benchmark("copy-1gib", "1 GiB copies, warmed for 3 s", run, _plain(run))
 
 
 def _from_idle(torch: Any) -> Benchmark:
@@ -71,17 +76,18 @@ def _from_idle(torch: Any) -> Benchmark:
         threading.Event().wait(3.0)
 
     says = "4096³ bf16 products straight from idle"
-    return Benchmark("gemm-from-idle", says, prepare, partial(_repeat, torch, multiply, 3.0))
+    return Benchmark("gemm-from-idle", says, prepare, _plain(partial(_repeat, torch, multiply, 3.0)))
 
 
 def _with_sleeps(torch: Any) -> Benchmark:
     multiply = selftest.make_gemm(torch, 8192)
 
-    def measure() -> None:
+    def measure(window: Window) -> None:
         until_ns = clock.now_ns() + 3_000_000_000
         while clock.now_ns() < until_ns:
-            for _ in range(8):
-                multiply()
+            with window.iteration():  # what is timed runs at a clock that the sleeps bought
+                for _ in range(8):
+                    multiply()
             torch.cuda.synchronize()
             threading.Event().wait(0.1)
 

@@ -93,7 +93,7 @@ def _real(settings: Settings) -> list[Window]:
         output.say(f"  {benchmark.name}: {benchmark.says} …")
         benchmark.prepare()
         with window(benchmark.name, settings=settings) as measured:
-            benchmark.measure()
+            benchmark.measure(measured)
         windows.append(measured)
     for measured in windows:
         _ = measured.verdicts
