@@ -113,8 +113,8 @@ def load_time(
 
 
 def excess_of(model: str | None) -> Excess | None:
-    """Return what is measured of a GPU model; None for any other."""
-    return EXCESS.get(model or "")
+    """Return what is measured of a GPU model, simulated or not; None for any other."""
+    return EXCESS.get((model or "").removeprefix("SIMULATED "))
 
 
 def unknown_excess(lowest_mhz: float, highest_mhz: float) -> Excess:

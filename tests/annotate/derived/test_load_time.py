@@ -85,6 +85,7 @@ def test_unseen_time_before_the_window_is_no_load() -> None:
 
 def test_excess_is_known_of_measured_models_only() -> None:
     assert excess_of("NVIDIA H200") == H200
+    assert excess_of("SIMULATED NVIDIA H200") == H200
     assert excess_of("NVIDIA A100") is None
     assert excess_of(None) is None
     assert load(before_s=0.0).excess_ratio(unknown_excess(1500.0, 1800.0)) == pytest.approx(0.2 * 3.0 / 4.0, rel=0.02)
