@@ -77,7 +77,7 @@ def sync_boost_bounds(evidence: Evidence, beta: float) -> tuple[Bound, ...]:
 
 @dataclass(frozen=True, slots=True)
 class SlowDown:
-    """How much slower work was while a reason held, and whether that is the most it can have been."""
+    """The slow-down of work while a reason held, and whether it is the most that it can have been."""
 
     ratio: float
     is_most: bool = False

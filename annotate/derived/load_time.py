@@ -20,7 +20,7 @@ _LEAD_S = 5.0  # a trace begins so long before its window
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """How much faster than in the steady state work can run, by the time since its load began.
+    """The excess of speed over the steady state that work can have, by the time since its load began.
 
     ``left_s`` gives from some times on, in seconds, how much work can still be gained or lost until the steady state, in
     seconds of steady work.  It is no integral of one curve: the clock overshoots both ways.

@@ -35,7 +35,7 @@ class ResourceRow:
 
 @dataclass(frozen=True, slots=True)
 class InstructionRow:
-    """How many instructions of a class both kernels have at a loop depth; inside a loop the count is per iteration."""
+    """The instructions of a class that both kernels have at a loop depth; inside a loop the count is per iteration."""
 
     kind: str
     loop_depth: int

@@ -1,4 +1,4 @@
-"""What the first window of a machine waits for, and what stays in memory afterwards: a daemon that is not there is started by it.
+"""The wait of a machine's first window, and the memory that stays in use after it: the window starts the daemon.
 
 With compiled bytecode, as pip installs it; beside a bare interpreter and numpy's import in the same turns.  Times are the least of
 the rounds and their median; a busy machine only adds to them, and least of all to processor time.  Memory is proportional (PSS).

@@ -1,4 +1,4 @@
-"""What a window costs its benchmark, beside the least a local socket can cost: an echo over the same kind of socket.
+"""The cost of a window to its benchmark, beside the least a local socket can cost: an echo over the same kind of socket.
 
 Closing one with 10 000 timed iterations hands their times over while the GPU idles: by the host's clock here, and beside it what
 arithmetic the stamps of as many would cost on 132 SMs; reading events from a GPU, some 3 µs each, is not in it.

@@ -148,8 +148,8 @@ def page() -> str:
         )
     out += [
         "",
-        "`plain-run` is `gpuwatch run -- python bench.py` around a program that knows nothing of us: its imports and its warm-up lie",
-        "in the window, and the verdict says so; put `with gpuwatch.window():` around the timed part for a verdict on that part.",
+        "`plain-run` is `gpuwatch run -- python bench.py` of an earlier version, around a program that knows nothing of us: its imports lie",
+        "in the window.  Since then `run` is judged from the program's first work on the GPU to its last, warm-up included.",
         "None of these windows was given times.  Without them idle time in a rhythm, as sleeps of 100 ms make it, is a label beside the",
         "number (`the GPU was busy 10% of the time`) and no disturbance of it, unless the rhythm slows as beside hogs.\n",
         "### In words\n",

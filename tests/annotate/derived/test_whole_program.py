@@ -54,7 +54,7 @@ def test_imports_before_the_work_are_not_judged(program: Evidence) -> None:
 
 
 def test_same_window_around_a_part_is_rejected(program: Evidence) -> None:
-    """Who does not say that it surrounds a program claims all of it."""
+    """A window that is not said to surround a program claims all of its time."""
     verdict = judge(replace(program, declared={name: fact for name, fact in program.declared.items() if name != FACT}))
     assert verdict.status is Status.REJECTED, str(verdict)
 

@@ -65,7 +65,7 @@ def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: 
 
 
 def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
-    """Who reads a verdict by other limits than the rules' own sees which, as text and as Markdown."""
+    """A verdict by other limits than the rules' own names them, as text and as Markdown."""
     show = (*daemon.flags(), "show", str(short.run_id))
     changed = (*show, "--limit", "no-work.busy_ratio=0.02")
     assert "other limits: no-work.busy_ratio 0.02 (default 0.01)" in gpuwatch(*changed).out

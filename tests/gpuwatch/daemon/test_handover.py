@@ -199,7 +199,7 @@ def test_start_has_the_daemon_run_before_a_window(on_demand: Settings) -> None:
 
 
 def test_start_raises_nothing_without_a_daemon(tmp_path: Path) -> None:
-    """Where no daemon can be had, gpuwatch.start() raises nothing."""
+    """gpuwatch.start() raises nothing where no daemon can be had."""
     (tmp_path / "file").touch()
     gpuwatch.start(load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}))
 
