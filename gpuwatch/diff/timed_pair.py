@@ -1,0 +1,31 @@
+"""Records of a timed pair of kernels: what timing hands to counters, roofline, reasons and outputs."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SideTimes:
+    """Times of one side: seconds per call, its clock, and the bytes its buffers hold."""
+
+    calls_count: int
+    median_s: float
+    mean_s: float
+    at_one_clock_s: float | None  # None where the true clock was not stamped
+    true_clock_mhz: float | None
+    input_bytes: int  # each buffer that the kernel reads, once
+    output_bytes: int  # each buffer that the kernel writes, once
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPair:
+    """The decision between two kernels, and the times behind it."""
+
+    decision: str  # FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE: of B against A
+    reason: str  # empty for FASTER, SLOWER and SAME
+    ratio: float | None  # A's time over B's: 1.142 is 14.2 % faster; None when INCOMPARABLE
+    ratio_low: float | None
+    ratio_high: float | None
+    own_clock_ratio: float | None  # of the times as measured, each at its own clock
+    verdict: str  # the status of the window of the comparison
+    a: SideTimes | None
+    b: SideTimes | None
