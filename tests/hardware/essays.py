@@ -238,7 +238,11 @@ class Essays:
     @staticmethod
     def _turns(calls: Sequence[Call]) -> Call:
         turn = itertools.cycle(calls)
-        return lambda: next(turn)()
+
+        def call() -> object:
+            return next(turn)()
+
+        return call
 
     def _graph(self, out: Any) -> Any:
         graph = self.torch.cuda.CUDAGraph()
