@@ -1,7 +1,10 @@
-"""The essays' own experiments on a real GPU, a window each: ``python -m tests.hardware.essays OUT``.
+"""The essays' own experiments on a real GPU, a window each.
+
+    python -m tests.hardware.essays OUT [EXPERIMENT …]
 
 ``OUT/essays.json`` holds a row a window, in the order of the evidence in ``OUT/essays.capsule``.  The judge answers when the page
-is made, so the table is always of the judge as it is.  No setting of the card is changed.
+is made, so the table is always of the judge as it is.  ``cards`` is for other cards: the same kernels on each.  No setting of
+the card is changed.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from tests.gpuwatch.live import running
 Row: TypeAlias = dict[str, Any]
 Call: TypeAlias = Callable[[], object]
 WARM_S, WINDOW_S, SHORT_S = 3.0, 3.0, 1.5
+EXPERIMENTS = ("contention", "trial_counts", "power_cap", "aggregations", "caches", "methods", "flags", "launches")
 _TRIMMED_RATIO = 0.1  # of each end, as in the essay
 _KERNEL = r"""
 extern "C" __global__ void waves(const float* in, float* out, int n) {
@@ -53,17 +57,28 @@ class Essays:
         tiny = torch.randn(1024, device="cuda")
         self.tiny, self.tiny_out = tiny, [torch.empty_like(tiny) for _ in range(2)]
 
-    def all(self) -> Iterator[Row]:
-        for experiment in (
-            self.contention, self.trial_counts, self.power_cap, self.aggregations, self.caches, self.methods, self.launches,
-            self.flags,
-        ):  # fmt: skip
-            for row in experiment():
-                yield {"experiment": experiment.__name__.replace("_", " "), **row}
+    def of(self, names: Sequence[str]) -> Iterator[Row]:
+        for name in names:
+            for row in getattr(self, name)():
+                yield {"experiment": name.replace("_", " "), **row}
             self.torch.cuda.empty_cache()
 
     def window(self, label: str, **claim: Any) -> gpuwatch.Window:
         return gpuwatch.window(label, settings=self.settings, **claim)
+
+    def cards(self) -> Iterator[Row]:
+        """Kernels whose times other cards are to reproduce."""
+        from tests.hardware.kernels import KERNELS
+        from tests.hardware.workloads import loop
+
+        for name in ("gemm-4096", "attention", "conv-3x3", "softmax-fp32", "copy-1g"):
+            kernel = next(each for each in KERNELS if each.name == name)
+            call = kernel.make()
+            for _ in range(2):
+                loop(call, WARM_S if kernel.capped else 1.0)
+                yield self._timed(name, call, WINDOW_S)
+            del call
+            self.torch.cuda.empty_cache()
 
     def contention(self) -> Iterator[Row]:
         """The same GEMM with the GPU and the processors free or busy."""
@@ -303,12 +318,12 @@ def _events(call: Call, *, count: int) -> list[float]:
     return [first.elapsed_time(last) / 1e3 for first, last in pairs]
 
 
-def main(out: Path) -> None:
+def main(out: Path, names: Sequence[str]) -> None:
     """Take the windows, then read their evidence."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml") as live:
         rows = []
-        for row in Essays(live.settings).all():
+        for row in Essays(live.settings).of(names):
             rows.append({"date": time.strftime("%Y-%m-%d"), **row})
             print(json.dumps({**row, "run": None})[:200], flush=True)
         time.sleep(2.0)  # the last readings are stored
@@ -319,4 +334,4 @@ def main(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:] or EXPERIMENTS)
