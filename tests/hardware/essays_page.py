@@ -1,13 +1,16 @@
-"""The essays' experiments as committed evidence, and their table in docs/VALIDATION.md.
+"""The essays' experiments as committed evidence, and their tables in docs/VALIDATION.md.
 
     python -m tests.hardware.essays_page add FOLDER      what ``essays.py`` left there, in place of what was committed
 
-``make pages`` judges the evidence anew.
+The kernels of ``cards`` stay for each card.  ``make pages`` judges the evidence anew.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from annotate.budget import Number
+from annotate.budget import Number, NumberBudget
 from annotate.capsule.pack import pack, unpack
 from annotate.evidence import Evidence
 from annotate.judge import judge
@@ -25,7 +28,7 @@ from tests.truth_windows import times_of, with_times
 
 Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
-ROWS, EVIDENCE, TIMES = (TRACES / f"h200-essays{end}" for end in (".json", ".capsule", "-times.npz.xz"))
+ESSAYS, CARDS = "h200-essays", "h200-cards"
 _NAMED = (Number.MEDIAN_AT_CLOCK, Number.MEDIAN, Number.MEAN)
 # What the essays printed of the same experiment, on their own cards (000: H100 and H200; 004: B200).
 _PRINTED = {
@@ -44,14 +47,36 @@ def add(folder: Path) -> None:
     """Commit a run's windows, identities masked, times rounded."""
     from tests.hardware.render import masked  # which makes the page of what is read here
 
-    rows = [
-        {name: value for name, value in row.items() if name != "run"}
-        for row in json.loads((folder / "essays.json").read_text())
+    rows, evidences = json.loads((folder / "essays.json").read_text()), unpack((folder / "essays.capsule").read_bytes())
+    taken = [
+        ({**{name: value for name, value in row.items() if name != "run"}, "card": _digest(evidence)}, masked(evidence))
+        for row, evidence in zip(rows, evidences, strict=True)
     ]
-    evidences = [masked(each) for each in unpack((folder / "essays.capsule").read_bytes())]
-    ROWS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    EVIDENCE.write_bytes(pack([each if _is_batched(each) else replace(each, timings=None) for each in evidences]))
-    TIMES.write_bytes(times_of([replace(each, timings=None) if _is_batched(each) else each for each in evidences]))
+    of_cards = [each for each in taken if each[0]["experiment"] == "cards"]
+    if of_cards:
+        fresh = {row["card"] for row, _ in of_cards}
+        kept = [each for each in read(CARDS) if each[0]["card"] not in fresh] if _paths(CARDS)[0].exists() else []
+        _write(CARDS, [*kept, *of_cards])
+    if len(of_cards) < len(taken):
+        _write(ESSAYS, [each for each in taken if each[0]["experiment"] != "cards"])
+
+
+def _digest(evidence: Evidence) -> str:
+    """Name a card so that nobody can look it up and its next windows are known as its own."""
+    assert evidence.device is not None
+    return hashlib.sha256(evidence.device.uuid.encode()).hexdigest()[:8]
+
+
+def _paths(stem: str) -> tuple[Path, Path, Path]:
+    return TRACES / f"{stem}.json", TRACES / f"{stem}.capsule", TRACES / f"{stem}-times.npz.xz"
+
+
+def _write(stem: str, windows: Sequence[tuple[Row, Evidence]]) -> None:
+    rows, evidence, times = _paths(stem)
+    untimed = [(each, replace(each, timings=None)) for _, each in windows]
+    rows.write_text(json.dumps([row for row, _ in windows], indent=1) + "\n", encoding="utf-8")
+    evidence.write_bytes(pack([whole if _is_batched(whole) else bare for whole, bare in untimed]))
+    times.write_bytes(times_of([bare if _is_batched(whole) else whole for whole, bare in untimed]))
 
 
 def _is_batched(evidence: Evidence) -> bool:
@@ -59,18 +84,61 @@ def _is_batched(evidence: Evidence) -> bool:
     return evidence.timings is not None and evidence.timings.calls_count > 1
 
 
-def read() -> list[tuple[Row, Evidence]]:
+def read(stem: str = ESSAYS) -> list[tuple[Row, Evidence]]:
     """Read the committed rows with their evidence."""
-    whole = unpack(EVIDENCE.read_bytes())
-    timed = with_times(whole, TIMES.read_bytes())
+    rows, evidence, times = _paths(stem)
+    whole = unpack(evidence.read_bytes())
+    timed = with_times(whole, times.read_bytes())
     evidences = [each if each.timings is not None else other for each, other in zip(whole, timed, strict=True)]
-    return list(zip(json.loads(ROWS.read_text(encoding="utf-8")), evidences, strict=True))
+    return list(zip(json.loads(rows.read_text(encoding="utf-8")), evidences, strict=True))
 
 
-@lru_cache(maxsize=1)
-def judged() -> Sequence[tuple[Row, Verdict]]:
+@lru_cache(maxsize=2)
+def judged(stem: str = ESSAYS) -> Sequence[tuple[Row, Verdict]]:
     """Judge the committed windows."""
-    return [(row, judge(evidence)) for row, evidence in read()]
+    return [(row, judge(evidence)) for row, evidence in read(stem)]
+
+
+def of_cards() -> Iterator[str]:
+    """Yield the lines of the table of kernels on several cards."""
+    if not _paths(CARDS)[0].exists():
+        return
+    rows = judged(CARDS)
+    numbers = {card: i + 1 for i, card in enumerate(dict.fromkeys(row["card"] for row, _ in rows))}
+    yield from (
+        "## The same kernels on several cards",
+        "",
+        f"`python -m tests.hardware.essays OUT cards` on {len(numbers)} NVIDIA H200, two windows of 3 s each; the median of both, raw and at one clock.",
+        "",
+        "| kernel | "
+        + " | ".join(f"card {i}, raw | card {i}, one clock" for i in numbers.values())
+        + " | apart, raw | apart, one clock |",
+        "|---|" + "---|---|" * (len(numbers) + 1),
+    )
+    for kernel in dict.fromkeys(row["condition"] for row, _ in rows):
+        cells, raw, fixed = [], [], []
+        for card in numbers:
+            of = [verdict for row, verdict in rows if row["condition"] == kernel and row["card"] == card]
+            raw.append(_middle(of, Number.MEDIAN))
+            fixed.append(_middle(of, Number.MEDIAN_AT_CLOCK))
+            clocks = {each.clock_mhz for verdict in of if (each := _number(verdict, Number.MEDIAN_AT_CLOCK)) and each.clock_mhz}
+            at = ", ".join(f"{clock:.0f} MHz" for clock in sorted(clocks)) or "not given"
+            cells.append(f"{raw[-1] * 1e6:.2f} µs | {fixed[-1] * 1e6:.2f} µs at {at}")
+        yield f"| {kernel} | " + " | ".join(cells) + f" | {_apart(raw)} | {_apart(fixed)} |"
+    yield ""
+
+
+def _number(verdict: Verdict, number: Number) -> NumberBudget | None:
+    return verdict.budget.number(number) if verdict.budget is not None else None
+
+
+def _middle(of: Sequence[Verdict], number: Number) -> float:
+    values = [each.value for verdict in of if (each := _number(verdict, number)) is not None and each.value is not None]
+    return statistics.fmean(values) if values else math.nan
+
+
+def _apart(values: Sequence[float]) -> str:
+    return f"{max(values) / min(values) - 1.0:.2%}" if len(values) > 1 else "–"
 
 
 def section() -> Iterator[str]:

@@ -186,6 +186,7 @@ def page() -> str:
         "",
         *merged.page(),
         *essays_page.section(),
+        *essays_page.of_cards(),
         *campaign.section(),
         *published.section(),
         *paired_page.section(),
