@@ -28,7 +28,7 @@ from tests.truth_windows import times_of, with_times
 
 Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
-ESSAYS, CARDS = "h200-essays", "h200-cards"
+ESSAYS, CARDS, PROGRAMS = "h200-essays", "h200-cards", "h200-programs"
 _NAMED = (Number.MEDIAN_AT_CLOCK, Number.MEDIAN, Number.MEAN)
 # What the essays printed of the same experiment, on their own cards (000: H100 and H200; 004: B200).
 _PRINTED = {
@@ -57,8 +57,9 @@ def add(folder: Path) -> None:
         fresh = {row["card"] for row, _ in of_cards}
         kept = [each for each in read(CARDS) if each[0]["card"] not in fresh] if _paths(CARDS)[0].exists() else []
         _write(CARDS, [*kept, *of_cards])
-    if len(of_cards) < len(taken):
-        _write(ESSAYS, [each for each in taken if each[0]["experiment"] != "cards"])
+    for stem, names in ((PROGRAMS, {"programs"}), (ESSAYS, set(_PRINTED))):
+        if kept := [each for each in taken if each[0]["experiment"] in names]:
+            _write(stem, kept)
 
 
 def _digest(evidence: Evidence) -> str:
@@ -93,7 +94,7 @@ def read(stem: str = ESSAYS) -> list[tuple[Row, Evidence]]:
     return list(zip(json.loads(rows.read_text(encoding="utf-8")), evidences, strict=True))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def judged(stem: str = ESSAYS) -> Sequence[tuple[Row, Verdict]]:
     """Judge the committed windows."""
     return [(row, judge(evidence)) for row, evidence in read(stem)]
@@ -125,6 +126,24 @@ def of_cards() -> Iterator[str]:
             at = ", ".join(f"{clock:.0f} MHz" for clock in sorted(clocks)) or "not given"
             cells.append(f"{raw[-1] * 1e6:.2f} µs | {fixed[-1] * 1e6:.2f} µs at {at}")
         yield f"| {kernel} | " + " | ".join(cells) + f" | {_apart(raw)} | {_apart(fixed)} |"
+    yield ""
+
+
+def of_programs() -> Iterator[str]:
+    """Yield the lines of the table of honest programs."""
+    if not _paths(PROGRAMS)[0].exists():
+        return
+    yield from (
+        "## Plain windows around honest programs",
+        "",
+        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each works alike before and in its window of 4 s.",
+        "The simulated ones in containers, virtual machines and of other libraries are the tests of `tests/proof/test_plain_windows.py`.",
+        "",
+        "| program | verdict | disturbances at most | what is not proven, or causes |",
+        "|---|---|---|---|",
+    )
+    for row, verdict in judged(PROGRAMS):
+        yield f"| {row['condition']} | {verdict.status.value} | {_bound(verdict)} | {verdict.why or _causes(verdict)} |"
     yield ""
 
 

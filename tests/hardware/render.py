@@ -187,6 +187,7 @@ def page() -> str:
         *merged.page(),
         *essays_page.section(),
         *essays_page.of_cards(),
+        *essays_page.of_programs(),
         *campaign.section(),
         *published.section(),
         *paired_page.section(),
