@@ -16,7 +16,8 @@ _SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane ask
 _ROUNDED_RATIO = 0.005  # the driver shows whole percents
 _FEWEST_REFRESHES = 3
 _DEEP_RATIO = 0.25  # as of dips of power: a page that lost less may be the work's own
-_GPM_ZERO_RATIO = 0.001  # less than a tenth of one SM of 132
+_MOST_SMS_COUNT = 192  # of the largest chips: work on one SM reads as little as this part of it
+_GPM_LEAST_S = 0.1  # an H200 read zero of a window of 19 ms with 1 000 small kernels
 _WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
 
 
@@ -122,7 +123,11 @@ def foreign_most_ratio(evidence: Evidence) -> float:
 
 
 def _by_activity(evidence: Evidence) -> BusyShare | None:
-    """GPM's activity: resident warps on any SM.  A kernel on one SM of 132 reads under 1 %, so only zero says nobody worked."""
+    """GPM's activity: the mean over all SMs of the time with resident warps.
+
+    A GPU that runs a kernel of one block all the time reads one part in so many SMs, so the share of time can be so many
+    times as large.
+    """
     seen = evidence.trace.column("sm_activity_ratio")
     if len(seen) < 2:
         return None
@@ -132,7 +137,7 @@ def _by_activity(evidence: Evidence) -> BusyShare | None:
     inside_ns = np.minimum(seen.at_ns[1:], window.end_ns) - np.maximum(begins_ns, window.begin_ns)
     kept = (inside_ns > 0) & ~np.isnan(values)
     known_ns = float(inside_ns[kept].sum())
-    if known_ns == 0.0 or 2.0 * known_ns < window.length_ns:
+    if known_ns == 0.0 or 2.0 * known_ns < window.length_ns or window.length_ns < _GPM_LEAST_S * 1e9:
         return None
     # Of a mean that straddles an edge, as much as possible may have lain outside, or inside.
     busy_ns, outside_ns = values[kept] * lengths_ns[kept], lengths_ns[kept] - inside_ns[kept]
@@ -140,7 +145,7 @@ def _by_activity(evidence: Evidence) -> BusyShare | None:
     most = float(np.minimum(busy_ns, inside_ns[kept]).sum()) / known_ns
     ratio = float((values[kept] * inside_ns[kept]).sum()) / known_ns
     return BusyShare(
-        witness="SM activity", least_ratio=min(least, ratio), ratio=ratio, most_ratio=0.0 if most < _GPM_ZERO_RATIO else 1.0
+        witness="SM activity", least_ratio=min(least, ratio), ratio=ratio, most_ratio=min(1.0, most * _MOST_SMS_COUNT)
     )
 
 

@@ -1,127 +1,337 @@
-"""The essays' own experiments that are no hazard of the campaign: rows of figures.py's table of that name."""
+"""The essays' own experiments on a real GPU, a window each.
+
+    python -m tests.hardware.essays OUT [EXPERIMENT …]
+
+``OUT/essays.json`` holds a row a window, in the order of the evidence in ``OUT/essays.capsule``.  The judge answers when the page
+is made, so the table is always of the judge as it is.  ``cards`` is for other cards: the same kernels on each.  No setting of
+the card is changed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 import os
-import re
-import subprocess
+import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 import gpuwatch
+from annotate.capsule.pack import pack
+from gpuwatch.config.settings import Settings
+from gpuwatch.store import Reader
+from tests.gpuwatch.live import running
 
 Row: TypeAlias = dict[str, Any]
-
-
-def essays(number: int, of: int) -> Iterator[Row]:
-    """A row an experiment: one GPU works, and busy processors are all the machine's."""
-    if number != 0:
-        return
-    yield from _contention()
-    yield from _trial_counts()
-    yield from _instances(of)
-
-
-def _judged(experiment: str, condition: str, window: gpuwatch.Window, times_s: Sequence[float], **more: Any) -> Row:
-    verdict = window.verdict
-    return {
-        "table": "essays", "experiment": experiment, "condition": condition, "median_s": float(np.median(times_s)),
-        "mean_s": float(np.mean(times_s)), "count": len(times_s), "status": verdict.status.value,
-        "hazards": [[hazard.rule, hazard.severity] for hazard in verdict.hazards], **more,
-    }  # fmt: skip
-
-
-def _contention() -> Iterator[Row]:
-    """The same GEMM with the GPU and the processors free or busy."""
-    from tests.hardware.workloads import beside, gemm, hogging, loop
-
-    call = gemm(4096)
-    for gpu, cpu in itertools.product((False, True), repeat=2):
-        with contextlib.ExitStack() as busy:
-            if gpu:
-                busy.enter_context(beside("vector-adds"))
-            if cpu:
-                busy.enter_context(hogging(2 * (os.cpu_count() or 1)))
-            loop(call, 3.0)
-            with gpuwatch.window(f"gpu busy {gpu}, cpu busy {cpu}") as window:
-                begin_s = time.perf_counter()
-                times_s = _timed(call, 3.0)
-                a_second = len(times_s) / (time.perf_counter() - begin_s)
-                window.record(times_s)
-            condition = f"GPU {'busy' if gpu else 'free'}, processors {'busy' if cpu else 'free'}"
-            yield _judged("contention", condition, window, times_s, calls_a_second=a_second)
-
-
-def _trial_counts() -> Iterator[Row]:
-    """The first so many calls after a pause of three seconds: the power cap comes while they run."""
-    from tests.hardware.workloads import gemm
-
-    call = gemm(4096)
-    for count in (10, 100, 1_000, 10_000, 30_000):
-        _timed(call, 0.2)
-        time.sleep(3.0)
-        with gpuwatch.window(f"{count} trials") as window:
-            times_s = _timed(call, count=count)
-            window.record(times_s)
-        yield _judged("trial count", f"{count} calls from idle", window, times_s)
-
-
-_BENCH = """
-import json, gpuwatch
-from tests.hardware.workloads import copy, gemm
-for name, call in (("GEMM 4096", gemm(4096)), ("copy of 1 GiB", copy())):
-    m = gpuwatch.bench(call, cache="warm", label=name, progress=False)
-    print(json.dumps({"name": name, "run": m.run, "median_s": m.median_s, "status": m.verdict.status.value, "clock_mhz": m.clock_mhz}))
+Call: TypeAlias = Callable[[], object]
+WARM_S, WINDOW_S, SHORT_S = 3.0, 3.0, 1.5
+EXPERIMENTS = ("contention", "trial_counts", "power_cap", "aggregations", "caches", "methods", "flags", "launches")
+_TRIMMED_RATIO = 0.1  # of each end, as in the essay
+_KERNEL = r"""
+extern "C" __global__ void waves(const float* in, float* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  float x = in[i], sum = 0.f;
+  for (int k = 1; k <= 64; ++k) sum += sinf(x * k) / (1.f + expf(-x * k));
+  out[i] = sum;
+}
 """
 
 
-def _instances(of: int) -> Iterator[Row]:
-    """The same calls on each GPU of the machine, and what is said of comparing two of them."""
-    found: dict[str, list[Row]] = {}
-    for number in range(of):
-        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number)}
-        done = subprocess.run([sys.executable, "-c", _BENCH], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-        for row in map(json.loads, done.stdout.splitlines()):
-            found.setdefault(row["name"], []).append(row)
-    for name, rows in found.items():
-        said: Row = {}
-        if of > 1:
-            command = [sys.executable, "-m", "gpuwatch", "compare", rows[0]["run"], rows[1]["run"], "--json"]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-            whole = json.loads(done.stdout)["comparisons"][0]
-            # Without the cards' identities.
-            said = {
-                "decision": whole["decision"],
-                "ratio": whole["ratio"],
-                "reasons": [_masked(each) for each in whole["reasons"]],
-            }
-        yield {"table": "essays", "experiment": "instances", "condition": name, "each": rows, "said": said}
+class Essays:
+    """The experiments; each yields rows with the run of its window."""
+
+    def __init__(self, settings: Settings) -> None:
+        import torch
+
+        self.settings, self.torch = settings, torch
+        tiny = torch.randn(1024, device="cuda")
+        self.tiny, self.tiny_out = tiny, [torch.empty_like(tiny) for _ in range(2)]
+
+    def of(self, names: Sequence[str]) -> Iterator[Row]:
+        for name in names:
+            for row in getattr(self, name)():
+                yield {"experiment": name.replace("_", " "), **row}
+            self.torch.cuda.empty_cache()
+
+    def window(self, label: str, **claim: Any) -> gpuwatch.Window:
+        return gpuwatch.window(label, settings=self.settings, **claim)
+
+    def cards(self) -> Iterator[Row]:
+        """Kernels whose times other cards are to reproduce."""
+        from tests.hardware.kernels import KERNELS
+        from tests.hardware.workloads import loop
+
+        for name in ("gemm-4096", "attention", "conv-3x3", "softmax-fp32", "copy-1g"):
+            kernel = next(each for each in KERNELS if each.name == name)
+            call = kernel.make()
+            for _ in range(2):
+                loop(call, WARM_S if kernel.capped else 1.0)
+                yield self._timed(name, call, WINDOW_S)
+            del call
+            self.torch.cuda.empty_cache()
+
+    def contention(self) -> Iterator[Row]:
+        """The same GEMM with the GPU and the processors free or busy."""
+        from tests.hardware.workloads import beside, gemm, hogging, loop
+
+        call = gemm(4096)
+        for gpu, cpu in itertools.product((False, True), repeat=2):
+            with contextlib.ExitStack() as busy:
+                if gpu:
+                    busy.enter_context(beside("vector-adds"))
+                if cpu:
+                    busy.enter_context(hogging(2 * (os.cpu_count() or 1)))
+                loop(call, WARM_S)
+                condition = f"GPU {'busy' if gpu else 'free'}, processors {'busy' if cpu else 'free'}"
+                yield self._timed(condition, call, WINDOW_S)
+
+    def trial_counts(self) -> Iterator[Row]:
+        """The first so many calls after a pause of three seconds: the power cap comes while they run."""
+        from tests.hardware.workloads import gemm, loop
+
+        call = gemm(4096)
+        for count in (10, 100, 1_000, 10_000, 30_000):
+            loop(call, 0.2)
+            time.sleep(3.0)
+            yield self._timed(f"{count} calls from idle", call, count=count)
+
+    def power_cap(self) -> Iterator[Row]:
+        """A large product back to back, which power caps, and with sleeps, which hide the cap."""
+        from tests.hardware.workloads import gemm, loop
+
+        call = gemm(16384)
+        for pause_s in (0.0, 0.02, 0.1):
+            loop(call, WARM_S, pause_s=pause_s)
+            said = f"GEMM 16384, sleeps of {pause_s * 1e3:.0f} ms" if pause_s else "GEMM 16384 back to back"
+            yield self._timed(said, call, WINDOW_S, pause_s=pause_s)
+        call = gemm(2048)
+        loop(call, 1.0)
+        yield self._timed("GEMM 2048 back to back", call, WINDOW_S)
+
+    def aggregations(self) -> Iterator[Row]:
+        """Statistics of the same call, quiet and with busy processors, synchronised after each call."""
+        from tests.hardware.workloads import gemm, hogging, loop
+
+        call = gemm(1024)
+        for hogs_count in (0, 3 * (os.cpu_count() or 1)):
+            with hogging(hogs_count):
+                loop(call, 1.0)
+                times_s: list[float] = []
+                with self.window(f"aggregation, {hogs_count} hogs") as window:
+                    end_s = time.perf_counter() + SHORT_S
+                    while (begin_s := time.perf_counter()) < end_s:
+                        call()
+                        self.torch.cuda.synchronize()
+                        times_s.append(time.perf_counter() - begin_s)
+                    window.record(times_s)
+            yield self._row(window, "processors busy" if hogs_count else "processors free", times_s)
+
+    def caches(self) -> Iterator[Row]:
+        """``gpuwatch.bench`` with either cache."""
+        matrix, vector = (
+            self.torch.randn(*shape, device="cuda", dtype=self.torch.bfloat16) for shape in ((4096, 4096), (4096,))
+        )
+        x, y = (self.torch.randn(1 << 22, device="cuda") for _ in range(2))
+        for name, function, args in (
+            ("GEMV 4096", self.torch.mv, (matrix, vector)),
+            ("vector add 16 MB", self.torch.add, (x, y)),
+        ):
+            for cache in ("warm", "cold"):
+                m = gpuwatch.bench(
+                    function,
+                    args=args,
+                    cache=cache,
+                    label=f"{name}, {cache}",
+                    max_s=3.0,
+                    progress=False,
+                    settings=self.settings,
+                )
+                yield {
+                    "condition": f"{name}, {cache} cache", "run": m.run, "count": len(m.timings.took_s), "median_s": m.median_s,
+                    "mean_s": float(m.timings.took_s.mean()),
+                }  # fmt: skip
+
+    def methods(self) -> Iterator[Row]:
+        """The same call by each timing method, after a pause of 0.2 s, as a script would; a window around each."""
+        from tests.hardware.workloads import gemm
+
+        for name, call in (("GEMM 4096", gemm(4096)), ("add of 1024", self._add)):
+            for method, measure in self._methods(call).items():
+                measure()  # compiles, captures, makes room
+                time.sleep(0.2)
+                with self.window(f"{name}, {method}") as window:
+                    estimates_s = [measure() for _ in range(5)]
+                yield self._row(window, f"{name}, {method}", estimates_s)
+
+    def _methods(self, call: Call) -> dict[str, Callable[[], float]]:
+        from torch.utils.benchmark import Timer
+        from triton.testing import do_bench, do_bench_cudagraph
+
+        torch = self.torch
+
+        def events() -> float:
+            return statistics.median(_events(call, count=200))
+
+        def host() -> float:
+            torch.cuda.synchronize()
+            begin_s = time.perf_counter()
+            for _ in range(200):
+                call()
+                torch.cuda.synchronize()
+            return (time.perf_counter() - begin_s) / 200
+
+        def profiler() -> float:
+            kinds = [torch.profiler.ProfilerActivity.CUDA]
+            with torch.profiler.profile(activities=kinds) as profile:
+                for _ in range(200):
+                    call()
+                torch.cuda.synchronize()
+            kernels = [each for each in profile.events() if each.device_type == torch.autograd.DeviceType.CUDA]
+            return float(sum(each.device_time for each in kernels)) / 200 / 1e6
+
+        return {
+            "events": events, "host clock": host, "torch profiler": profiler,
+            "do_bench": lambda: float(do_bench(call)) / 1e3, "do_bench_cudagraph": lambda: float(do_bench_cudagraph(call)) / 1e3,
+            "torch Timer": lambda: float(Timer("call()", globals={"call": call}).blocked_autorange(min_run_time=0.2).median),
+        }  # fmt: skip
+
+    def launches(self) -> Iterator[Row]:
+        """How long the host takes to launch a small kernel, in each way."""
+        torch = self.torch
+        graphs = [self._graph(out).replay for out in self.tiny_out]
+        adds = [partial(torch.add, self.tiny, 1.0, out=out) for out in self.tiny_out]
+        kinds = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        for name, call, profile in (
+            ("eager", self._add, None),
+            ("eager, alternating pointers", self._turns(adds), None),
+            ("graph", graphs[0], None),
+            ("graphs in turn, alternating pointers", self._turns(graphs), None),
+            ("eager, CUPTI collecting (torch profiler)", self._add, torch.profiler.profile(activities=kinds)),
+        ):
+            issued_s: list[float] = []
+            with profile or contextlib.nullcontext(), self.window(f"launches, {name}") as window:
+                end_s = time.perf_counter() + (SHORT_S if profile is None else SHORT_S / 3)
+                while time.perf_counter() < end_s:
+                    begin_s = time.perf_counter()
+                    for _ in range(100):
+                        call()
+                    issued_s.append((time.perf_counter() - begin_s) / 100)
+                    torch.cuda.synchronize()
+            yield self._row(window, name, issued_s)
+
+    def flags(self) -> Iterator[Row]:
+        """The same source with other compiler flags, by ``gpuwatch.compare``."""
+        cupy = importlib.import_module("cupy")
+
+        source = cupy.random.default_rng(0).standard_normal(1 << 22, dtype=cupy.float32)
+        out = cupy.empty_like(source)
+        options: dict[str, tuple[str, ...]] = {
+            "default": (), "fast math": ("--use_fast_math",), "16 registers": ("--maxrregcount=16",),
+        }  # fmt: skip
+        calls = {name: _compiled(cupy, each, source, out) for name, each in options.items()}
+        found = gpuwatch.compare(calls, seconds=4.0, warm_s=1.0, check=False, settings=self.settings)
+        assert found.window is not None
+        for comparison in found.comparisons:
+            yield {
+                "condition": f"{comparison.b} against default", "run": found.window.run_id, "count": comparison.pairs_count,
+                "said": str(comparison).splitlines()[0],
+            }  # fmt: skip
+
+    def _add(self) -> object:
+        return self.torch.add(self.tiny, 1.0, out=self.tiny_out[0])
+
+    @staticmethod
+    def _turns(calls: Sequence[Call]) -> Call:
+        turn = itertools.cycle(calls)
+
+        def call() -> object:
+            return next(turn)()
+
+        return call
+
+    def _graph(self, out: Any) -> Any:
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            self.torch.add(self.tiny, 1.0, out=out)
+        return graph
+
+    def _timed(
+        self, condition: str, call: Call, seconds: float | None = None, *, count: int = 1 << 30, pause_s: float = 0.0
+    ) -> Row:
+        """Take one window whose calls are stamped one by one."""
+        until_s = time.perf_counter() + (seconds if seconds is not None else 60.0)
+        begin_s = time.perf_counter()
+        with self.window(condition) as window:
+            done = 0
+            while done < count and time.perf_counter() < until_s:
+                with window.iteration():
+                    call()
+                done += 1
+                if pause_s:
+                    self.torch.cuda.synchronize()
+                    time.sleep(pause_s)
+                elif done % 200 == 0:
+                    self.torch.cuda.synchronize()
+        return {
+            "condition": condition,
+            "run": window.run_id,
+            "count": done,
+            "calls_a_second": done / (time.perf_counter() - begin_s),
+        }
+
+    def _row(self, window: gpuwatch.Window, condition: str, times_s: list[float]) -> Row:
+        ordered = np.sort(np.array(times_s))
+        cut = int(len(ordered) * _TRIMMED_RATIO)
+        return {
+            "condition": condition, "run": window.run_id, "count": len(ordered), "least_s": float(ordered[0]),
+            "median_s": float(np.median(ordered)), "mean_s": float(ordered.mean()),
+            "trimmed_s": float(ordered[cut : len(ordered) - cut].mean()),
+            "scatter_ratio": float(ordered.std(ddof=1) / ordered.mean()) if len(ordered) > 1 else None,
+        }  # fmt: skip
 
 
-def _masked(text: str) -> str:
-    return re.sub(r"GPU-[0-9a-f-]{36}", "GPU-…", text)
+def _compiled(cupy: Any, options: tuple[str, ...], source: Any, out: Any) -> Call:
+    kernel = cupy.RawKernel(_KERNEL, "waves", options=options)
+    return lambda: kernel(((source.size + 255) // 256,), (256,), (source, out, np.int32(source.size)))
 
 
-def _timed(call: Callable[[], object], seconds: float | None = None, *, count: int = 1 << 30) -> list[float]:
-    """Seconds of each call by events, back to back, for so long or so many."""
+def _events(call: Call, *, count: int) -> list[float]:
+    """Return the seconds of each call by a pair of events, back to back."""
     import torch
 
-    pairs: list[tuple[Any, Any]] = []
-    until_s = time.perf_counter() + (seconds if seconds is not None else 3600.0)
-    while len(pairs) < count and time.perf_counter() < until_s:
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+    for first, last in pairs:
         first.record()
         call()
         last.record()
-        pairs.append((first, last))
-        if len(pairs) % 50 == 0:
-            pairs[-40][1].synchronize()
     torch.cuda.synchronize()
     return [first.elapsed_time(last) / 1e3 for first, last in pairs]
+
+
+def main(out: Path, names: Sequence[str]) -> None:
+    """Take the windows, then read their evidence."""
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml") as live:
+        rows = []
+        for row in Essays(live.settings).of(names):
+            rows.append({"date": time.strftime("%Y-%m-%d"), **row})
+            print(json.dumps({**row, "run": None})[:200], flush=True)
+        time.sleep(2.0)  # the last readings are stored
+        with Reader(live.settings.state) as reader:
+            runs = [reader.run(row["run"]) for row in rows]
+            (out / "essays.capsule").write_bytes(pack([reader.evidence(run, run.uuids[0]) for run in runs]))
+        (out / "essays.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:] or EXPERIMENTS)

@@ -1,6 +1,6 @@
 """Figures that need a real GPU: what the clock's correction buys, how comparisons fare, what timing methods say.
 
-    python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments|essays …]
+    python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments …]
 
 A worker process a GPU takes its share; each writes ``figures-N.json``, a list of rows.  No setting of the card is changed.
 """
@@ -23,7 +23,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import gpuwatch
-from tests.hardware.essays import essays
 
 Row: TypeAlias = dict[str, Any]
 TRIALS_COUNT = int(os.environ.get("TRIALS", "12"))
@@ -261,7 +260,7 @@ def experiments(number: int, of: int) -> Iterator[Row]:
                    "hazards": [[h.rule, h.severity] for h in m.verdict.hazards], "text": str(m)}  # fmt: skip
 
 
-TABLES = {each.__name__: each for each in (corrections, comparisons, methods, experiments, essays)}
+TABLES = {each.__name__: each for each in (corrections, comparisons, methods, experiments)}
 
 
 def take(folder: Path, names: list[str], number: int, of: int) -> None:

@@ -71,7 +71,7 @@ def page(data: Path = TRACES) -> Iterator[str]:
         tables[row["table"]].append(row)
     for name, section in (
         ("stamps", _stamps), ("corrections", _corrections), ("comparisons", _comparisons), ("floors", _floors),
-        ("methods", _methods), ("experiments", _experiments), ("essays", _essays),
+        ("methods", _methods), ("experiments", _experiments), ("essays", _instances),
     ):  # fmt: skip
         if tables[name]:
             yield from section(tables[name])
@@ -332,41 +332,20 @@ def _experiments(of: list[Row]) -> Iterator[str]:
     yield ""
 
 
-def _essays(of: list[Row]) -> Iterator[str]:
+def _instances(of: list[Row]) -> Iterator[str]:
     """Only the latest of each: they show what happens, and are no rates."""
     yield from (
-        "## The essays' own experiments",
+        "## Two cards of one model",
         "",
-        "`python -m tests.hardware.figures OUT essays`.  A GEMM of 4096³ in bf16, timed by events one by one, and what gpuwatch says.",
-        "Sleeps, no warm-up, compiling, missing synchronisation, wrong streams, profilers and data are hazards of the table above;",
-        "caches, timers and graphs stand before this.  The first window started the daemon, which was a pause before it.",
+        "The same calls on each GPU of one machine, and `gpuwatch compare` of the two; it compares at one clock where both are stamped.",
         "",
-        "| experiment | condition | calls | median µs | mean µs | calls a second | verdict | hazards |",
-        "|---|---|---|---|---|---|---|---|",
-    )
-    latest = {(row["experiment"], row["condition"]): row for row in of}
-    for (experiment, condition), row in latest.items():
-        if experiment == "instances":
-            continue
-        spoke = ", ".join(f"{rule} ({severity})" for rule, severity in row["hazards"] if severity != "note") or "–"
-        rate = f"{row['calls_a_second']:.0f}" if "calls_a_second" in row else "–"
-        yield (
-            f"| {experiment} | {condition} | {row['count']} | {row['median_s'] * 1e6:.1f} | {row['mean_s'] * 1e6:.1f} | {rate} | "
-            f"{row['status']} | {spoke} |"
-        )
-    yield from (
-        "",
-        "The neighbour's GEMM reads an eighth *faster* by the median of its events, at half the calls a second: it ran between another's",
-        "kernels, at the clock their power allowed.  Ten calls from idle read 14 % faster than the thirty thousand that a cap settles on.",
-        "",
-        "| instances | median on each GPU, ms | second against first at one clock | `gpuwatch compare` says |",
+        "| work | median on each GPU, ms | second against first at one clock | `gpuwatch compare` says |",
         "|---|---|---|---|",
     )
-    for (experiment, condition), row in latest.items():
-        if experiment == "instances":
-            each = ", ".join(f"{one['median_s'] * 1e3:.4f} ({one['clock_mhz']:.0f} MHz)" for one in row["each"])
-            ratio = row["said"]["ratio"]["ratio"]
-            yield f"| {condition} | {each} | {ratio - 1.0:+.2%} | {row['said']['decision']}: {'; '.join(row['said']['reasons'][:1])} |"
+    for row in {row["condition"]: row for row in of if row["experiment"] == "instances"}.values():
+        each = ", ".join(f"{one['median_s'] * 1e3:.4f} ({one['clock_mhz']:.0f} MHz)" for one in row["each"])
+        ratio = row["said"]["ratio"]["ratio"]
+        yield f"| {row['condition']} | {each} | {ratio - 1.0:+.2%} | {row['said']['decision']}: {'; '.join(row['said']['reasons'][:1])} |"
     yield ""
 
 

@@ -35,7 +35,7 @@ _BETWEEN_CALLS = (
     "litter of `garbage` was made stronger then as well.  Every long stall of a clean window in seeds 90 and 1 overlaps a pause of the",
     "collector; whether torch's events in the recorder or the driver's cycle brought it was not separated.  The families were thus not",
     "frozen before the first calls.  Seed 90 is a look at one kernel, the rows of seed 1 were made anew (`tests/traces/README.md`), and",
-    "seed 3 was cut short.\n",
+    "seed 3 was cut short.  Seed 4 is of another card and of the same families; the judge knew the windows of the cards before it, none of these.\n",
 )
 
 

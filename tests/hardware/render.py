@@ -23,7 +23,7 @@ from annotate.output import report
 from annotate.verdict import Verdict
 from gpuwatch.sources.recordings import load
 from tests.campaign import render as campaign
-from tests.hardware import merged, paired_page
+from tests.hardware import essays_page, merged, paired_page
 from tests.proof import published
 
 ROOT = Path(__file__).parents[2]
@@ -185,6 +185,9 @@ def page() -> str:
         *_costs(data["figures"]),
         "",
         *merged.page(),
+        *essays_page.section(),
+        *essays_page.of_cards(),
+        *essays_page.of_programs(),
         *campaign.section(),
         *published.section(),
         *paired_page.section(),

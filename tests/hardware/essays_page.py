@@ -1,0 +1,225 @@
+"""The essays' experiments as committed evidence, and their tables in docs/VALIDATION.md.
+
+    python -m tests.hardware.essays_page add FOLDER      what ``essays.py`` left there, in place of what was committed
+
+The kernels of ``cards`` stay for each card.  ``make pages`` judges the evidence anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from annotate.budget import Number, NumberBudget
+from annotate.capsule.pack import pack, unpack
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from annotate.output.budget_words import number_words, percent
+from annotate.verdict import Verdict
+from tests.truth_windows import times_of, with_times
+
+Row: TypeAlias = dict[str, Any]
+TRACES = Path(__file__).parents[1] / "traces"
+ESSAYS, CARDS, PROGRAMS = "h200-essays", "h200-cards", "h200-programs"
+_NAMED = (Number.MEDIAN_AT_CLOCK, Number.MEDIAN, Number.MEAN)
+# What the essays printed of the same experiment, on their own cards (000: H100 and H200; 004: B200).
+_PRINTED = {
+    "contention": "000: processors busy +0.3 % of the mean, GPU busy +21 %, both +36 %",
+    "trial counts": "000: the time depends on the number of trials, because power's cap sets in",
+    "power cap": "000: 12.36 ms back to back; 11.11 ms with sleeps of 20 ms, 11.07 with 100 ms, 11.04 with 500 ms",
+    "aggregations": "000: the mean grows most under noise; trimmed mean and median stay close",
+    "caches": "000: a warm cache helps a matrix times a vector, and vectors that fit",
+    "methods": "000: events, graphs and do_bench agree; below 10 µs no method is reliable",
+    "launches": "004: Triton's dispatch 38.4 µs, a direct launch 25.0, a graph 21.4; CUPTI adds 8 to 15 % to every call",
+    "flags": "000: compiler flags alone change the time of the same source",
+}
+
+
+def add(folder: Path) -> None:
+    """Commit a run's windows, identities masked, times rounded."""
+    from tests.hardware.render import masked  # which makes the page of what is read here
+
+    rows, evidences = json.loads((folder / "essays.json").read_text()), unpack((folder / "essays.capsule").read_bytes())
+    taken = [
+        ({**{name: value for name, value in row.items() if name != "run"}, "card": _digest(evidence)}, masked(evidence))
+        for row, evidence in zip(rows, evidences, strict=True)
+    ]
+    of_cards = [each for each in taken if each[0]["experiment"] == "cards"]
+    if of_cards:
+        fresh = {row["card"] for row, _ in of_cards}
+        kept = [each for each in read(CARDS) if each[0]["card"] not in fresh] if _paths(CARDS)[0].exists() else []
+        _write(CARDS, [*kept, *of_cards])
+    for stem, names in ((PROGRAMS, {"programs"}), (ESSAYS, set(_PRINTED))):
+        if kept := [each for each in taken if each[0]["experiment"] in names]:
+            _write(stem, kept)
+
+
+def _digest(evidence: Evidence) -> str:
+    """Name a card so that nobody can look it up and its next windows are known as its own."""
+    assert evidence.device is not None
+    return hashlib.sha256(evidence.device.uuid.encode()).hexdigest()[:8]
+
+
+def _paths(stem: str) -> tuple[Path, Path, Path]:
+    return TRACES / f"{stem}.json", TRACES / f"{stem}.capsule", TRACES / f"{stem}-times.npz.xz"
+
+
+def _write(stem: str, windows: Sequence[tuple[Row, Evidence]]) -> None:
+    rows, evidence, times = _paths(stem)
+    untimed = [(each, replace(each, timings=None)) for _, each in windows]
+    rows.write_text(json.dumps([row for row, _ in windows], indent=1) + "\n", encoding="utf-8")
+    evidence.write_bytes(pack([whole if _is_batched(whole) else bare for whole, bare in untimed]))
+    times.write_bytes(times_of([bare if _is_batched(whole) else whole for whole, bare in untimed]))
+
+
+def _is_batched(evidence: Evidence) -> bool:
+    """Return whether entries stand for batches: the file of rounded times holds single calls only."""
+    return evidence.timings is not None and evidence.timings.calls_count > 1
+
+
+def read(stem: str = ESSAYS) -> list[tuple[Row, Evidence]]:
+    """Read the committed rows with their evidence."""
+    rows, evidence, times = _paths(stem)
+    whole = unpack(evidence.read_bytes())
+    timed = with_times(whole, times.read_bytes())
+    evidences = [each if each.timings is not None else other for each, other in zip(whole, timed, strict=True)]
+    return list(zip(json.loads(rows.read_text(encoding="utf-8")), evidences, strict=True))
+
+
+@lru_cache(maxsize=3)
+def judged(stem: str = ESSAYS) -> Sequence[tuple[Row, Verdict]]:
+    """Judge the committed windows."""
+    return [(row, judge(evidence)) for row, evidence in read(stem)]
+
+
+def of_cards() -> Iterator[str]:
+    """Yield the lines of the table of kernels on several cards."""
+    if not _paths(CARDS)[0].exists():
+        return
+    rows = judged(CARDS)
+    numbers = {card: i + 1 for i, card in enumerate(dict.fromkeys(row["card"] for row, _ in rows))}
+    yield from (
+        "## The same kernels on several cards",
+        "",
+        f"`python -m tests.hardware.essays OUT cards` on {len(numbers)} NVIDIA H200, two windows of 3 s each; the median of both, raw and at one clock.",
+        "",
+        "| kernel | "
+        + " | ".join(f"card {i}, raw | card {i}, one clock" for i in numbers.values())
+        + " | apart, raw | apart, one clock |",
+        "|---|" + "---|---|" * (len(numbers) + 1),
+    )
+    for kernel in dict.fromkeys(row["condition"] for row, _ in rows):
+        cells, raw, fixed = [], [], []
+        for card in numbers:
+            of = [verdict for row, verdict in rows if row["condition"] == kernel and row["card"] == card]
+            raw.append(_middle(of, Number.MEDIAN))
+            fixed.append(_middle(of, Number.MEDIAN_AT_CLOCK))
+            clocks = {each.clock_mhz for verdict in of if (each := _number(verdict, Number.MEDIAN_AT_CLOCK)) and each.clock_mhz}
+            at = ", ".join(f"{clock:.0f} MHz" for clock in sorted(clocks)) or "not given"
+            cells.append(f"{raw[-1] * 1e6:.2f} µs | {fixed[-1] * 1e6:.2f} µs at {at}")
+        yield f"| {kernel} | " + " | ".join(cells) + f" | {_apart(raw)} | {_apart(fixed)} |"
+    yield ""
+
+
+def of_programs() -> Iterator[str]:
+    """Yield the lines of the table of honest programs."""
+    if not _paths(PROGRAMS)[0].exists():
+        return
+    yield from (
+        "## Plain windows around honest programs",
+        "",
+        f"`python -m tests.hardware.programs OUT` on an {judged(PROGRAMS)[0][1].device_name}: each works alike before and in its window of 4 s.",
+        "The simulated ones in containers, virtual machines and of other libraries are the tests of `tests/proof/test_plain_windows.py`.",
+        "",
+        "| program | verdict | disturbances at most | what is not proven, or causes |",
+        "|---|---|---|---|",
+    )
+    for row, verdict in judged(PROGRAMS):
+        yield f"| {row['condition']} | {verdict.status.value} | {_bound(verdict)} | {verdict.why or _causes(verdict)} |"
+    yield ""
+
+
+def _number(verdict: Verdict, number: Number) -> NumberBudget | None:
+    return verdict.budget.number(number) if verdict.budget is not None else None
+
+
+def _middle(of: Sequence[Verdict], number: Number) -> float:
+    values = [each.value for verdict in of if (each := _number(verdict, number)) is not None and each.value is not None]
+    return statistics.fmean(values) if values else math.nan
+
+
+def _apart(values: Sequence[float]) -> str:
+    return f"{max(values) / min(values) - 1.0:.2%}" if len(values) > 1 else "–"
+
+
+def section() -> Iterator[str]:
+    """Yield the lines of the table."""
+    rows = judged()
+    device, date = rows[0][1].device_name, rows[0][0]["date"]
+    yield from (
+        "## The essays' own experiments",
+        "",
+        f"`python -m tests.hardware.essays OUT` on an {device} ({date}); the evidence is committed, and judged anew for this page.  Most",
+        "calls are of a GEMM of 4096³ in bf16.  Times are what the experiment's own method reads; beside them what gpuwatch says of the",
+        "window.  The essays had other cards, so their figures stand for the direction, not for the size.",
+        "",
+        "| experiment | condition | read | gpuwatch's numbers | verdict | disturbances at most | causes |",
+        "|---|---|---|---|---|---|---|",
+    )
+    before = ""
+    for row, verdict in rows:
+        if row["experiment"] != before:
+            before = row["experiment"]
+            yield f"| **{before}** | *{_PRINTED[before]}* | | | | | |"
+        yield f"| | {row['condition']} | {_read(row)} | {_numbers(verdict)} | {verdict.status.value} | {_bound(verdict)} | {_causes(verdict)} |"
+    yield from (
+        "",
+        "- **Contention**: the median beside a neighbour is *faster*, at half the calls a second: single calls run between the neighbour's,",
+        "  at the clock their power allows.  The number at 1500 MHz moves by half a per cent.",
+        "- **Trial counts**: ten calls from idle read 10 % faster at the clock they find; all five agree at one clock, where it is stamped.",
+        "- **Sleeps** hide the cap: 15 % faster, at a third of the work or a tenth of it.",
+        "- **Methods** of 200 calls a reading last 20 to 500 ms: most are too short for the books of utilisation, hence unproven at best.",
+        "- **CUPTI** was collecting in the last row of launches, and stays attached to the process after it: the comparison of flags names it.",
+        "",
+    )
+
+
+def _read(row: Row) -> str:
+    """Write what the experiment's own method read."""
+    if "said" in row:
+        return str(row["said"])
+    parts = [f"{name} {row[f'{name}_s'] * 1e6:.2f} µs" for name in ("least", "median", "mean", "trimmed") if f"{name}_s" in row]
+    if "calls_a_second" in row:
+        parts.append(f"{row['calls_a_second']:.0f} calls a second")
+    return f"{row['count']}: " + ", ".join(parts)
+
+
+def _numbers(verdict: Verdict) -> str:
+    numbers = verdict.budget.numbers if verdict.budget is not None else ()
+    return ", ".join(number_words(each) for each in numbers if each.number in _NAMED and each.value is not None) or "–"
+
+
+def _bound(verdict: Verdict) -> str:
+    budget = verdict.budget
+    if budget is None:
+        return "–"
+    bounds = [each.bound_ratio for each in budget.numbers if each.number in budget.claimed]
+    return "nobody can say" if None in bounds else percent(max((each for each in bounds if each is not None), default=0.0))
+
+
+def _causes(verdict: Verdict) -> str:
+    return ", ".join(each.rule for each in verdict.causes if each.severity != "note") or "–"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] != ["add"] or len(sys.argv) != 3:
+        sys.exit(__doc__)
+    add(Path(sys.argv[2]))
