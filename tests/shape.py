@@ -33,6 +33,7 @@ STATEMENTS_COUNT = sum(
         "a daemon that is there in a third of the time, and holds a third of the memory": 180,
         "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
+        "many GPUs measured without holding each other up": 12,
     }.values()
 )
 FILE_LINES, MEDIAN_LINES = 300, 110
@@ -68,9 +69,10 @@ class Source:
     path: Path
     text: str
     tree: ast.Module
+    every: tuple[ast.AST, ...]  # node of the tree: each figure looks through them
 
     def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+        return (node for node in self.every if isinstance(node, kinds))
 
     @property
     def functions(self) -> Iterator[Function]:
@@ -86,7 +88,8 @@ def read(*folders: str, root: Path = ROOT) -> list[Source]:
     found = []
     for path in (path for folder in folders for path in sorted((root / folder).rglob("*.py"))):
         text = path.read_text(encoding="utf-8")
-        found.append(Source(path.relative_to(root), text, ast.parse(text)))
+        tree = ast.parse(text)
+        found.append(Source(path.relative_to(root), text, tree, tuple(ast.walk(tree))))
     return found
 
 

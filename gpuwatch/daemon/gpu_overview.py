@@ -97,14 +97,17 @@ class GpuOverview:
         }
 
     def _unmeasured(self) -> list[str]:
-        return [uuid for uuid in self._gpus.devices if uuid not in self._gpus.samplers]
+        """Return the GPUs that wait for their plan; a lost one does not."""
+        samplers = self._gpus.samplers
+        settled = {uuid for uuid, sampler in samplers.items() if sampler.plan.is_measured or sampler.lost is not None}
+        return [uuid for uuid in self._gpus.devices if uuid not in settled]
 
     def _watched(self, position: int, uuid: str) -> WatchedGpu:
         device, sampler = self._gpus.devices[uuid], self._gpus.samplers.get(uuid)
         if sampler is None:
             return WatchedGpu(device, position, "it has not answered since the daemon started", {}, {})
         plan = sampler.plan
-        supported = {name: name not in plan.unanswered for name in SIGNALS} if plan.row_cost_ns else {}
+        supported = {name: name not in plan.unanswered for name in SIGNALS} if plan.is_measured else {}
         return WatchedGpu(device, position, sampler.lost, sampler.period_ns, supported)
 
 

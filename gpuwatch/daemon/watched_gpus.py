@@ -26,6 +26,9 @@ from gpuwatch.store import Store
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: what hangs there is left
+# Measured all at once, GPUs hold each other's calls up: of 38 on two busy processors one was then read every 9 s for good.
+MEASURED_AT_ONCE_COUNT = 4
+MEASURE_TURN_S = 60.0  # GPUs that hang while they are measured keep the others waiting for so long at most
 LOOK_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
 
 
@@ -69,6 +72,7 @@ class WatchedGpus:
         self._clock = MonotonicClock()
         self._stop = threading.Event()
         self._adding = threading.Lock()
+        self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
         self._refresh: dict[str, Refresh] = {}
         self._open_counts: Counter[str | None] = Counter()  # windows by GPU; None: on every GPU
         self.latest = LatestSweeps()
@@ -187,10 +191,14 @@ class WatchedGpus:
     def _plan(self, source: Source, device: Device) -> SamplingPlan:
         settings = self._settings
         targets = PlanTargets(settings.idle_period_ns, settings.active_period_ns, budget_ratio=settings.budget_ratio)
+        is_turn = self._measuring.acquire(timeout=MEASURE_TURN_S)
         try:
             plan = measure(source, device, self._clock, targets)
         except (DeviceLostError, SourceGoneError) as error:
             _log.warning("%s could not be measured: %s", device.uuid, error)
             plan = unmeasured(device, settings.idle_period_ns, settings.active_period_ns)
+        finally:
+            if is_turn:
+                self._measuring.release()
         self._store.put_refresh(device.uuid, plan.refresh_ns)
         return plan

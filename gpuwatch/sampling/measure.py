@@ -43,12 +43,11 @@ def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets =
     if costs.pulse:
         costs.pulse_ns = _row_ns(source, refresh, clock, Lane.PULSE, costs.pulse, min(until_ns, read_ns + _PULSE_WATCHED_NS))
     costs.row_ns = _row_ns(source, refresh, clock, Lane.FAST, fast, until_ns)
-    for _ in range(_MEANS_TRIES_COUNT):
-        if not costs.silent:
-            break
+    means = tuple(sorted(costs.silent))
+    for _ in range(_MEANS_TRIES_COUNT if means else 0):
         # On a busy machine the first questions may have taken all the time; a signal read too soon would be silent for good.
         clock.wait_until(read_ns + _MEANS_NS, threading.Event())
-        _read_means(source, uuid, costs)
+        _read_means(source, uuid, costs, means)
         read_ns = clock.now_ns()
     return _planned(uuid, costs, refresh, targets)
 
@@ -68,14 +67,16 @@ def _signal_costs(source: Source, uuid: str, dear_ns: int) -> _Costs:
     return costs
 
 
-def _read_means(source: Source, uuid: str, costs: _Costs) -> None:
+def _read_means(source: Source, uuid: str, costs: _Costs, means: tuple[str, ...]) -> None:
     """Read silent signals once more: means over an interval (GPM) answer some time after their first call.
 
-    One call answers all of them, so they share its cost.
+    One call answers all of them, so they share its cost: the least of its answers, as of every other call.
     """
-    late = source.read(uuid, Lane.SLOW, tuple(sorted(costs.silent)))
-    answered = {name for name in costs.silent if getattr(late, name) is not None}
-    costs.signals_ns.update(dict.fromkeys(answered, late.took_ns // max(1, len(answered))))
+    late = source.read(uuid, Lane.SLOW, means)
+    answered = {name for name in means if getattr(late, name) is not None}
+    for name in answered:
+        cost_ns = late.took_ns // len(answered)
+        costs.signals_ns[name] = cost_ns if name in costs.silent else min(cost_ns, costs.signals_ns[name])
     costs.silent -= answered
 
 

@@ -42,6 +42,10 @@ class SamplingPlan:
     reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or stretched
     unanswered: frozenset[str] = frozenset()  # dropped because this GPU or driver does not answer
 
+    @property
+    def is_measured(self) -> bool:
+        return bool(self.row_cost_ns)
+
 
 def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[Lane, int], *, pulse: bool) -> dict[Lane, int]:
     """A pulse at the full rate and the whole row as often as its values need, or no pulse where that is no rarer.

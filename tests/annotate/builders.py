@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from annotate.evidence import (
+    SIGNALS,
+    Column,
     Device,
     Event,
     Evidence,
@@ -17,7 +22,6 @@ from annotate.evidence import (
     PowerRecord,
     Process,
     ProcessList,
-    Reading,
     Timings,
     Trace,
     Visibility,
@@ -60,6 +64,17 @@ def capped_ns(since_s: float = -100.0, share: float = 1.0) -> Callable[[float], 
     return lambda t: 5_000_000_000 + int(max(0.0, t - since_s) * share * 1e9)
 
 
+def columns(made: Mapping[str, Signal], asked_s: Mapping[Lane, Sequence[float]]) -> dict[str, Column]:
+    """The columns that ``Trace.of`` makes of rows at these times, without a row each: most tests begin with them."""
+    at_ns = {lane: np.array([BEGIN_NS + round(t * 1e9) for t in times], np.int64) for lane, times in asked_s.items()}
+    found = {}
+    for name, lane in SIGNALS.items():
+        values = [made[name](t) for t in asked_s[lane]] if callable(made[name]) else [made[name]] * len(asked_s[lane])
+        if any(value is not None for value in values):
+            found[name] = Column(at_ns[lane], np.array(values, np.float64))
+    return found
+
+
 def evidence(
     *,
     length_s: float = 6.0,
@@ -82,19 +97,11 @@ def evidence(
     """
     made = {**QUIET, **(signals or {})}
 
-    def row(lane: Lane, t: float, names: Iterable[str]) -> Reading:
-        values = {name: made[name](t) if callable(made[name]) else made[name] for name in names}
-        return Reading(uuid=UUID, lane=lane, at_ns=BEGIN_NS + round(t * 1e9), took_ns=20_000, **values)
-
-    from annotate.evidence import signals as names_of
-
     def times(step_s: float) -> list[float]:
         count = int((length_s + 5.5) / step_s) + 1
         return [t for t in (-5.0 + step_s * i for i in range(count)) if not skip(t)]
 
-    readings = [row(Lane.FAST, t, names_of(Lane.FAST)) for t in times(period_s)]
-    readings += [row(Lane.SLOW, t, names_of(Lane.SLOW)) for t in times(1.0)]
-    readings += [row(Lane.EDGE, t, names_of(Lane.EDGE)) for t in (0.0, length_s)]
+    asked_s = {Lane.FAST: times(period_s), Lane.SLOW: times(1.0), Lane.EDGE: [0.0, length_s]}
     process_lists = [
         ProcessList(uuid=UUID, at_ns=BEGIN_NS + round(t * 1e9), took_ns=10_000, processes=tuple(processes), visibility=visibility)
         for t in times(0.2)
@@ -108,7 +115,10 @@ def evidence(
     return Evidence(
         window=WindowRecord(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + round(length_s * 1e9), label=label, pids=frozenset({OWN_PID})),
         device=device,
-        trace=Trace.of(readings, process_lists=process_lists, power=power, events=tuple(events), gaps=tuple(gaps)),
+        trace=replace(
+            Trace.of((), process_lists=process_lists, power=power, events=tuple(events), gaps=tuple(gaps)),
+            columns=columns(made, asked_s),
+        ),
         host=host or Host(boot_id="boot", span_s=length_s, cpu_s=length_s, run_wait_s=0.0, steal_ratio=0.0, cgroup_throttled_s=0.0,
                           cpu_allowed_count=16, numa_nodes="0", sharing="", wall_step_s=0.0, watcher_cpu_s=0.2),
         declared=declared or {},

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 import numpy as np
-from scipy.stats import binom, binomtest
+from scipy.special import bdtr
 
 from annotate.evidence import Evidence
 from tests.proof.disturbances import NOTHING
 from tests.proof.pairs import NUMBERS, Pair
+from tests.rate_bounds import clopper_pearson
 
 VALID = "valid"
 TOLERANCE_RATIO = 0.01
@@ -92,10 +93,7 @@ class Share:
     @property
     def interval(self) -> tuple[float, float]:
         """Return the 95 % interval; everything is possible where nothing was counted."""
-        if not self.total:
-            return 0.0, 1.0
-        found = binomtest(self.count, self.total).proportion_ci(_LEVEL, method="exact")
-        return float(found.low), float(found.high)
+        return clopper_pearson(self.count, self.total, _LEVEL)
 
     def is_at_least(self, target: float) -> bool:
         """Return whether the interval's lower end meets the target."""
@@ -194,7 +192,8 @@ def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
         return None
     ordered, count = np.sort(np.asarray(values, np.float64)), len(values)
     tail = (1.0 - _LEVEL) / 2.0
-    first, last = int(binom.ppf(tail, count, ratio)), int(binom.ppf(1.0 - tail, count, ratio)) + 1
+    below = bdtr(np.arange(count + 1), count, ratio)
+    first, last = int(np.searchsorted(below, tail)), int(np.searchsorted(below, 1.0 - tail)) + 1
     return Quantile(
         value=float(ordered[min(count - 1, int(ratio * count))]),
         low=float(ordered[first - 1]) if first >= 1 else -math.inf,

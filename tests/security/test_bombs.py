@@ -10,7 +10,8 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,57 @@ from tests.annotate.builders import evidence
 from tests.waiting import PATIENCE_S
 
 MOST_BYTES = 3 << 30  # of address space, an interpreter with numpy and scipy included: threads reserve much and use little
-_READ = {
-    "recording": "from gpuwatch.sources import recordings; recordings.load(sys.argv[1])",
-    "whole": "from gpuwatch.sources import recordings; recordings.whole(sys.argv[1])",
-    "report": "from pathlib import Path; from gpuwatch.report import read_page; read_page.load(Path(sys.argv[1]))",
-}
+_PROGRAM = """
+import json, sys
+from pathlib import Path
+from gpuwatch.errors import UsageError
+from gpuwatch.report import read_page
+from gpuwatch.sources import recordings
+readers = {"recording": recordings.load, "whole": recordings.whole, "report": lambda path: read_page.load(Path(path))}
+for line in sys.stdin:
+    kind, path = json.loads(line)
+    try:
+        readers[kind](path)
+        said = ""
+    except UsageError as error:
+        said = str(error)
+    print(json.dumps(said), flush=True)
+"""
 _GOOD = pack.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_ns": 0})])
 
 
-def read(kind: str, path: Path) -> str:
-    """What a process with so much memory says of a file: the refusal, or nothing."""
-    program = f"import sys\nfrom gpuwatch.errors import UsageError\ntry:\n    {_READ[kind]}\nexcept UsageError as error:\n    print(error)\n"
-    ended = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        env={"OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)),
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert ended.stdout.count("\n") <= 1
-    return ended.stdout.strip()
+@dataclass
+class Reader:
+    """A process with so much memory that reads one file after the other; what kills it costs only its own test."""
+
+    process: subprocess.Popen[str] | None = None
+
+    def __call__(self, kind: str, path: Path) -> str:
+        """What it says of a file: the refusal in a line, or nothing."""
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env={"OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)),
+            )  # fmt: skip
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{json.dumps([kind, str(path)])}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the reader ended with {self.process.wait(PATIENCE_S)}"
+        said = str(json.loads(line))
+        assert "\n" not in said
+        return said
+
+
+@pytest.fixture(scope="module")
+def read() -> Iterator[Reader]:
+    reader = Reader()
+    yield reader
+    if reader.process is not None:
+        reader.process.kill()
+        reader.process.communicate(timeout=PATIENCE_S)
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
@@ -94,13 +127,13 @@ CAPSULES: dict[str, Callable[[], bytes]] = {
 def _of_method(method: int) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
-        archive.writestr("manifest.json", b"{" + b" " * (100 << 20))
+        archive.writestr("manifest.json", b"{" + b" " * (1 << 20))  # refused before it is unpacked: packing more takes seconds
         archive.writestr("arrays", b"")
     return out.getvalue()
 
 
 @pytest.mark.parametrize("name", CAPSULES)
-def test_a_small_capsule_that_stands_for_much_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_small_capsule_that_stands_for_much_is_refused(read: Reader, tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.capsule"
     path.write_bytes(CAPSULES[name]())
     said = read("recording", path)
@@ -126,13 +159,13 @@ ARCHIVES = {
 
 @pytest.mark.parametrize("name", ARCHIVES)
 @pytest.mark.parametrize("kind", ["recording", "whole"])
-def test_a_small_archive_that_promises_much_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+def test_a_small_archive_that_promises_much_is_refused(read: Reader, tmp_path: Path, name: str, kind: str) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(zipped(ARCHIVES[name]))
     assert "expected" in read(kind, path)
 
 
-def test_archive_beyond_a_day_of_readings_is_refused(tmp_path: Path) -> None:
+def test_archive_beyond_a_day_of_readings_is_refused(read: Reader, tmp_path: Path) -> None:
     """An archive that unpacks to more than a day of readings holds is refused."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w") as archive:
@@ -141,7 +174,7 @@ def test_archive_beyond_a_day_of_readings_is_refused(tmp_path: Path) -> None:
     assert "expected an .npz of at most" in read("recording", path)
 
 
-def test_report_bomb_is_read_in_bounded_memory(tmp_path: Path) -> None:
+def test_report_bomb_is_read_in_bounded_memory(read: Reader, tmp_path: Path) -> None:
     """A report whose library unpacks to gigabytes is read within bounds.
 
     Of this version's own making, by what it says: then its page is compared with what this version would write.
@@ -162,7 +195,7 @@ def test_report_bomb_is_read_in_bounded_memory(tmp_path: Path) -> None:
     read("report", path)
 
 
-def test_an_endless_line_and_endless_depth_are_refused(tmp_path: Path) -> None:
+def test_an_endless_line_and_endless_depth_are_refused(read: Reader, tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(b"timestamp," * 10_000_000)
     assert "line of more than" in read("recording", path)

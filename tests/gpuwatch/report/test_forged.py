@@ -169,7 +169,10 @@ def named_as_unsigned(name: str, out: str) -> bool:
 def test_verify_refuses_every_forged_leaf(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str], part: int
 ) -> None:
-    """Each leaf of the embedded record is forged, and the page rendered again from it, as a forger with gpuwatch would."""
+    """Each leaf of the embedded record is forged, and the page rendered again from it, as a forger with gpuwatch would.
+
+    One lie about each leaf, of this kind or that in turn; in ``make bench`` every lie.
+    """
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     paths = chosen_leaves(data)
@@ -177,8 +180,9 @@ def test_verify_refuses_every_forged_leaf(
     assert {"begun", "effect_ratio", "says", "run_id", "maker", "redacted", "why", "name", "judge_version", "basis"} <= names
     assert any("facts" in path for path in paths)
     passed = []
-    for path in paths[part::_PARTS]:
-        for value in lies(path[-1], at(data, path)):
+    for number, path in enumerate(paths[part::_PARTS]):
+        told = lies(path[-1], at(data, path))
+        for value in told if SHARE == 1.0 else told[number % len(told) :][:1]:
             code = verified(tmp_path, rewritten(html, forged(data, path, value)), key)
             said = capfd.readouterr()
             assert "Traceback" not in said.err, (path, value)

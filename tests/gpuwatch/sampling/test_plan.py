@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,6 +171,33 @@ def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
     assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
 
 
+def test_a_mean_that_was_held_up_once_stretches_no_lane() -> None:
+    """Means answer in one call after a while; other GPUs that are measured meanwhile may hold one such call up."""
+    clock = VirtualClock()
+    begin_ns = clock.now_ns()
+    source = Scripted(clock)
+    answers = [90 * MS, 1000, 1000]
+
+    def held_up_at_first(now_ns: int) -> float | None:
+        if now_ns - begin_ns <= 100 * MS:
+            return None
+        source.usual_cost_ns = answers.pop(0)
+        return 0.5
+
+    source.values = {"sm_activity_ratio": held_up_at_first}
+    plain = source.read
+
+    def read(uuid: str, lane: Lane, names: Any) -> Reading:
+        reading = plain(uuid, lane, names)
+        cost_ns, source.usual_cost_ns = source.usual_cost_ns, 1000
+        return replace(reading, took_ns=cost_ns) if reading.sm_activity_ratio is not None else reading
+
+    source.read = read  # type: ignore[method-assign]
+    plan = measure(source, DEVICE, clock)
+    assert plan.cost_ns["sm_activity_ratio"] == 1000
+    assert plan.active_period_ns[Lane.SLOW] == SLOW_ACTIVE_NS
+
+
 def test_refresh_periods_are_seen_while_measuring() -> None:
     plan = plan_of(seconds=1.0, values={"power_w": every(100 * MS), "power_cap_ns": every(200 * MS)})
     assert plan.refresh_ns["power_w"] == pytest.approx(100 * MS, rel=0.06)
@@ -202,6 +230,7 @@ def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
     assert plan.active_period_ns[Lane.FAST] == 40 * MS
     assert plan.active_period_ns[Lane.PULSE] == 20 * MS
     assert plan.reasons
+    assert not plan.is_measured
 
 
 def rows(times_ms: list[float], values: list[float]) -> Refresh:

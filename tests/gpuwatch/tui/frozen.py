@@ -18,7 +18,7 @@ from gpuwatch.wire.shown import Shown
 
 NOW_NS = 1_000_000_000_000
 S = 1_000_000_000
-RATE_HZ = 20.0  # tests do not wait for the next picture
+RATE_HZ = 10.0  # tests wait little for the next picture, and draw few that nobody looks at
 
 
 def gpu(
