@@ -10,6 +10,7 @@ from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import steady_reference
 from annotate.derived.time_accounts import TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
+from annotate.derived.time_overlap import TimeOverlap, time_overlap
 from annotate.evidence import Evidence
 from annotate.evidence.asked import Kept
 from annotate.times.at_one_clock import OneClockTimes, one_clock_times
@@ -43,6 +44,11 @@ class Case(CaseSeries):
         return timed_accounts(
             self.evidence, self.busy_shares, self.timings, self.gaps, stamp_s=self.stamp_s, other=self.other_spans_ns
         )
+
+    @Kept
+    def overlap(self) -> TimeOverlap | None:
+        """The sum of all times against the time there was; None without times."""
+        return time_overlap(self.evidence, self.busy_shares, self.timings, self.gaps)
 
     @property
     def times_agree(self) -> bool:

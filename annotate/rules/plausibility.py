@@ -14,6 +14,8 @@ from annotate.ranges import Duration, Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import inside, readable
 
+_GAUGED_NS, _FEWEST_READINGS = 1_000_000_000, 3  # in less, a gauge that lags may not have shown the clock of the work
+
 
 @rule(
     "result-cached",
@@ -102,16 +104,20 @@ def impossible_time(
     edge_s: Annotated[
         Duration, "an iteration may begin and end beside the window's edges by what reading clocks takes"
     ] = 0.005,
+    stamped_ratio: Annotated[
+        Factor, "of the driver's highest clock: 223 stamped windows of H200s reach 1.000, as a gauge shows what was asked for"
+    ] = 1.02,
 ) -> Answer:
-    """Finds times that no iteration can take, and times in which the GPU could not have done the declared work.
+    """Finds times that no iteration can take on this GPU, and times in which it could not have done the declared work.
 
     Why it matters:
         Ten-fold speed-ups that were none have been published: a timer that did not wait, work left out, a wrong count.
         What lies beyond the peak needs no further proof.  A time of zero, of infinity or longer than its own window, or
-        text handed over as a time, says that whatever took the times does not work.
+        text handed over as a time, says that whatever took the times does not work.  An SM never runs faster than the
+        clock the driver asks for, so stamps above it were taken on another GPU, or the driver's gauge stands still.
 
     What it cannot see:
-        A wrong time below the peak.  Which of the time and the count is wrong: algorithms that need fewer operations than
+        A wrong time below the peak.  Times of another GPU without stamps, or of one whose clock is lower than this one's.  Which of the time and the count is wrong: algorithms that need fewer operations than
         the textbook's (Winograd, Strassen, causal masks, structured sparsity), and emulated float32 or float64, beat a peak
         honestly.  Bytes that stay in the L2 cache from call to call are taken off, so a working set that fits it is never
         impossible.  GPUs not in the table of ``roofline``: what was declared and has no known peak is said to be unobserved,
@@ -124,10 +130,33 @@ def impossible_time(
         Each time beside zero and beside the window; ``record()`` keeps the place of what is no duration.  The median time
         of a call; operations and bytes of a call as declared; operations an SM does each clock from NVIDIA's
         white papers, the number of cores, the width of the memory bus and its highest clock from the driver; the true clock
-        of the calls where it was stamped, else the highest.
+        of the calls where it was stamped, else the highest.  The median stamped clock beside the driver's highest in a window
+        of a second and more.
     """
     if none := _no_times(evidence, edge_s):
         return Found(Severity.REJECT, none)
+    by_work = _beyond_peak(evidence, flops_ratio, bytes_ratio)
+    stamps = _foreign_stamps(evidence, stamped_ratio) if not isinstance(by_work, Found) else None
+    return Found(Severity.FLAG, stamps) if stamps else by_work
+
+
+def _foreign_stamps(evidence: Evidence, most_ratio: float) -> dict[str, Fact] | None:
+    """Return what is said of stamps above the highest clock that the driver showed; None where they fit or are not known."""
+    shown = evidence.within("sm_clock_mhz").observed.values
+    stamped = inside(evidence).sm_clock_mhz
+    known = stamped[np.isfinite(stamped)] if stamped is not None else np.empty(0)
+    if evidence.window.length_ns < _GAUGED_NS or len(shown) < _FEWEST_READINGS or not len(known):
+        return None
+    stamped_mhz, shown_mhz = float(np.median(known)), float(shown.max())
+    if stamped_mhz <= most_ratio * shown_mhz:
+        return None
+    what = f"the stamps show {stamped_mhz:.0f} MHz, and the driver's clock of this GPU never exceeded {shown_mhz:.0f}"
+    check = "that this GPU ran what was timed, and that the driver's clock is no frozen reading"
+    return {"what": what, "check": check, "stamped_mhz": stamped_mhz, "shown_mhz": shown_mhz}
+
+
+def _beyond_peak(evidence: Evidence, flops_ratio: float, bytes_ratio: float) -> Answer:
+    """Hold the median time of a call against the least that its declared work takes."""
     timed = loop(evidence)
     if timed is None or evidence.device is None:
         return Unobserved("no times were taken in the window")
