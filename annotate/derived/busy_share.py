@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.derived.idle_gaps import BEYOND, lost_runs, rhythm_s
 from annotate.derived.presence import Presence, presences
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Lane, signals
 from annotate.evidence.asked import kept
 
 UTILISATION = "utilisation"
@@ -60,7 +60,8 @@ def gauge_lost_ratio(
 
     A loop that waits for its launches has pages that differ all the time: only those that stand out of them count.  One
     that rests in a rhythm has runs of low pages that are alike: only those that stand out of these.  Pages of the first two
-    refreshes may still speak of the time before.
+    refreshes may still speak of the time before.  Where the driver was asked less often than it refreshes, each run may
+    have lasted from the reading before it to the one after.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -76,9 +77,25 @@ def gauge_lost_ratio(
     deep = lost > _DEEP_RATIO * float(np.median(shown.values))
     usual_s = rhythm_s(lost_runs(deep, lost * spacing_s)[2], spacing_s=0.0)
     if not usual_s:
-        return float(lost.mean())
+        runs_count = len(lost_runs(lost > 0.0, lost)[2])
+        return float(lost.mean()) + runs_count * _unread_s(evidence, refresh_ns) / window.length_s
     runs_s = lost_runs(lost > 0.0, lost * spacing_s)[2]
     return float(np.where(runs_s > beyond * usual_s, runs_s - usual_s, 0.0).sum() / (spacing_s * len(shown)))
+
+
+def _unread_s(evidence: Evidence, refresh_ns: int) -> float:
+    """Return for how long nobody looked between two pages of utilisation; 0 where each page was read.
+
+    A run of low pages may be so much longer.  Values that stand are stored seldom, so the signal that moves most often tells
+    how often the driver was asked.
+    """
+    window, spacings = evidence.window, []
+    for name in signals(Lane.FAST):
+        read_ns = evidence.trace.column(name).at_ns
+        first, last = np.searchsorted(read_ns, (window.begin_ns, window.end_ns))
+        if last - first > _FEWEST_REFRESHES:
+            spacings.append(float(np.median(np.diff(read_ns[first:last]))))
+    return max(0.0, min(spacings, default=0.0) - refresh_ns) / 1e9
 
 
 def rhythm_lost_ratio(
