@@ -12,10 +12,12 @@ from annotate.evidence import Evidence, Lane, signals
 from annotate.evidence.asked import kept
 
 UTILISATION = "utilisation"
+REST_RATIO = 1.0 / 6.0  # of the power limit: 117 of 700 W with a context on an H200
 _SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane asks once a second
 _ROUNDED_RATIO = 0.005  # the driver shows whole percents
 _FEWEST_REFRESHES = 3
 _DEEP_RATIO = 0.25  # as of dips of power: a page that lost less may be the work's own
+_AT_REST_RATIO = 0.03  # the driver shows 1-2 % for a process that does nothing
 _GPM_ZERO_RATIO = 0.001  # less than a tenth of one SM of 132
 _WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
 
@@ -49,6 +51,18 @@ def busy_witnesses(evidence: Evidence, idle_w: float | None = None) -> tuple[Bus
 def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
     """Return the busy share by the driver's utilisation: its record where it answers, else its gauge."""
     return next((share for share in shares if share.witness == UTILISATION), None)
+
+
+def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: float | None = None) -> bool:
+    """Return whether utilisation shows a GPU at rest while energy shows one that works: then nobody knows how busy it was.
+
+    By its definition utilisation is of kernels.  An H200's counts copies from and to the host too, and others' need not.
+    """
+    gauge, limit_w = gauge_share(shares), evidence.device.power_limit_w if evidence.device is not None else None
+    if gauge is None or gauge.most_ratio > _AT_REST_RATIO or limit_w is None:
+        return False
+    energy = _by_energy(evidence, idle_w if idle_w is not None else REST_RATIO * limit_w)
+    return energy is not None and energy.least_ratio > 0.0
 
 
 def gauge_lost_ratio(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
 from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_bound
@@ -25,8 +26,7 @@ _GAUGED_NS, _FEWEST_READINGS = 1_000_000_000, 3  # in less, a gauge that lags ma
     remedy="Give each call other inputs, and see that it computes.",
 )
 def result_cached(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     done_ratio: Annotated[
         Share, "of the least busy time; utilisation is right to some points, and clocks are above none"
@@ -54,6 +54,7 @@ def result_cached(
         over the timed loop: far below the least time the GPU needs for the declared operations or bytes, or none at all
         where the times were taken on the GPU; only where the process uses this GPU alone.
     """
+    evidence = case.evidence
     unchanged = evidence.declared.get("output_unchanged")
     if unchanged is True:
         return Found(Severity.REJECT, {"what": "the output did not change when the inputs did", "output_unchanged": True})
@@ -80,6 +81,8 @@ def result_cached(
         )
     on_gpu = text(evidence.declared, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
     if on_gpu and timed.utilization_ratio < idle_ratio:
+        if case.is_busy_contradicted:
+            return Unobserved("utilisation shows a GPU at rest, and energy one that worked")
         facts["what"] = f"{busy}, while the calls timed on it took {timed.timed_s / timed.span_s:.0%} of it"
         return Found(Severity.REJECT, facts)
     if unchanged is not False and not on_gpu and least_ratio < claimed_ratio:
