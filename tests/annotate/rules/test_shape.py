@@ -211,6 +211,12 @@ class TestBimodal:
         assert answer.facts["separation_ratio"] == pytest.approx(0.1, abs=0.01)
         assert answer.facts["fast_ratio"] == pytest.approx(0.5, abs=0.02)
 
+    def test_two_speeds_by_design_bound_the_median_alone(self) -> None:
+        """The caller says that times vary, and so claims the mean of both."""
+        about = window(self.two())
+        answer = found(ask(bimodal, replace(about, declared={**about.declared, "varies": True})))
+        assert set(ratios(answer)) == {Number.MEDIAN}
+
     @pytest.mark.parametrize("share_ratio", [0.12, 0.25])
     def test_a_small_group_moves_the_median_within_the_larger(self, share_ratio: float) -> None:
         took_s = even() * np.where(np.random.default_rng(4).random(6000) < share_ratio, 1.1, 1.0)
