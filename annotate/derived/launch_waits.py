@@ -22,9 +22,9 @@ class HostBoundLimits:
     """The limits of ``host-bound``."""
 
     fed_ratio: Annotated[Share, "copies and GEMMs of 26 microseconds and more kept an H200 busy 0.88 of the time"] = 0.7
-    full_ratio: Annotated[Share, "calls of 27 and 57 µs, 10 and 28 µs apart, kept an H200 busy 0.70 to 0.78, each waited for"] = (
-        0.85
-    )
+    full_ratio: Annotated[
+        Share, "calls of 27 and 57 µs, 10 and 28 µs apart, kept an H200 busy 0.70 to 0.78, each waited for"
+    ] = 0.85
     idle_s: Annotated[Duration, "less than a launch takes is no wait for one"] = 5e-6
     pause_s: Annotated[Duration, "a harness takes tens of microseconds between calls; who sleeps takes longer"] = 0.0002
     late_ratio: Annotated[Factor, "a mean so far above the median is of late launches: then the median is asked"] = 1.2

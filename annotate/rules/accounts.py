@@ -72,7 +72,9 @@ def _overlapping(overlap: TimeOverlap) -> Mapping[str, Fact]:
         f"the times add up to {overlap.together_ratio:.1%} of the window, and {overlap.fits_ratio:.1%} fits: calls ran beside "
         "each other, or were told more than once"
     )
-    advice = "Hand each call over once.  Of calls on several streams quote their rate: a time holds work of the calls beside it."
+    advice = (
+        "Hand each call over once.  Of calls on several streams quote their rate: a time holds work of the calls beside it."
+    )
     return {"together_ratio": overlap.together_ratio, "fits_ratio": overlap.fits_ratio, "what": what, "advice": advice}
 
 

@@ -54,9 +54,7 @@ def test_times_that_hold_work_of_other_calls_are_bounded(work: str, factor: floa
 @pytest.mark.parametrize("here", ["large gemm", "convolution"])
 def test_stamps_of_a_faster_gpu_are_found(here: str, there: str) -> None:
     """This GPU is capped, the one that was timed is not."""
-    evidence = replace(
-        _run(here, Variant.STAMPED).evidence(), timings=_run(there, Variant.STAMPED, seed=12).evidence().timings
-    )
+    evidence = replace(_run(here, Variant.STAMPED).evidence(), timings=_run(there, Variant.STAMPED, seed=12).evidence().timings)
     assert any(each.rule == "impossible-time" for each in judge(evidence).hazards)
 
 
@@ -116,7 +114,7 @@ def _as_on_an_h200(evidence: Evidence) -> Evidence:
     evidence = replace(evidence, trace=replace(evidence.trace, dense_power=resting))
     for name in ("power_w", "power_average_w"):
         evidence = column(evidence, name, lambda at_ns, old: np.full_like(old, 128.3))
-    return column(evidence, "energy_j", lambda at_ns, old: 1e4 + 128.3 * at_ns / 1e9)
+    return column(evidence, "energy_j", lambda at_ns, old: np.asarray(1e4 + 128.3 * at_ns / 1e9, np.float64))
 
 
 def test_copies_as_an_h200_shows_them_are_valid() -> None:
