@@ -10,7 +10,6 @@ from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, GAUGE_ERROR_RATIO,
 from annotate.evidence import Evidence, Timings
 
 _LEAST_RATIO = 1e-3  # of the window: entries of less are wrong by any factor
-_SUM_ERROR_RATIO = 2e-3  # of the window: ticks of half a microsecond, and two clocks that drift apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +28,7 @@ class TimeOverlap:
     def beyond_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return what does not fit, 0 where the books' error explains it or no entry lies beside another."""
         beyond = min(self.together_ratio - self.fits_ratio, self.together_ratio - self.covered_ratio)
-        # The window itself is no gauge: more than all of it needs no further proof.
-        error = min(error_ratio, _SUM_ERROR_RATIO) if self.fits_ratio == 1.0 else error_ratio
-        return beyond if beyond > error else 0.0
+        return beyond if beyond > error_ratio else 0.0
 
     @property
     def excess_ratio(self) -> float:

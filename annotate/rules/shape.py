@@ -214,7 +214,7 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         windows of steady capped kernels.  Times are compared at one clock where stamps put them there, so that groups
         which the clock makes are none.  The bound of the medians is half of the separation, where the smaller group holds
         a third, else what it moves the median within the larger one; that of mean and throughput is their distance
-        from either group that holds a fifth, and from the slow one where fewer are fast, unless ``varies=True`` claims the
+        from either group that holds a fifth, and from the slow one where fewer are fast, of groups 7 % apart and more, unless ``varies=True`` claims the
         mean.  Unstamped, the power controller alone makes a capped GEMM 16384 run at two clocks 3.3 % apart: groups
         that close move nothing that the next window would not move as well, and neither does every tenth iteration of a
         harness.  H200, driver 580.159.04.
@@ -247,6 +247,7 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         depth_ratio=limits.depth_ratio,
         p=limits.p,
         centre_ratio=limits.centre_ratio,
+        swing_ratio=limits.swing_ratio,
     )
     if case.fact("varies") is True:  # of times that vary by design the mean is claimed
         bounds = tuple(each for each in bounds if each.number not in (Number.THROUGHPUT, Number.MEAN))

@@ -261,7 +261,7 @@ class TestBimodal:
         answer = found(ask(bimodal, about))
         assert "same true clock" in str(answer.facts["cause"])
         half = pytest.approx(0.02, abs=0.003)
-        assert ratios(answer) == {number: half for number in Number if number is not Number.RATIO}
+        assert ratios(answer) == {Number.MEDIAN: half, Number.MEDIAN_AT_CLOCK: half}  # too near to move a mean
         assert {bound.group for bound in answer.bounds} == {Group.TIMES}
 
     def test_under_a_cap_two_near_speeds_are_the_controllers(self) -> None:
