@@ -46,11 +46,12 @@ def time_overlap(
     length_s = evidence.window.length_s
     if not len(timings.at_ns) or length_s <= 0.0:
         return None
-    entries_s = timings.took_s * timings.calls_count
-    # What the last entries take beyond the window's end is no time of the window.
-    late_s = (timings.at_ns - evidence.window.end_ns) / 1e9 + entries_s
-    together = float(entries_s.sum() - late_s[late_s > 0.0].sum()) / length_s
+    together = float(timings.took_s.sum()) * timings.calls_count / length_s
     idle_ratio = float((gaps.end_ns - gaps.begin_ns).sum()) / evidence.window.length_ns if gaps is not None else 0.0
+    if together > 1.0 - idle_ratio:
+        # What the last entries take beyond the window's end is no time of the window.
+        late_s = (timings.at_ns - evidence.window.end_ns) / 1e9 + timings.took_s * timings.calls_count
+        together -= float(late_s[late_s > 0.0].sum()) / length_s
     covered = min(together, 1.0 - idle_ratio)
     busy = gauge_share(shares) if evidence.window.length_ns >= SHORTEST_NS else None
     if busy is None:
