@@ -2,7 +2,7 @@
 
 from annotate.case_series import CaseSeries
 from annotate.claims import Claim
-from annotate.derived.busy_share import BusyShare, busy_witnesses
+from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradicted
 from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
@@ -10,6 +10,7 @@ from annotate.derived.neighbours import Neighbours, neighbours
 from annotate.derived.steady_reference import steady_reference
 from annotate.derived.time_accounts import TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
+from annotate.derived.time_overlap import TimeOverlap, time_overlap
 from annotate.evidence import Evidence
 from annotate.evidence.asked import Kept
 from annotate.times.at_one_clock import OneClockTimes, one_clock_times
@@ -36,13 +37,26 @@ class Case(CaseSeries):
         return busy_witnesses(self.evidence, self.idle_w)
 
     @Kept
+    def is_busy_contradicted(self) -> bool:
+        """Return whether utilisation shows rest and energy shows work."""
+        return is_contradicted(self.evidence, self.busy_shares, self.idle_w)
+
+    @Kept
     def accounts(self) -> TimeAccounts | None:
         """The books: of timed and declared time against utilisation, without times of the own processes' time."""
         if not self.has_times:
             return untimed_accounts(self.evidence, self.busy_shares)
+        if self.is_busy_contradicted:
+            return None
         return timed_accounts(
             self.evidence, self.busy_shares, self.timings, self.gaps, stamp_s=self.stamp_s, other=self.other_spans_ns
         )
+
+    @Kept
+    def overlap(self) -> TimeOverlap | None:
+        """The sum of all times against the time there was; None without times."""
+        shares = () if self.is_busy_contradicted else self.busy_shares
+        return time_overlap(self.evidence, shares, self.timings, self.gaps)
 
     @property
     def times_agree(self) -> bool:

@@ -8,16 +8,18 @@ import numpy as np
 
 from annotate.derived.idle_gaps import BEYOND, lost_runs, rhythm_s
 from annotate.derived.presence import Presence, presences
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Lane, signals
 from annotate.evidence.asked import kept
 
 UTILISATION = "utilisation"
+REST_RATIO = 1.0 / 6.0  # of the power limit: 117 of 700 W with a context on an H200
 _SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane asks once a second
 _ROUNDED_RATIO = 0.005  # the driver shows whole percents
 _FEWEST_REFRESHES = 3
 _DEEP_RATIO = 0.25  # as of dips of power: a page that lost less may be the work's own
 _MOST_SMS_COUNT = 192  # of the largest chips: work on one SM reads as little as this part of it
 _GPM_LEAST_S = 0.1  # an H200 read zero of a window of 19 ms with 1 000 small kernels
+_AT_REST_RATIO = 0.03  # the driver shows 1-2 % for a process that does nothing
 _WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
 
 
@@ -52,6 +54,18 @@ def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
     return next((share for share in shares if share.witness == UTILISATION), None)
 
 
+def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: float | None = None) -> bool:
+    """Return whether utilisation shows a GPU at rest while energy shows one that works: then nobody knows how busy it was.
+
+    By its definition utilisation is of kernels.  An H200's counts copies from and to the host too, and others' need not.
+    """
+    gauge, limit_w = gauge_share(shares), evidence.device.power_limit_w if evidence.device is not None else None
+    if gauge is None or gauge.most_ratio > _AT_REST_RATIO or limit_w is None:
+        return False
+    energy = _by_energy(evidence, idle_w if idle_w is not None else REST_RATIO * limit_w)
+    return energy is not None and energy.least_ratio > 0.0
+
+
 def gauge_lost_ratio(
     evidence: Evidence,
     *,
@@ -61,7 +75,8 @@ def gauge_lost_ratio(
 
     A loop that waits for its launches has pages that differ all the time: only those that stand out of them count.  One
     that rests in a rhythm has runs of low pages that are alike: only those that stand out of these.  Pages of the first two
-    refreshes may still speak of the time before.
+    refreshes may still speak of the time before.  Where the driver was asked less often than it refreshes, each run may
+    have lasted from the reading before it to the one after.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -77,9 +92,25 @@ def gauge_lost_ratio(
     deep = lost > _DEEP_RATIO * float(np.median(shown.values))
     usual_s = rhythm_s(lost_runs(deep, lost * spacing_s)[2], spacing_s=0.0)
     if not usual_s:
-        return float(lost.mean())
+        runs_count = len(lost_runs(lost > 0.0, lost)[2])
+        return float(lost.mean()) + runs_count * _unread_s(evidence, refresh_ns) / window.length_s
     runs_s = lost_runs(lost > 0.0, lost * spacing_s)[2]
     return float(np.where(runs_s > beyond * usual_s, runs_s - usual_s, 0.0).sum() / (spacing_s * len(shown)))
+
+
+def _unread_s(evidence: Evidence, refresh_ns: int) -> float:
+    """Return for how long nobody looked between two pages of utilisation; 0 where each page was read.
+
+    A run of low pages may be so much longer.  Values that stand are stored seldom, so the signal that moves most often tells
+    how often the driver was asked.
+    """
+    window, spacings = evidence.window, []
+    for name in signals(Lane.FAST):
+        read_ns = evidence.trace.column(name).at_ns
+        first, last = np.searchsorted(read_ns, (window.begin_ns, window.end_ns))
+        if last - first > _FEWEST_REFRESHES:
+            spacings.append(float(np.median(np.diff(read_ns[first:last]))))
+    return max(0.0, min(spacings, default=0.0) - refresh_ns) / 1e9
 
 
 def rhythm_lost_ratio(

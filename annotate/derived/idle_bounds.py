@@ -5,6 +5,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.budget import Bound, Estimate, Group, Number, Replaces
+from annotate.derived.busy_share import REST_RATIO
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
@@ -12,7 +13,6 @@ from annotate.evidence import Evidence, Timings
 
 BOUGHT_RATIO = 1.0 / 3.0  # the specification: of idle time, what comes back as clock, as a start
 _NUMBERS = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
-_REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
 _LEAST_WORKED_RATIO = 0.01  # less is no share to divide by
 
 
@@ -88,7 +88,7 @@ def is_power_free(
     if limit_w is None or 2 * int(high - low) * SAMPLE_NS < window.length_ns:
         return None
     drawn_w = dense.values[low:high]
-    rest_w = evidence.device.idle_power_w if evidence.device and evidence.device.idle_power_w else _REST_RATIO * limit_w
+    rest_w = evidence.device.idle_power_w if evidence.device and evidence.device.idle_power_w else REST_RATIO * limit_w
     working_w = rest_w + max(0.0, float(drawn_w.mean()) - rest_w) / max(worked_ratio, _LEAST_WORKED_RATIO)
     if max(float(drawn_w.max()), working_w) >= limit_ratio * limit_w:
         return False

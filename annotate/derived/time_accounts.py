@@ -16,7 +16,7 @@ from annotate.stats.robust import centre
 BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean windows of an H200 close to -1.1 to +0.6 points
 SHORTEST_NS = 1_000_000_000
 _LEAST_RATIO = 1e-3  # of the window: times of less are wrong by any factor
-_GAUGE_ERROR_RATIO = 0.03  # utilisation of ten clean scenarios fell up to 2.7 points short of what was timed
+GAUGE_ERROR_RATIO = 0.03  # utilisation of ten clean scenarios fell up to 2.7 points short of what was timed
 _LAUNCH_BOUND_S = 50e-6  # two calls in three of 15 µs took 29 where processors were short
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
 
@@ -62,14 +62,14 @@ class TimeAccounts:
 
     def farthest_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return the end of the rest that lies farther from zero: with the errors of books and gauge, and no neighbour's help."""
-        above = self.busy.most_ratio - self.accounted_ratio + self.launches_ratio + max(error_ratio, _GAUGE_ERROR_RATIO)
+        above = self.busy.most_ratio - self.accounted_ratio + self.launches_ratio + max(error_ratio, GAUGE_ERROR_RATIO)
         counted = self.counted_ratio(error_ratio)
         return above if counted >= 0.0 else counted - error_ratio
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return the rest, with its sign, as far as neither witness nor books can be wrong by it."""
         above = self.busy.least_ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio - error_ratio
-        below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, _GAUGE_ERROR_RATIO)
+        below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
         return max(0.0, above) or -max(0.0, below)
 
 
@@ -112,8 +112,13 @@ def timed_accounts(
         has_times=True,
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=centre(timings.took_s),
-        launches_ratio=min(1.0, len(entries_s) * timings.calls_count * _LAUNCH_S / window.length_s),
+        launches_ratio=launches_ratio(timings, window.length_s),
     )
+
+
+def launches_ratio(timings: Timings, length_s: float) -> float:
+    """Return the share of a window that launching can have added to these times."""
+    return min(1.0, len(timings.at_ns) * timings.calls_count * _LAUNCH_S / length_s)
 
 
 def untimed_accounts(evidence: Evidence, shares: Sequence[BusyShare]) -> TimeAccounts | None:

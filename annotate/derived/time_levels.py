@@ -66,11 +66,12 @@ class TimeLevels:
     changes: tuple[int, ...]
     slope: float  # of the logarithm, per block
     is_at_one_clock: bool
+    shortest_count: int = 2  # blocks of a level
 
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
         """The levels of the logarithm, the fastest first."""
-        return find_levels(np.log(self.took_s), self.variance)
+        return find_levels(np.log(self.took_s), self.variance, shortest_count=self.shortest_count)
 
     @cached_property
     def is_line(self) -> bool:
@@ -192,8 +193,11 @@ class TimeLevels:
 def has_enough(timings: Timings) -> bool:
     """Return whether there are entries enough to speak of their steadiness: six, or three of a second each."""
     count = len(timings.at_ns)
-    is_long = count >= FEWEST_LONG_COUNT and centre(timings.took_s) * timings.calls_count >= LONG_S
-    return count >= FEWEST_COUNT or is_long
+    return count >= FEWEST_COUNT or (count >= FEWEST_LONG_COUNT and _is_long(timings))
+
+
+def _is_long(timings: Timings) -> bool:
+    return centre(timings.took_s) * timings.calls_count >= LONG_S
 
 
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:
@@ -203,7 +207,7 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     """
     if evidence.window.length_ns <= 0 or not has_enough(timings) or not len(times.took_s):
         return None
-    at_ns, width_ns = _block_begins(evidence, len(times.took_s))
+    at_ns, width_ns = _block_begins(evidence, len(times.took_s), timings.calls_count)
     place = entry_blocks(Timings(times.at_ns, times.took_s, None, timings.calls_count), at_ns)
     means_s, counts = _trimmed_means(place, times.took_s, len(at_ns))
     kept = counts >= max(1.0, _SPARSE_RATIO * float(np.median(counts[counts > 0])))
@@ -212,7 +216,14 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
     slope = _slope(logs)
     # The power controller swings raw times under a cap; at one clock its cycle is gone.
     swings = not times.is_at_one_clock and may_be_capped(evidence)
-    variance = max(_swing_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs), _STEADY_RATIO**2)
+    # Of five entries of a second and more each holds a fifth, and its own noise is averaged out.
+    is_each_level = _is_long(timings) and len(logs) <= 1.0 / _LEAST_RATIO
+    if is_each_level:
+        variance = _cut_cycle_variance(len(logs), width_ns) if swings else 0.0
+    else:
+        variance = _swing_variance(logs, slope, width_ns) if swings else _neighbour_variance(logs)
+    variance = max(variance, _STEADY_RATIO**2)
+    shortest_count = 1 if is_each_level else 2
     return TimeLevels(
         at_ns=at_ns,
         width_ns=width_ns,
@@ -220,16 +231,17 @@ def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> T
         counts=counts[kept],
         median_s=centre(times.took_s),
         variance=variance,
-        changes=change_points(logs, variance),
+        changes=change_points(logs, variance, shortest_count=shortest_count),
         slope=slope,
         is_at_one_clock=times.is_at_one_clock,
+        shortest_count=shortest_count,
     )
 
 
-def _block_begins(evidence: Evidence, entries_count: int) -> tuple[Times, int]:
-    """Return when each block begins, and their width."""
-    length_ns = evidence.window.length_ns
-    count = min(length_ns // _BLOCK_NS, entries_count // _ENTRIES_COUNT, _MOST_BLOCKS)
+def _block_begins(evidence: Evidence, entries_count: int, calls_count: int) -> tuple[Times, int]:
+    """Return when each block begins, and their width.  An entry that merges calls is the mean of as many times."""
+    length_ns, each_count = evidence.window.length_ns, entries_count * calls_count
+    count = min(length_ns // _BLOCK_NS, each_count // _ENTRIES_COUNT, entries_count, _MOST_BLOCKS)
     count = max(1, count, min(_FEW_BLOCKS, entries_count // _FEW_ENTRIES_COUNT))
     return evidence.window.begin_ns + length_ns * np.arange(count, dtype=np.int64) // count, max(1, length_ns // count)
 
@@ -260,6 +272,12 @@ def _swing_variance(logs: Values, slope: float, width_ns: int) -> float:
         return float((_SWING_RATIO / hidden_step(len(logs), 1.0)) ** 2)
     cycle = round(CYCLE_NS / width_ns)
     return min(cycle_variance(logs, cycle), cycle_variance(_off_line(logs, slope), cycle))
+
+
+def _cut_cycle_variance(count: int, width_ns: int) -> float:
+    """Return the variance that hides a step as large as half a cycle at the swing's height leaves in so long a block."""
+    left_ratio = _SWING_RATIO * 0.5 * CYCLE_NS / width_ns
+    return float((left_ratio / hidden_step(count, 1.0, share_ratio=1.0 / count)) ** 2)
 
 
 def _neighbour_variance(logs: Values) -> float:

@@ -2,6 +2,8 @@
 
 from annotate.budget import Bound, Estimate, Group, Number
 
+AROUND_NOTHING_S = 8e-6  # the most that a pair of CUDA events reads around nothing
+
 
 def timer_bounds(rule: str, ratio: float | None, estimate: Estimate | None = None) -> tuple[Bound, ...]:
     """Return the bound of each number that times make; throughput is counted by the window's own length."""

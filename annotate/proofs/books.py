@@ -16,6 +16,8 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     accounts = case.accounts
     if accounts is None:
         missing = "utilisation over a second or more" if case.has_times else "utilisation over a second, by process"
+        if case.has_times and case.is_busy_contradicted:
+            missing = "one busy share (utilisation shows rest, energy shows work)"
         return ProofShown(proof=Proof.BOOKS, state=ProofState.UNPROVEN, says="books: not shown", missing=(missing,))
     broken_by = tuple(name for name in _INTEGRITY if _is_hazard(found.get(name)))
     return ProofShown(

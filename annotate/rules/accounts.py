@@ -5,6 +5,7 @@ from typing import Annotated
 
 from annotate.case import Case
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts, rest_bounds
+from annotate.derived.time_overlap import TimeOverlap, overlap_bounds
 from annotate.evidence import Fact
 from annotate.ranges import Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
@@ -13,7 +14,7 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 @rule(
     "unaccounted-time",
     kind=RuleKind.BIAS,
-    says="the GPU was busy {busy_ratio:.1%} of the window and {accounted_ratio:.1%} is accounted for: {what}",
+    says="{what}",
     remedy="Account for what the GPU did.  {advice}",
 )
 def unaccounted_time(
@@ -25,11 +26,13 @@ def unaccounted_time(
 
     Why it matters:
         Times a hundred times too short have perfect clocks and an even median.  Utilisation still shows how long the GPU
-        worked, and nobody can account for the rest.
+        worked, and nobody can account for the rest.  Times that add up to more than the GPU had are of calls beside each other,
+        whose mean is no cost of a call, or of calls that were told twice, whose rate is too high.
 
     What it cannot see:
         Windows below a second, where utilisation says too little.  Times that are too short by less than the books' error.
-        Times too long by less than 8 µs a call, which is what launching adds, or by less than 3 points.
+        Times too long by less than 8 µs a call, which is what launching adds, or by less than 3 points.  Which of the calls
+        that overlap are honest: on several streams all are, so they flag and never reject.
 
     Remedy:
         Time all calls, or declare what else ran (flush, warm-up, check) with its begin and length.
@@ -38,7 +41,11 @@ def unaccounted_time(
         The driver's utilisation against timed entries, their stamps and declared other work outside of them.  Without times,
         its record of each process.
     """
-    accounts = case.accounts
+    accounts, overlap = case.accounts, case.overlap
+    beside = overlap_bounds(overlap, unaccounted_time.name, error_ratio=error_ratio) if overlap is not None else ()
+    if overlap is not None and beside:
+        bounds = (*(rest_bounds(accounts, unaccounted_time.name, error_ratio=error_ratio) if accounts else ()), *beside)
+        return Found(facts={**(_figures(accounts) if accounts else {}), **_overlapping(overlap)}, bounds=bounds)
     if accounts is None:
         return Unobserved(case.evidence.absence or "utilisation over a second, or whose time it was, was not observed")
     counted = accounts.counted_ratio(error_ratio)
@@ -47,12 +54,28 @@ def unaccounted_time(
     if not bounds:
         return Clear(facts)
     if counted > 0.0:
-        what = f"{counted:.1%} is work that was not timed, or the times are too short"
+        what = f"{_closed(accounts)}: {counted:.1%} is work that was not timed, or the times are too short"
         advice = "Time every call, or declare what else ran: a flush, a warm-up, a check."
     else:
-        what = f"{-counted:.1%} is time in which the GPU did not work, or the times are too long"
+        what = f"{_closed(accounts)}: {-counted:.1%} is time in which the GPU did not work, or the times are too long"
         advice = "Take times on the GPU, and declare as other work only what it did."
     return Found(facts={**facts, "what": what, "advice": advice}, bounds=bounds)
+
+
+def _closed(accounts: TimeAccounts) -> str:
+    busy, accounted = accounts.busy.ratio, accounts.accounted_ratio
+    return f"the GPU was busy {busy:.1%} of the window and {accounted:.1%} is accounted for"
+
+
+def _overlapping(overlap: TimeOverlap) -> Mapping[str, Fact]:
+    what = (
+        f"the times add up to {overlap.together_ratio:.1%} of the window, and {overlap.fits_ratio:.1%} fits: calls ran beside "
+        "each other, or were told more than once"
+    )
+    advice = (
+        "Hand each call over once.  Of calls on several streams quote their rate: a time holds work of the calls beside it."
+    )
+    return {"together_ratio": overlap.together_ratio, "fits_ratio": overlap.fits_ratio, "what": what, "advice": advice}
 
 
 def _figures(accounts: TimeAccounts) -> Mapping[str, Fact]:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount, text
 from annotate.derived.roofline import arithmetic_bound, readable_rate, traffic_bound
@@ -13,6 +14,8 @@ from annotate.evidence import Evidence, Fact
 from annotate.ranges import Duration, Factor, Share
 from annotate.rule import Answer, Basis, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
 from annotate.times.durations import inside, readable
+
+_GAUGED_NS, _FEWEST_READINGS = 1_000_000_000, 3  # in less, a gauge that lags may not have shown the clock of the work
 
 
 @rule(
@@ -23,8 +26,7 @@ from annotate.times.durations import inside, readable
     remedy="Give each call other inputs, and see that it computes.",
 )
 def result_cached(
-    evidence: Evidence,
-    claim: Claim,
+    case: Case,
     *,
     done_ratio: Annotated[
         Share, "of the least busy time; utilisation is right to some points, and clocks are above none"
@@ -52,6 +54,7 @@ def result_cached(
         over the timed loop: far below the least time the GPU needs for the declared operations or bytes, or none at all
         where the times were taken on the GPU; only where the process uses this GPU alone.
     """
+    evidence = case.evidence
     unchanged = evidence.declared.get("output_unchanged")
     if unchanged is True:
         return Found(Severity.REJECT, {"what": "the output did not change when the inputs did", "output_unchanged": True})
@@ -78,6 +81,8 @@ def result_cached(
         )
     on_gpu = text(evidence.declared, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
     if on_gpu and timed.utilization_ratio < idle_ratio:
+        if case.is_busy_contradicted:
+            return Unobserved("utilisation shows a GPU at rest, and energy one that worked")
         facts["what"] = f"{busy}, while the calls timed on it took {timed.timed_s / timed.span_s:.0%} of it"
         return Found(Severity.REJECT, facts)
     if unchanged is not False and not on_gpu and least_ratio < claimed_ratio:
@@ -102,16 +107,20 @@ def impossible_time(
     edge_s: Annotated[
         Duration, "an iteration may begin and end beside the window's edges by what reading clocks takes"
     ] = 0.005,
+    stamped_ratio: Annotated[
+        Factor, "of the driver's highest clock: 223 stamped windows of H200s reach 1.000, as a gauge shows what was asked for"
+    ] = 1.02,
 ) -> Answer:
-    """Finds times that no iteration can take, and times in which the GPU could not have done the declared work.
+    """Finds times that no iteration can take on this GPU, and times in which it could not have done the declared work.
 
     Why it matters:
         Ten-fold speed-ups that were none have been published: a timer that did not wait, work left out, a wrong count.
         What lies beyond the peak needs no further proof.  A time of zero, of infinity or longer than its own window, or
-        text handed over as a time, says that whatever took the times does not work.
+        text handed over as a time, says that whatever took the times does not work.  An SM never runs faster than the
+        clock the driver asks for, so stamps above it were taken on another GPU, or the driver's gauge stands still.
 
     What it cannot see:
-        A wrong time below the peak.  Which of the time and the count is wrong: algorithms that need fewer operations than
+        A wrong time below the peak.  Times of another GPU without stamps, or of one whose clock is lower than this one's.  Which of the time and the count is wrong: algorithms that need fewer operations than
         the textbook's (Winograd, Strassen, causal masks, structured sparsity), and emulated float32 or float64, beat a peak
         honestly.  Bytes that stay in the L2 cache from call to call are taken off, so a working set that fits it is never
         impossible.  GPUs not in the table of ``roofline``: what was declared and has no known peak is said to be unobserved,
@@ -124,10 +133,33 @@ def impossible_time(
         Each time beside zero and beside the window; ``record()`` keeps the place of what is no duration.  The median time
         of a call; operations and bytes of a call as declared; operations an SM does each clock from NVIDIA's
         white papers, the number of cores, the width of the memory bus and its highest clock from the driver; the true clock
-        of the calls where it was stamped, else the highest.
+        of the calls where it was stamped, else the highest.  The median stamped clock beside the driver's highest in a window
+        of a second and more.
     """
     if none := _no_times(evidence, edge_s):
         return Found(Severity.REJECT, none)
+    by_work = _beyond_peak(evidence, flops_ratio, bytes_ratio)
+    stamps = _foreign_stamps(evidence, stamped_ratio) if not isinstance(by_work, Found) else None
+    return Found(Severity.FLAG, stamps) if stamps else by_work
+
+
+def _foreign_stamps(evidence: Evidence, most_ratio: float) -> dict[str, Fact] | None:
+    """Return what is said of stamps above the highest clock that the driver showed; None where they fit or are not known."""
+    shown = evidence.within("sm_clock_mhz").observed.values
+    stamped = inside(evidence).sm_clock_mhz
+    if stamped is None or evidence.window.length_ns < _GAUGED_NS or len(shown) < _FEWEST_READINGS:
+        return None
+    shown_mhz = float(shown.max())
+    if 2 * int((stamped > most_ratio * shown_mhz).sum()) <= int(np.isfinite(stamped).sum()):
+        return None
+    stamped_mhz = float(np.nanmedian(stamped))
+    what = f"the stamps show {stamped_mhz:.0f} MHz, and the driver's clock of this GPU never exceeded {shown_mhz:.0f}"
+    check = "that this GPU ran what was timed, and that the driver's clock is no frozen reading"
+    return {"what": what, "check": check, "stamped_mhz": stamped_mhz, "shown_mhz": shown_mhz}
+
+
+def _beyond_peak(evidence: Evidence, flops_ratio: float, bytes_ratio: float) -> Answer:
+    """Hold the median time of a call against the least that its declared work takes."""
     timed = loop(evidence)
     if timed is None or evidence.device is None:
         return Unobserved("no times were taken in the window")

@@ -36,6 +36,7 @@ def change_points(
     variance: float,
     *,
     penalty: Annotated[float, "times ln(count) × variance, per change: tuned on clean capped windows of an H200"] = _PENALTY,
+    shortest_count: Annotated[int, "values of a segment: one may be an outlier"] = _SHORTEST_COUNT,
 ) -> tuple[int, ...]:
     """Return where each segment after the first begins: exact least squares, at least two values a segment.
 
@@ -44,7 +45,7 @@ def change_points(
     Source: Killick, Fearnhead & Eckley, Journal of the American Statistical Association 107 (2012) 1590-1598.
     """
     count = len(values)
-    if count < 2 * _SHORTEST_COUNT:
+    if count < 2 * shortest_count:
         return ()
     centred = values - values.mean()
     cost = change_cost(values, variance, penalty)
@@ -55,8 +56,8 @@ def change_points(
     best, since = np.full(count + 1, np.inf), np.zeros(count + 1, np.intp)
     best[0] = 0.0
     sizes = np.arange(count, 0, -1, dtype=np.float64)
-    for end in range(_SHORTEST_COUNT, count + 1):
-        begins = end - _SHORTEST_COUNT + 1
+    for end in range(shortest_count, count + 1):
+        begins = end - shortest_count + 1
         rises = sums[end] - sums[:begins]
         costs = best[:begins] - rises * rises / sizes[count - end : count - end + begins]
         at = int(costs.argmin())
@@ -75,6 +76,7 @@ def find_levels(
     *,
     penalty: Annotated[float, "as for change points"] = _PENALTY,
     least_ratio: Annotated[float, "the specification: a level counts if it holds a fifth"] = _LEAST_RATIO,
+    shortest_count: Annotated[int, "as for change points"] = _SHORTEST_COUNT,
 ) -> tuple[SeriesLevel, ...]:
     """Return the levels of a series, the lowest first; none of an empty one.
 
@@ -83,7 +85,7 @@ def find_levels(
     """
     if not len(values):
         return ()
-    edges = (0, *change_points(values, variance, penalty=penalty), len(values))
+    edges = (0, *change_points(values, variance, penalty=penalty, shortest_count=shortest_count), len(values))
     parts = [np.arange(begin, end) for begin, end in pairwise(edges)]
     parts.sort(key=lambda places: float(values[places].mean()))
     cost = change_cost(values, variance, penalty)

@@ -101,6 +101,9 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "timings.sm_clock_mhz": _ASKED_ALONG,
     },
     "no-work": dict.fromkeys(("process_list", "device.power_limit_w"), "they tell of energy and of whose work it was; utilisation speaks"),
+    "idle-stretch": dict.fromkeys(
+        (name for name in _ANY_FAST if name != "utilization_ratio"), "any reading tells how often the driver was asked"
+    ),
     "regime-change": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
     "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that somebody watched"),
     "clock-levels": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
@@ -148,6 +151,7 @@ SPARED: Mapping[str, Mapping[str, str]] = {
         "device.mem_clock_max_mhz": "arithmetic is weighed then",
     },
     "impossible-time": {
+        "sm_clock_mhz": "it only bounds stamps: times and the declared work decide",
         "declared.dtype": "the fastest type bounds the work then",
         "declared.cuda_uuids": _TELLER,
         "declared.l2_bytes": "the largest cache of the generation bounds it then",

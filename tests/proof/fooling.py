@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from annotate.budget import NumberBudget
@@ -32,6 +32,7 @@ ENTRIES: tuple[Entry, ...] = (
     *fooling_honest.ENTRIES,
     *fooling_honest_more.ENTRIES,
 )
+ENTRY_NUMBERS = ("throughput", "mean")  # of an entry that names none
 _SHORT = {"throughput": "thr", "mean": "mean", "median": "med", "median_at_clock": "at clock"}
 
 
@@ -61,6 +62,17 @@ class Tried:
     def is_acceptable(self) -> bool:
         return self.is_status_fair and not self.uncovered
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that flag or reject."""
+        return tuple(each.rule for each in self.verdict.findings if each.severity in ("flag", "reject"))
+
+    def bounds(self, names: Sequence[str]) -> dict[str, str]:
+        """Return bound plus repeatability of each of these numbers in words."""
+        numbers = _numbers(self.verdict)
+        reaches = {name: _reach(numbers[name]) for name in names if name in numbers}
+        return {name: "?" if reach == float("inf") else f"{reach:.1%}" for name, reach in reaches.items()}
+
 
 def tried(entry: Entry) -> Tried:
     attempt = entry.make()
@@ -80,15 +92,10 @@ def _reach(number: NumberBudget) -> float:
 
 def line(each: Tried) -> str:
     """Return the row of the table."""
-    names = each.entry.covers or ("throughput", "mean")
+    names = each.entry.covers or ENTRY_NUMBERS
     truth = " ".join(f"{_SHORT[name]} {each.attempt.truth[name]:+.1%}" for name in names if name in each.attempt.truth)
-    numbers = _numbers(each.verdict)
-    bound = " ".join(
-        f"{_SHORT[name]} {'?' if _reach(numbers[name]) == float('inf') else f'{_reach(numbers[name]):.1%}'}"
-        for name in names
-        if name in numbers
-    )
-    found = ",".join(f.rule for f in each.verdict.findings if f.severity in ("flag", "reject"))
+    bound = " ".join(f"{_SHORT[name]} {amount}" for name, amount in each.bounds(names).items())
+    found = ",".join(each.rules)
     missed = "" if each.is_acceptable else "status" if not each.is_status_fair else "bound"
     outcome = "ok" if not missed else f"NO ({missed})"
     kind = "honest" if each.entry.honest else "off"

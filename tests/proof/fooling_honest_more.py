@@ -121,5 +121,11 @@ ENTRIES: tuple[Entry, ...] = (
     honest(short_collection, "12 ms of garbage collection in 6 s"),
     honest(two_minutes_capped, "120 s of capped training, plain"),
     honest(idle_children, "eight own contexts that do nothing"),
-    honest(short_and_small, "1.2 s of small launches"),
+    honest(
+        short_and_small,
+        "1.2 s of small launches",
+        limit="the expectation is wrong.  Events around a kernel that the GPU waits for hold its launch: on an H200 a kernel of 56.9 "
+        "µs launched each 91 µs read 63.2, 11 % too long (2026-11-22).  The simulated events read the kernel alone.  A kernel's "
+        "time that the host sets is flagged by the tolerance.",
+    ),
 )

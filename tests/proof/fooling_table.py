@@ -19,7 +19,8 @@ class Entry:
     """One window to try: ``fair`` are the acceptable statuses.
 
     ``covers`` are the numbers whose bound plus repeatability must reach the truth; it is asked where the verdict is valid or
-    flagged, as a rejection or an unproven window vouches for no number.
+    flagged, as a rejection or an unproven window vouches for no number.  ``limit`` says why the verdict is not acceptable and
+    stays as it is; empty where it is acceptable.
     """
 
     make: Maker
@@ -27,17 +28,18 @@ class Entry:
     fair: tuple[str, ...]
     covers: tuple[str, ...]
     honest: bool
+    limit: str = ""
 
     @property
     def name(self) -> str:
         return self.make.__name__.replace("_", "-")
 
 
-def off(make: Maker, off: str, *covers: str, fair: tuple[str, ...] = NOT_VALID) -> Entry:
+def off(make: Maker, off: str, *covers: str, fair: tuple[str, ...] = NOT_VALID, limit: str = "") -> Entry:
     """Enter a window whose number is off, or is not what it is said to be."""
-    return Entry(make=make, off=off, fair=fair, covers=covers, honest=False)
+    return Entry(make=make, off=off, fair=fair, covers=covers, honest=False, limit=limit)
 
 
-def honest(make: Maker, says: str, *, fair: tuple[str, ...] = ("valid",)) -> Entry:
+def honest(make: Maker, says: str, *, fair: tuple[str, ...] = ("valid",), limit: str = "") -> Entry:
     """Enter an honest window."""
-    return Entry(make=make, off=says, fair=fair, covers=(), honest=True)
+    return Entry(make=make, off=says, fair=fair, covers=(), honest=True, limit=limit)

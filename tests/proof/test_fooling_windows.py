@@ -1,24 +1,19 @@
-"""The windows meant to fool the judge: that they are what they are said to be, whatever the judge makes of them."""
+"""The windows meant to fool the judge: that they are what they are said to be, and what the judge makes of each."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.proof import (
-    fooling_clocks,
-    fooling_honest,
-    fooling_honest_more,
-    fooling_idle,
-    fooling_inputs,
-    fooling_neighbours,
-    fooling_times,
-)
+from tests.proof.fooling import ENTRIES, tried
+from tests.proof.fooling_first import FOOLED_AT_FIRST
 from tests.proof.fooling_table import Entry
 
-_FILES = (
-    fooling_clocks, fooling_honest, fooling_honest_more, fooling_idle, fooling_inputs, fooling_neighbours, fooling_times,
-)  # fmt: skip
-_ENTRIES = [entry for file in _FILES for entry in file.ENTRIES]
+# Not acceptable today, and to be mended or explained: strike a name when its verdict is acceptable or its limit is known.
+_OPEN = frozenset({
+    "switch-early", "dips-between-refreshes", "stretched-clock", "creeping-limit", "hot-memory", "frozen-page",
+    "ramp-of-another-model", "switched-before", "short-freezes", "spells-of-the-interpreter", "half-of-the-sms",
+    "remote-desktop", "second-rank-of-the-same-job", "zeros-throughout", "slow-buffers", "neighbour-that-holds-memory",
+})  # fmt: skip
 
 
 def _name(entry: Entry) -> str:
@@ -26,13 +21,13 @@ def _name(entry: Entry) -> str:
 
 
 def test_each_window_has_its_own_name() -> None:
-    names = [entry.name for entry in _ENTRIES]
+    names = [entry.name for entry in ENTRIES]
     assert len(set(names)) == len(names)
-    assert sum(not entry.honest for entry in _ENTRIES) >= 28
-    assert sum(entry.honest for entry in _ENTRIES) >= 12
+    assert sum(not entry.honest for entry in ENTRIES) >= 28
+    assert sum(entry.honest for entry in ENTRIES) >= 12
 
 
-@pytest.mark.parametrize("entry", _ENTRIES, ids=_name)
+@pytest.mark.parametrize("entry", ENTRIES, ids=_name)
 def test_window_is_as_far_off_as_it_says(entry: Entry) -> None:
     """An honest window's numbers are right to 0.3 %; of another, one is off by 2 %, or is not what it is said to be."""
     attempt = entry.make()
@@ -40,3 +35,19 @@ def test_window_is_as_far_off_as_it_says(entry: Entry) -> None:
     largest = max((abs(each) for each in attempt.truth.values()), default=1.0)
     assert largest < 0.003 if entry.honest else largest > 0.02
     assert set(entry.covers) <= set(attempt.truth)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=_name)
+def test_verdict_is_acceptable_unless_a_limit_is_known(entry: Entry, request: pytest.FixtureRequest) -> None:
+    """A limit stands beside the case; a verdict that became acceptable strikes it."""
+    if entry.name in _OPEN:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="not acceptable today"))
+    found = tried(entry)
+    assert found.is_acceptable is not bool(entry.limit), str(found.verdict)
+
+
+def test_first_count_is_of_windows_there_are() -> None:
+    """25 of the 54 that are off, and 4 of the 30 honest ones, had a verdict that was not acceptable when they were invented."""
+    fooled = [entry for entry in ENTRIES if entry.name in FOOLED_AT_FIRST]
+    assert {entry.name for entry in fooled} == FOOLED_AT_FIRST
+    assert [sum(entry.honest is honest for entry in fooled) for honest in (False, True)] == [25, 4]

@@ -19,6 +19,9 @@ _ASKING = frozenset(
         "test_essay_hazards",
         "asked",
         "fooling",
+        "fooling_page",
+        "test_fooling_variants",
+        "test_fooling_windows",
     }
 )
 _JUDGING = ("rule", "rules", "judge", "held", "onset", "duty", "presence", "cold", "outlying", "modes")

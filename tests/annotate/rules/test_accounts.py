@@ -93,3 +93,54 @@ def test_accounts_without_times_in_a_container() -> None:
         half = bounds(evidence(processes=[replace(seen, utilization_ratio=0.5)], visibility=inside))
         assert 0.47 <= (half[Number.THROUGHPUT].ratio or 0.0) < 0.52
     assert isinstance(ask(evidence(processes=[], visibility=inside)), Unobserved)
+
+
+def beside(period_s: float, took_s: float, *, calls_count: int = 1, busy: float = 0.97) -> Evidence:
+    timings = every(period_s, took_s=took_s, length_s=6.0, calls_count=calls_count)
+    return evidence(signals={"utilization_ratio": busy}, timings=timings)
+
+
+@pytest.mark.parametrize(
+    ("about", "most"),
+    [
+        (beside(1e-3, 1.5e-3), 1.5 / 0.97 - 1),  # each entry holds half of the next
+        (beside(1e-3, 0.999e-3, calls_count=2), 2 / 0.97 - 1),  # the time of two calls was told for each
+        (beside(1e-3, 1.06e-3, busy=0.95), 1.06 / 0.95 - 1),
+    ],
+)
+def test_accounts_of_times_that_overlap_bound_each_number(about: Evidence, most: float) -> None:
+    """They lie beside each other or were told twice: rate and times are off by what does not fit, and nothing is sure."""
+    found = bounds(about)
+    assert set(found) == set(Number) - {Number.RATIO}
+    assert all(bound.estimate is None for bound in found.values())
+    assert most <= (found[Number.THROUGHPUT].ratio or 0.0) < most + 0.07
+
+
+def test_accounts_of_overlapping_times_need_no_utilisation() -> None:
+    """More than the whole window is impossible on one stream, however short it is."""
+    timings = every(1e-3, took_s=1.2e-3, length_s=0.5)
+    found = bounds(evidence(length_s=0.5, signals={"utilization_ratio": None}, timings=timings))
+    assert found[Number.MEAN].ratio == pytest.approx(0.2, abs=0.01)
+
+
+def test_accounts_of_begins_that_ran_ahead_are_clear() -> None:
+    """The host stamped 20 begins at once, and the calls fit one after the other: they only seem to overlap."""
+    timings = every(1e-3, took_s=0.96e-3, length_s=6.0)
+    early_ns = np.minimum(timings.at_ns, np.roll(timings.at_ns, 20))
+    early_ns[:20] = timings.at_ns[0] + 10_000 * np.arange(20)
+    assert isinstance(ask(evidence(timings=replace(timings, at_ns=early_ns))), Clear)
+
+
+def test_accounts_of_one_more_entry_at_the_end_are_clear() -> None:
+    """The last entry reaches beyond the window's end."""
+    timings = every(0.75, took_s=0.749, length_s=6.75)
+    assert isinstance(ask(evidence(signals={"utilization_ratio": 1.0}, timings=timings)), Clear)
+
+
+def test_accounts_are_not_closed_where_witnesses_contradict() -> None:
+    """Utilisation of rest beside the power of work: copies, which its definition leaves out."""
+    signals = {"utilization_ratio": 0.01, "energy_j": lambda t: 1000.0 + 185.0 * (t + 100)}
+    about = evidence(signals=signals, timings=every(1e-3, took_s=0.97e-3, length_s=6.0))
+    assert isinstance(ask(about), Unobserved)
+    idle = {**signals, "energy_j": lambda t: 1000.0 + 118.0 * (t + 100)}
+    assert bounds(replace(evidence(signals=idle), timings=about.timings))[Number.MEAN].size_ratio > 1.0

@@ -159,6 +159,31 @@ class TestImpossibleTime:
         assert isinstance(ask(impossible_time, about), Found) == (share > 1.02)
 
 
+class TestForeignStamps:
+    """Stamps beside the driver's clock of this GPU."""
+
+    @staticmethod
+    def about(stamped_mhz: float, shown_mhz: float, *, length_s: float = 3.0) -> Evidence:
+        timings = every(1e-3, took_s=0.97e-3, length_s=length_s)
+        timings = replace(timings, sm_clock_mhz=np.full(len(timings.at_ns), stamped_mhz))
+        return evidence(length_s=length_s, signals={"sm_clock_mhz": shown_mhz}, timings=timings)
+
+    @pytest.mark.parametrize(("stamped_mhz", "shown_mhz"), [(1978.0, 1650.0), (1755.0, 1410.0), (1980.0, 1935.0)])
+    def test_stamps_above_the_drivers_clock_flag(self, stamped_mhz: float, shown_mhz: float) -> None:
+        answer = found(ask(impossible_time, self.about(stamped_mhz, shown_mhz)))
+        assert answer.severity is Severity.FLAG
+        assert f"{shown_mhz:.0f}" in str(answer.facts["what"])
+
+    @pytest.mark.parametrize(("stamped_mhz", "shown_mhz"), [(1978.0, 1980.0), (1500.0, 1650.0), (1980.0, 1965.0)])
+    def test_stamps_at_or_below_the_drivers_clock_are_clear(self, stamped_mhz: float, shown_mhz: float) -> None:
+        """Under a cap the true clock is up to 12 % below the driver's."""
+        assert not isinstance(ask(impossible_time, self.about(stamped_mhz, shown_mhz)), Found)
+
+    def test_stamps_need_a_second_of_the_drivers_clock(self) -> None:
+        """A gauge that lags still shows the clock of rest."""
+        assert not isinstance(ask(impossible_time, self.about(1980.0, 345.0, length_s=0.5)), Found)
+
+
 class TestResultCached:
     def test_an_output_that_ignores_its_inputs_rejects(self) -> None:
         assert found(ask(result_cached, evidence(declared={"output_unchanged": True}))).severity is Severity.REJECT
@@ -179,9 +204,20 @@ class TestResultCached:
         about = self.loop(busy, {"dtype": "bf16", "call_flops_count": 4 * GEMM_4K})
         assert isinstance(ask(result_cached, about), Found) is hazard
 
+    @staticmethod
+    def resting(declared: dict[str, Fact], *, power_w: float = 118.0) -> Evidence:
+        """A loop beside a GPU whose utilisation and power are those of rest."""
+        signals = {"utilization_ratio": 0.0, "energy_j": lambda t: 1000.0 + power_w * (t + 100)}
+        about = evidence(device=H200, signals=signals, declared={"cuda_uuids": UUID, **declared})
+        return replace(about, timings=every(1e-3, took_s=0.9e-3, length_s=3.0))
+
     def test_a_gpu_that_did_nothing_while_events_took_time_rejects(self) -> None:
-        assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "events"})), Found)
-        assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "host"})), Unobserved)
+        assert isinstance(ask(result_cached, self.resting({"timer": "events"})), Found)
+        assert isinstance(ask(result_cached, self.resting({"timer": "host"})), Unobserved)
+
+    def test_energy_of_work_contradicts_utilisation_of_rest(self) -> None:
+        """Copy engines draw power, and by its definition utilisation is of kernels: then nobody knows how busy the GPU was."""
+        assert isinstance(ask(result_cached, self.resting({"timer": "events"}, power_w=185.0)), Unobserved)
 
     def test_a_gpu_the_process_does_not_use_alone_proves_nothing(self) -> None:
         for uuids in (f"{UUID},GPU-2", "GPU-2", ""):

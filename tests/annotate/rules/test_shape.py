@@ -204,11 +204,18 @@ class TestBimodal:
         return np.asarray(even() * np.where(self.TURNS, ratio, 1.0), np.float64)
 
     def test_two_speeds_in_turns_are_bounded_and_named(self) -> None:
-        """Two speeds 10 % apart, half of the times each: the median can be off by half of that."""
+        """Two speeds 10 % apart, half of the times each: median and mean can be off by half of that."""
         answer = found(ask(bimodal, window(self.two())))
-        assert ratios(answer) == {Number.MEDIAN: pytest.approx(0.05, abs=0.005)}
+        half = pytest.approx(0.05, abs=0.005)
+        assert ratios(answer) == {Number.MEDIAN: half, Number.MEAN: half, Number.THROUGHPUT: half}
         assert answer.facts["separation_ratio"] == pytest.approx(0.1, abs=0.01)
         assert answer.facts["fast_ratio"] == pytest.approx(0.5, abs=0.02)
+
+    def test_two_speeds_by_design_bound_the_median_alone(self) -> None:
+        """The caller says that times vary, and so claims the mean of both."""
+        about = window(self.two())
+        answer = found(ask(bimodal, replace(about, declared={**about.declared, "varies": True})))
+        assert set(ratios(answer)) == {Number.MEDIAN}
 
     @pytest.mark.parametrize("share_ratio", [0.12, 0.25])
     def test_a_small_group_moves_the_median_within_the_larger(self, share_ratio: float) -> None:
@@ -254,7 +261,7 @@ class TestBimodal:
         answer = found(ask(bimodal, about))
         assert "same true clock" in str(answer.facts["cause"])
         half = pytest.approx(0.02, abs=0.003)
-        assert ratios(answer) == {Number.MEDIAN: half, Number.MEDIAN_AT_CLOCK: half}
+        assert ratios(answer) == {Number.MEDIAN: half, Number.MEDIAN_AT_CLOCK: half}  # too near to move a mean
         assert {bound.group for bound in answer.bounds} == {Group.TIMES}
 
     def test_under_a_cap_two_near_speeds_are_the_controllers(self) -> None:
