@@ -1,4 +1,4 @@
-"""Rules about conditions that held: a clock of several levels, a named clock that nobody proved, and time that was dark."""
+"""Rules about conditions that held: levels of the clock, a named clock that nobody proved, dark time, this work's record."""
 
 from typing import Annotated
 
@@ -7,8 +7,10 @@ from annotate.claims import Claim
 from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
 from annotate.derived.named_clock import named_clock
+from annotate.derived.record_shift import clock_record_bounds, compared, record_bounds
 from annotate.evidence import Fact
-from annotate.ranges import Duration
+from annotate.evidence.circumstances import RECORD_COUNT
+from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 
@@ -132,4 +134,53 @@ def dark_time(
     return Found(facts=facts, span_ns=(longest.begin_ns, longest.end_ns), bounds=bounds)
 
 
-RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time)
+@rule(
+    "record-shift",
+    kind=RuleKind.BIAS,
+    says="{what} this card's record of {windows_count} windows",
+    remedy="Find what changed since those windows (a setting, the data, a neighbour, a version), or give this work another label.",
+)
+def record_shift(
+    case: Case,
+    *,
+    least_ratio: Annotated[Share, "a thousandth of the number is below what any tolerance asks"] = 0.001,
+) -> Answer:
+    """Finds numbers that differ from this card's record of the same work by more than both repeat to.
+
+    Why it matters:
+        What is the same from the first moment to the last leaves no trace in a window: easier data, a neighbour that takes
+        its share of every call, a clock that somebody lowered before.  A GEMM of zeros ran 17.7 % faster than one of
+        random numbers (H200), steadily.
+
+    What it cannot see:
+        Anything without a record of five windows, or that was in all of them too.  Without times nobody tells the throughput:
+        then only the steady clock stands beside the record's, and work that another process slows at an equal clock does not
+        show.  Which of window and record is the undisturbed one.
+
+    Remedy:
+        Look for what changed.  If the work did on purpose, give it a label of its own, which begins a record of its own.
+
+    Source:
+        The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
+        driver and power limit, with the 95 % range of their spread and this window's own interval.  Without times the mean true
+        clock after 3 s of load; where nothing was stamped the driver's, with its error.
+    """
+    evidence, name = case.evidence, record_shift.name
+    if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:
+        return Unobserved("this card has no record of this work")
+    shifts = compared(case.numbers.budgets, evidence.record)
+    bounds = record_bounds(name, shifts)
+    if not case.has_times and case.claim is Claim.SUSTAINED:
+        bounds = clock_record_bounds(name, evidence, case.blocks, case.load, case.clock_swing_ratio)
+    facts: dict[str, Fact] = {"windows_count": len(evidence.record.windows)}
+    facts |= {f"{number.value}_ratio": found.ratio for number, found in shifts.items()}
+    worst = max(bounds, key=lambda bound: bound.size_ratio, default=None)
+    if worst is None or worst.size_ratio <= least_ratio:
+        return Clear(facts) if shifts or not case.has_times else Unobserved("the record holds none of this window's numbers")
+    ratio = worst.estimate.value_ratio if worst.estimate is not None else worst.size_ratio
+    what = worst.number.value.replace("_", " ") if case.has_times else "clock"
+    facts["what"] = f"its {what} lies {abs(ratio):.1%} {'above' if ratio > 0.0 else 'below'}"
+    return Found(facts=facts, bounds=bounds)
+
+
+RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time, record_shift)

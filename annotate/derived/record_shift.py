@@ -1,0 +1,85 @@
+"""The numbers of a window against this card's record of its work: how far each lies from it, every cause together."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.budget import Bound, Estimate, Group, Number, NumberBudget
+from annotate.derived.clock_blocks import ClockBlocks
+from annotate.derived.foreign_work import RecordShift, shift
+from annotate.derived.held import power_cap
+from annotate.derived.load_time import LoadTime
+from annotate.derived.measured_numbers import recorded_values
+from annotate.derived.steady_reference import SteadyBy, steady_reference
+from annotate.evidence import Evidence, WorkRecord
+
+_DEVIATES = 1.96
+# The driver's clock over the true one: uncapped they agree to 0.4 %, under a cap it reads 8 to 12 % above (H200).
+_UNCAPPED_GAUGE, _CAPPED_GAUGE = (0.996, 1.004), (0.98, 1.18)
+_CAPPED_RATIO = 0.02
+
+
+def compared(numbers: Sequence[NumberBudget], record: WorkRecord | None) -> Mapping[Number, RecordShift]:
+    """Return the shift of each number that the record holds too; its error holds what the window's own number repeats to."""
+    found: dict[Number, RecordShift] = {}
+    for each in numbers:
+        beside = shift(each.value, recorded_values(each, record))
+        if beside is not None:
+            within_ratio = each.repeatability.within_ratio or 0.0
+            found[each.number] = RecordShift(beside.ratio, beside.error_ratio + within_ratio)
+    return found
+
+
+def record_bounds(rule: str, shifts: Mapping[Number, RecordShift]) -> tuple[Bound, ...]:
+    """Return the bound of every number that lies further from the record than its spread and the repeatability reach."""
+    return tuple(
+        Bound(number=number, rule=rule, group=Group.WHOLE, ratio=found.bound_ratio, estimate=found.estimate)
+        for number, found in shifts.items()
+        if abs(found.ratio) > found.error_ratio
+    )
+
+
+def clock_record_bounds(
+    rule: str, evidence: Evidence, blocks: ClockBlocks | None, load: LoadTime, swing_ratio: float | None
+) -> tuple[Bound, ...]:
+    """Return the bound of a throughput that nobody told, by the steady clock against the record's; the work follows its clock.
+
+    A window without a steady state of its own has the record's as its reference already, in group ``clock``.
+    """
+    recorded_mhz = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
+    if blocks is None or not recorded_mhz or not blocks.known.any():
+        return ()
+    places = _steady_places(evidence, blocks, load)
+    beside = shift(float(blocks.mhz[blocks.known][places].mean()) if len(places) else None, recorded_mhz)
+    if beside is None:
+        return ()
+    error_ratio = beside.error_ratio + (swing_ratio or 0.0)
+    gauge = (1.0, 1.0) if blocks.is_true else _gauge(evidence)
+    # The true clock is the shown one over the gauge's factor.
+    low, high = ((1.0 + beside.ratio) / factor - 1.0 for factor in reversed(gauge))
+    low, high = max(low - error_ratio, -1.0), high + error_ratio
+    if low <= 0.0 <= high:
+        return ()
+    middle = float(np.clip(beside.ratio, low, high))
+    estimate = Estimate(low, middle, high)
+    ratio = max(abs(low), abs(high))
+    return (Bound(number=Number.THROUGHPUT, rule=rule, group=Group.WHOLE, ratio=ratio, estimate=estimate),)
+
+
+def _gauge(
+    evidence: Evidence,
+    *,
+    capped_ratio: Annotated[float, "the specification: capped for no longer, the cap moved nothing"] = _CAPPED_RATIO,
+) -> tuple[float, float]:
+    cap = power_cap(evidence)
+    return _UNCAPPED_GAUGE if cap is not None and cap.ratio <= capped_ratio else _CAPPED_GAUGE
+
+
+def _steady_places(evidence: Evidence, blocks: ClockBlocks, load: LoadTime) -> npt.NDArray[np.intp]:
+    """Return the known blocks of the steady state; none where the window has none of its own."""
+    steady = steady_reference(evidence, blocks, load)
+    if steady.places is not None:
+        return steady.places
+    return np.arange(int(blocks.known.sum()) if steady.by is SteadyBy.ITSELF else 0)
