@@ -12,6 +12,7 @@ from annotate.budget import ITSELF, BoundScope, Number
 from annotate.budget_data import ClaimFacts
 from annotate.claims import REQUIRED
 from annotate.combine import CLAIMED, Grounds, StatusDecision, decide
+from annotate.derived.hung_page import without_hung_page
 from annotate.derived.measured_numbers import MeasuredNumbers
 from annotate.derived.record_shift import compared
 from annotate.derived.whole_program import describe_part, working_part
@@ -31,7 +32,7 @@ _WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
-    whole = _usable(evidence)
+    whole = without_hung_page(_usable(evidence))
     evidence = working_part(whole)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired, policy), policy)
