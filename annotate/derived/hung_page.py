@@ -26,7 +26,9 @@ def hung_spans_ns(
     *,
     longest_s: Annotated[float, "beside a steady decode loop all of an H200's page stood for up to 2.4 s"] = 3.0,
     changes_count: Annotated[int, "fewer changes of power show no card whose power moves from page to page"] = 10,
-    usual_s: Annotated[float, "a page that is refreshed this often, or read once a second, shows another power each time"] = 1.2,
+    usual_s: Annotated[
+        float, "a page that is refreshed this often, or read once a second, shows another power each time"
+    ] = 1.2,
 ) -> tuple[tuple[int, int], ...]:
     """Return when the page stood still for longer than it can; empty where its power is not seen to move at other times."""
     trace = evidence.trace
@@ -44,7 +46,8 @@ def _moved_ns(power: Column) -> Times:
     """Return when the page first showed each value."""
     if not len(power):
         return power.at_ns
-    return power.at_ns[np.concatenate([[True], np.diff(power.values) != 0.0])]
+    moved = np.concatenate([[True], np.diff(power.values) != 0.0])
+    return np.asarray(power.at_ns[moved], np.int64)
 
 
 def _stands(trace: Trace, begin_ns: int, end_ns: int) -> bool:

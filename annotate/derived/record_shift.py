@@ -1,7 +1,6 @@
 """The numbers of a window against this card's record of its work: how far each lies from it, every cause together."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -9,16 +8,15 @@ import numpy.typing as npt
 from annotate.budget import Bound, Estimate, Group, Number, NumberBudget
 from annotate.derived.clock_blocks import ClockBlocks
 from annotate.derived.foreign_work import RecordShift, shift
-from annotate.derived.held import power_cap
 from annotate.derived.load_time import LoadTime
 from annotate.derived.measured_numbers import recorded_values
 from annotate.derived.steady_reference import SteadyBy, steady_reference
 from annotate.evidence import Evidence, WorkRecord
 
-_DEVIATES = 1.96
-# The driver's clock over the true one: uncapped they agree to 0.4 %, under a cap it reads 8 to 12 % above (H200).
-_UNCAPPED_GAUGE, _CAPPED_GAUGE = (0.996, 1.004), (0.98, 1.18)
-_CAPPED_RATIO = 0.02
+# The driver's clock over the true one: of an H200 0.2 % below to 12 % above it under a cap, and 8 % above beside short kernels.
+_GAUGE = (0.98, 1.18)
+# The most by which clean windows of one work differed on H200s, minutes apart: a record of windows in a row shows less.
+_NATURAL_RATIO, _NATURAL_AT_CLOCK_RATIO = 0.014, 0.0015
 
 
 def compared(numbers: Sequence[NumberBudget], record: WorkRecord | None) -> Mapping[Number, RecordShift]:
@@ -37,8 +35,13 @@ def record_bounds(rule: str, shifts: Mapping[Number, RecordShift]) -> tuple[Boun
     return tuple(
         Bound(number=number, rule=rule, group=Group.WHOLE, ratio=found.bound_ratio, estimate=found.estimate)
         for number, found in shifts.items()
-        if abs(found.ratio) > found.error_ratio
+        if abs(found.ratio) > max(found.error_ratio, natural_ratio(number))
     )
+
+
+def natural_ratio(number: Number) -> float:
+    """Return the difference from a record that is no sign of anything."""
+    return _NATURAL_AT_CLOCK_RATIO if number is Number.MEDIAN_AT_CLOCK else _NATURAL_RATIO
 
 
 def clock_record_bounds(
@@ -56,25 +59,16 @@ def clock_record_bounds(
     if beside is None:
         return ()
     error_ratio = beside.error_ratio + (swing_ratio or 0.0)
-    gauge = (1.0, 1.0) if blocks.is_true else _gauge(evidence)
+    gauge = (1.0, 1.0) if blocks.is_true else _GAUGE
     # The true clock is the shown one over the gauge's factor.
     low, high = ((1.0 + beside.ratio) / factor - 1.0 for factor in reversed(gauge))
     low, high = max(low - error_ratio, -1.0), high + error_ratio
-    if low <= 0.0 <= high:
+    if low <= natural_ratio(Number.THROUGHPUT) and high >= -natural_ratio(Number.THROUGHPUT):
         return ()
     middle = float(np.clip(beside.ratio, low, high))
     estimate = Estimate(low, middle, high)
     ratio = max(abs(low), abs(high))
     return (Bound(number=Number.THROUGHPUT, rule=rule, group=Group.WHOLE, ratio=ratio, estimate=estimate),)
-
-
-def _gauge(
-    evidence: Evidence,
-    *,
-    capped_ratio: Annotated[float, "the specification: capped for no longer, the cap moved nothing"] = _CAPPED_RATIO,
-) -> tuple[float, float]:
-    cap = power_cap(evidence)
-    return _UNCAPPED_GAUGE if cap is not None and cap.ratio <= capped_ratio else _CAPPED_GAUGE
 
 
 def _steady_places(evidence: Evidence, blocks: ClockBlocks, load: LoadTime) -> npt.NDArray[np.intp]:
