@@ -70,6 +70,8 @@ def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool
     budget = replace(measured, bounds=tuple(sorted(joined, key=lambda bound: -bound.size_ratio)))
     ratios = [bound.ratio for bound in budget.counted]
     estimates = [bound.estimate for bound in budget.counted if bound.estimate]
+    # Evidence of the whole number may have a size and no sign: then the causes tell it.
+    estimates = estimates or [each.estimate for each in budget.largest if each.estimate and each.group is not Group.WHOLE]
     return replace(
         budget,
         bound_ratio=None if None in ratios else fsum(ratio for ratio in ratios if ratio is not None),

@@ -8,6 +8,7 @@ from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
 from annotate.derived.named_clock import named_clock
 from annotate.derived.record_shift import clock_record_bounds, compared, record_bounds
+from annotate.derived.work_levels import farthest, no_levels, power_levels, traffic_levels
 from annotate.evidence import Fact
 from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.ranges import Duration, Share
@@ -183,4 +184,58 @@ def record_shift(
     return Found(facts=facts, bounds=bounds)
 
 
-RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time, record_shift)
+@rule(
+    "work-levels",
+    kind=RuleKind.BIAS,
+    says="{by} moved between levels up to {apart_ratio:.1%} apart",
+    remedy="Time the iterations, or find what changed between them: a clock, the data, heat of the memory, a phase of the work.",
+)
+def work_levels(
+    case: Case,
+    *,
+    power_ratio: Annotated[Share, "the power of clean uncapped windows of an H200 leaves up to 0.9 %"] = 0.01,
+    traffic_ratio: Annotated[
+        Share, "a rhythm of 30 ms leaves means of a second up to 1.7 %, clean loops of an H200 0.5"
+    ] = 0.02,
+) -> Answer:
+    """Finds a change of the work's rate in windows without times, by the power of uncapped work and by memory traffic.
+
+    Why it matters:
+        A clock can fall where the driver's page shows none of it: between two refreshes, or stretched against a droop.  Memory
+        beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy and does nothing.  Power
+        above rest, or bytes a second, fall with the calls.
+
+    What it cannot see:
+        Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which the work may have by
+        design.  Power under a cap, which stands at its limit.  Whether the rate fell or the data grew easier, so that it only
+        flags.
+
+    Remedy:
+        Time the iterations: times that the books confirm take the place of this.
+
+    Source:
+        The driver's 20 ms power record above rest in blocks of 100 ms, with the unbroken load before the window; change points
+        as of the clock.  GPM's memory traffic, a mean since the reading before.  H200: without a disturbance up to 0.9 and
+        0.5 %; with one the bound lay within half of the true loss in 20 of 24 uncapped windows.
+    """
+    evidence = case.evidence
+    power, traffic = power_levels(evidence, case.load, case.idle_w), traffic_levels(evidence)
+    if power is None and traffic is None:
+        return Unobserved(evidence.absence or "neither the power of uncapped work nor memory traffic was observed throughout")
+    counted = [each for each, limit in ((power, power_ratio), (traffic, traffic_ratio)) if each and each.bound_ratio > limit]
+    shown = farthest(counted)
+    if shown is None:
+        return Clear({"bound_ratio": 0.0})
+    facts: dict[str, Fact] = {
+        "by": shown.by,
+        "levels_count": shown.levels_count,
+        "apart_ratio": shown.apart_ratio,
+        "bound_ratio": shown.bound_ratio,
+    }
+    if case.has_times and case.times_agree:
+        return Found(facts=facts, bounds=(no_levels(work_levels.name),))
+    is_claimed = case.fact("varies") is True  # the work changes by design
+    return Found(facts=facts, span_ns=shown.span_ns, bounds=() if is_claimed else shown.bounds(work_levels.name))
+
+
+RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time, record_shift, work_levels)

@@ -1,0 +1,134 @@
+"""Levels of the work's rate as outside witnesses show them: power of uncapped work, and memory traffic.
+
+Both rise and fall with the calls a second, whatever makes these fall: a clock that the driver's page does not show, a GPU that
+waits while it spins, memory that is refreshed more often.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from annotate.budget import Bound, Group, Number, Replaces
+from annotate.derived.clock_blocks import CYCLE_NS
+from annotate.derived.held import power_cap
+from annotate.derived.load_time import LoadTime
+from annotate.evidence import Evidence, Times, Values
+from annotate.stats.change_points import find_levels
+from annotate.stats.long_run import cycle_variance
+
+_BLOCK_NS = 100_000_000  # five samples of the power record
+_MOST_BLOCKS = 600
+_FEWEST_BLOCKS = 2  # of the window, at a level: one may be a change that lies inside it
+_LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
+_STEADY_RATIO = 1e-3  # the noise to believe of power in its logarithm
+_REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
+_LEAST_W = 1.0
+_ALIKE_RATIO = 0.01
+_LEAST_TRAFFIC_RATIO = 0.02  # of the bandwidth: less is a few pages of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkLevels:
+    """The largest deviation of the window's mean rate from one of its levels, by the witness that shows it."""
+
+    bound_ratio: float
+    by: str
+    levels_count: int
+    apart_ratio: float  # of the highest level from the lowest
+    span_ns: tuple[int, int] | None
+
+    def bounds(self, rule: str) -> tuple[Bound, ...]:
+        """Return the bound of the throughput; data may be easier as well as calls fewer, so that there is no estimate."""
+        return (Bound(number=Number.THROUGHPUT, rule=rule, group=Group.WHOLE, ratio=self.bound_ratio, seen_ratio=0.0),)
+
+
+def no_levels(rule: str) -> Bound:
+    """Return the bound of times that the books confirm, which tell more of the work's rate than any witness."""
+    return Bound(number=Number.THROUGHPUT, rule=rule, group=Group.WHOLE, ratio=0.0, replaces=Replaces.UNRESOLVED)
+
+
+def power_levels(
+    evidence: Evidence,
+    load: LoadTime,
+    idle_w: float | None,
+    *,
+    capped_ratio: Annotated[float, "the specification: capped for no longer, a window is its own reference"] = 0.02,
+) -> WorkLevels | None:
+    """Return the levels of the driver's 20 ms power above rest; None under a cap, which holds it, or where it is not known.
+
+    The load right before the window belongs to a level that the window shares: it began there.
+    """
+    window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
+    rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
+    if cap is None or cap.ratio > capped_ratio or rest_w is None or window.length_ns <= 0:
+        return None
+    width_ns = max(_BLOCK_NS, window.length_ns // _MOST_BLOCKS)
+    lead_count = min(max(0, window.begin_ns - int(load.began_ns[0])), int(_LEAST_RATIO * window.length_ns)) // width_ns
+    begin_ns = window.begin_ns - lead_count * width_ns
+    count = lead_count + window.length_ns // width_ns
+    at_ns, power_w = _blocks(evidence, begin_ns, width_ns, int(count))
+    inside = at_ns >= window.begin_ns
+    if 2 * int(inside.sum()) * width_ns < window.length_ns:
+        return None
+    drawn_w = np.maximum(power_w - rest_w, _LEAST_W)
+    logs = np.log(drawn_w)
+    levels = find_levels(logs, max(cycle_variance(logs, round(CYCLE_NS / width_ns)), _STEADY_RATIO**2))
+    kept = [each.places for each in levels if len(each.places) >= _LEAST_RATIO * inside.sum()]
+    kept = [places for places in kept if int(inside[places].sum()) >= _FEWEST_BLOCKS]
+    mean_w = float(drawn_w[inside].mean())
+    ratios = [abs(mean_w / float(drawn_w[places].mean()) - 1.0) for places in kept]
+    if not ratios:
+        return None
+    rarer = min((levels[0].places, levels[-1].places), key=len)
+    return WorkLevels(
+        bound_ratio=max(ratios),
+        by="power",
+        levels_count=len(levels),
+        apart_ratio=float(np.exp(levels[-1].mean - levels[0].mean)) - 1.0,
+        span_ns=(int(at_ns[rarer[0]]), int(at_ns[rarer[-1]]) + width_ns) if len(levels) > 1 else None,
+    )
+
+
+def _blocks(evidence: Evidence, begin_ns: int, width_ns: int, count: int) -> tuple[Times, Values]:
+    """Return when each block with samples begins, and its mean power.  A sample speaks of the 20 ms before it."""
+    dense = evidence.trace.dense_power
+    place = (dense.at_ns - begin_ns - 1) // width_ns
+    kept = (place >= 0) & (place < count)
+    counts = np.bincount(place[kept], minlength=count)
+    sums = np.bincount(place[kept], dense.values[kept], count)
+    known = np.flatnonzero(counts > 0)
+    return begin_ns + known.astype(np.int64) * width_ns, np.asarray(sums[known] / counts[known], np.float64)
+
+
+def traffic_levels(evidence: Evidence) -> WorkLevels | None:
+    """Return the levels of GPM's memory traffic, each a mean since the reading before; None of fewer than two in the window."""
+    window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
+    begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]
+    inside = (begins_ns >= window.begin_ns) & (ends_ns <= window.end_ns)
+    values, lengths = shown.values[1:][inside], (ends_ns - begins_ns)[inside]
+    if len(values) < 2 or not lengths.sum() or not float(np.average(values, weights=lengths)) > _LEAST_TRAFFIC_RATIO:
+        return None
+    mean = float(np.average(values, weights=lengths))
+    found = [_level(values, lengths, value) for value in values if value > 0.0]
+    ratios = [abs(mean / level - 1.0) for level, share_ns in found if share_ns >= _LEAST_RATIO * window.length_ns]
+    if not ratios:
+        return None
+    return WorkLevels(
+        bound_ratio=max(ratios),
+        by="memory traffic",
+        levels_count=len({round(level, 9) for level, _ in found}),
+        apart_ratio=float(values.max() / max(float(values.min()), 1e-9)) - 1.0,
+        span_ns=None,
+    )
+
+
+def _level(values: Values, lengths: Times, value: float) -> tuple[float, float]:
+    alike = np.abs(values / value - 1.0) <= _ALIKE_RATIO
+    return float(np.average(values[alike], weights=lengths[alike])), float(lengths[alike].sum())
+
+
+def farthest(found: Sequence[WorkLevels | None]) -> WorkLevels | None:
+    """Return the levels that leave the largest bound; None of none."""
+    return max((each for each in found if each is not None), key=lambda each: each.bound_ratio, default=None)
