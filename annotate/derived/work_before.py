@@ -18,6 +18,7 @@ def lost_since_before_ratio(
     *,
     least_s: Annotated[float, "the specification: a cycle of the controller, or five pages of utilisation"] = 1.0,
     even_ratio: Annotated[float, "pages of a loop that never waits differ by a point or two"] = 0.02,
+    periods: Annotated[float, "of a rhythm that pauses so, the load before holds one pause at least"] = 1.5,
     shared_ratio: Annotated[float, "the window's own pages must reach the level too, else the loop was another one"] = 0.05,
 ) -> float:
     """Return the most that utilisation lost against the even level of the load right before the window; else 0.
@@ -38,8 +39,11 @@ def lost_since_before_ratio(
     fallen = inside.values < usual - even_ratio
     if not fallen.any():
         return 0.0
+    begins_ns = inside.at_ns[np.diff(fallen.astype(np.int8), prepend=0) > 0]
+    runs_count, even_ns = len(begins_ns), window.begin_ns - int(before.at_ns[0])
+    if runs_count > 1 and even_ns < periods * float(np.median(np.diff(begins_ns))):
+        return 0.0
     lost = np.where(fallen, usual - inside.values, 0.0)
-    runs_count = int(np.diff(fallen.astype(np.int8), prepend=0).clip(0).sum())
     unread_ns = max(0, _spacing_ns(trace.column("utilization_ratio"), window) - refresh_ns)
     return min(1.0, float(lost.mean()) / usual + _PAGE_RATIO + runs_count * unread_ns / window.length_ns)
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.budget import Bound, Group, Number, Replaces
+from annotate.derived.busy import utilization_ratio
 from annotate.derived.clock_blocks import CYCLE_NS
 from annotate.derived.held import power_cap
 from annotate.derived.load_time import LoadTime
@@ -102,8 +103,14 @@ def _blocks(evidence: Evidence, begin_ns: int, width_ns: int, count: int) -> tup
     return begin_ns + known.astype(np.int64) * width_ns, np.asarray(sums[known] / counts[known], np.float64)
 
 
-def traffic_levels(evidence: Evidence) -> WorkLevels | None:
+def traffic_levels(
+    evidence: Evidence,
+    *,
+    fed_ratio: Annotated[float, "a loop that rests makes one call more or less between two readings"] = 0.9,
+) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, each a mean since the reading before; None of fewer than two in the window."""
+    if (utilization_ratio(evidence) or 0.0) < fed_ratio:
+        return None
     window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
     begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]
     inside = (begins_ns >= window.begin_ns) & (ends_ns <= window.end_ns)

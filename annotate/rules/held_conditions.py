@@ -195,7 +195,7 @@ def work_levels(
     *,
     power_ratio: Annotated[Share, "the power of clean uncapped windows of an H200 leaves up to 0.9 %"] = 0.01,
     traffic_ratio: Annotated[
-        Share, "a rhythm of 30 ms leaves means of a second up to 1.7 %, clean loops of an H200 0.5"
+        Share, "clean loops of an H200 leave up to 0.5 %, simulated ones that rest between calls up to 1.7"
     ] = 0.02,
 ) -> Answer:
     """Finds a change of the work's rate in windows without times, by the power of uncapped work and by memory traffic.
