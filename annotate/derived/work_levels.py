@@ -14,6 +14,7 @@ from annotate.budget import Bound, Group, Number, Replaces
 from annotate.derived.busy import utilization_ratio
 from annotate.derived.clock_blocks import CYCLE_NS
 from annotate.derived.held import power_cap
+from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.load_time import LoadTime
 from annotate.evidence import Evidence, Times, Values
 from annotate.stats.change_points import find_levels
@@ -89,6 +90,43 @@ def power_levels(
         levels_count=len(levels),
         apart_ratio=float(np.exp(levels[-1].mean - levels[0].mean)) - 1.0,
         span_ns=(int(at_ns[rarer[0]]), int(at_ns[rarer[-1]]) + width_ns) if len(levels) > 1 else None,
+    )
+
+
+def capped_dips(
+    evidence: Evidence,
+    dips: IdleGaps | None,
+    idle_w: float | None,
+    *,
+    capped_ratio: Annotated[float, "the specification: capped for longer, power stands at its limit"] = 0.02,
+    deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
+    sample_ratio: Annotated[float, "a capped clock's controller alone moves single samples by a quarter"] = 0.25,
+) -> WorkLevels | None:
+    """Return the share of a capped window in which power fell away from the cap, outside a rhythm of the work.
+
+    A GPU that idles, or spins for work, draws less; so does one with easier data, so that all of the time may be lost.
+    """
+    window, cap, dense = evidence.window, power_cap(evidence), evidence.trace.dense_power
+    inside = (dense.at_ns > window.begin_ns) & (dense.at_ns <= window.end_ns)
+    power_w, at_ns = dense.values[inside], dense.at_ns[inside]
+    if cap is None or cap.ratio <= capped_ratio or dips is None or dips.usual_s > 0.0 or idle_w is None:
+        return None
+    if 2 * len(power_w) * SAMPLE_NS < window.length_ns:
+        return None
+    usual_w = float(np.median(power_w))
+    fallen = (usual_w - power_w) / max(usual_w - idle_w, _LEAST_W)
+    place = (at_ns - window.begin_ns - 1) // _BLOCK_NS
+    means = np.bincount(place, fallen) / np.maximum(np.bincount(place), 1)
+    deep = means > deep_ratio
+    near = deep | np.append(deep[1:], False) | np.insert(deep[:-1], 0, False)
+    lost = (fallen > sample_ratio) & near[place]
+    lost_at_ns = at_ns[lost]
+    return WorkLevels(
+        bound_ratio=min(1.0, int(lost.sum()) * SAMPLE_NS / window.length_ns),
+        by="power",
+        levels_count=2 if lost.any() else 1,
+        apart_ratio=usual_w / max(float(power_w[lost].mean()), _LEAST_W) - 1.0 if lost.any() else 0.0,
+        span_ns=(int(lost_at_ns[0]) - SAMPLE_NS, int(lost_at_ns[-1])) if lost.any() else None,
     )
 
 

@@ -8,7 +8,7 @@ from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
 from annotate.derived.named_clock import named_clock
 from annotate.derived.record_shift import clock_record_bounds, compared, record_bounds
-from annotate.derived.work_levels import farthest, no_levels, power_levels, traffic_levels
+from annotate.derived.work_levels import capped_dips, farthest, no_levels, power_levels, traffic_levels
 from annotate.evidence import Fact
 from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.ranges import Duration, Share
@@ -219,7 +219,8 @@ def work_levels(
         0.5 %; with one the bound lay within half of the true loss in 20 of 24 uncapped windows.
     """
     evidence = case.evidence
-    power, traffic = power_levels(evidence, case.load, case.idle_w), traffic_levels(evidence)
+    power = power_levels(evidence, case.load, case.idle_w) or capped_dips(evidence, case.dips, case.idle_w)
+    traffic = traffic_levels(evidence)
     if power is None and traffic is None:
         return Unobserved(evidence.absence or "neither the power of uncapped work nor memory traffic was observed throughout")
     counted = [each for each, limit in ((power, power_ratio), (traffic, traffic_ratio)) if each and each.bound_ratio > limit]
