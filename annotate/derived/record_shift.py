@@ -46,18 +46,18 @@ def natural_ratio(number: Number) -> float:
 
 def clock_record_bounds(
     rule: str, evidence: Evidence, blocks: ClockBlocks | None, load: LoadTime, swing_ratio: float | None
-) -> tuple[Bound, ...]:
+) -> tuple[Bound, ...] | None:
     """Return the bound of a throughput that nobody told, by the steady clock against the record's; the work follows its clock.
 
-    A window without a steady state of its own has the record's as its reference already, in group ``clock``.
+    None where one of the two clocks is not known.  A window without a steady state of its own has the record's as its reference already, in group ``clock``.
     """
     recorded_mhz = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
     if blocks is None or not recorded_mhz or not blocks.known.any():
-        return ()
+        return None
     places = _steady_places(evidence, blocks, load)
     beside = shift(float(blocks.mhz[blocks.known][places].mean()) if len(places) else None, recorded_mhz)
     if beside is None:
-        return ()
+        return None
     error_ratio = beside.error_ratio + (swing_ratio or 0.0)
     gauge = (1.0, 1.0) if blocks.is_true else _GAUGE
     # The true clock is the shown one over the gauge's factor.

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from annotate.budget import Bound
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.clock_answer import answer_clock_shift
@@ -170,14 +171,16 @@ def record_shift(
     if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:
         return Unobserved("this card has no record of this work")
     shifts = compared(case.numbers.budgets, evidence.record)
-    bounds = record_bounds(name, shifts)
+    bounds: tuple[Bound, ...] | None = record_bounds(name, shifts) if shifts else None
     if not case.has_times and case.claim is Claim.SUSTAINED:
         bounds = clock_record_bounds(name, evidence, case.blocks, case.load, case.clock_swing_ratio)
+    if bounds is None:
+        return Unobserved("the record holds none of this window's numbers")
     facts: dict[str, Fact] = {"windows_count": len(evidence.record.windows)}
     facts |= {f"{number.value}_ratio": found.ratio for number, found in shifts.items()}
     worst = max(bounds, key=lambda bound: bound.size_ratio, default=None)
     if worst is None or worst.size_ratio <= least_ratio:
-        return Clear(facts) if shifts or not case.has_times else Unobserved("the record holds none of this window's numbers")
+        return Clear(facts)
     ratio = worst.estimate.value_ratio if worst.estimate is not None else worst.size_ratio
     what = worst.number.value.replace("_", " ") if case.has_times else "clock"
     facts["what"] = f"its {what} lies {abs(ratio):.1%} {'above' if ratio > 0.0 else 'below'}"
