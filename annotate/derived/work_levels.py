@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 
 from annotate.budget import Bound, Group, Number, Replaces
 from annotate.derived.busy import utilization_ratio
@@ -16,10 +17,11 @@ from annotate.derived.clock_blocks import CYCLE_NS
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
 from annotate.derived.load_time import LoadTime
-from annotate.evidence import Evidence, Times, Values
+from annotate.evidence import Column, Evidence, Times, Values
 from annotate.stats.change_points import find_levels
 from annotate.stats.long_run import cycle_variance
 
+CLOCK_POWER = 3.0  # power falls with the cube of the clock at most: so much of it a clock that moved explains
 _BLOCK_NS = 100_000_000  # five samples of the power record
 _MOST_BLOCKS = 600
 _FEWEST_BLOCKS = 2  # of the window, at a level: one may be a change that lies inside it
@@ -40,20 +42,36 @@ class WorkLevels:
     levels_count: int
     apart_ratio: float  # of the highest level from the lowest
     span_ns: tuple[int, int] | None
+    group: Group  # power tells of the rate at work, as times do; traffic of the whole number, idle time with it
 
     def bounds(self, rule: str) -> tuple[Bound, ...]:
         """Return the bound of the throughput; data may be easier as well as calls fewer, so that there is no estimate."""
-        return (Bound(number=Number.THROUGHPUT, rule=rule, group=Group.WHOLE, ratio=self.bound_ratio, seen_ratio=0.0),)
+        return (Bound(number=Number.THROUGHPUT, rule=rule, group=self.group, ratio=self.bound_ratio, seen_ratio=0.0),)
 
 
-def no_levels(rule: str) -> Bound:
-    """Return the bound of times that the books confirm, which tell more of the work's rate than any witness."""
-    return Bound(number=Number.THROUGHPUT, rule=rule, group=Group.WHOLE, ratio=0.0, replaces=Replaces.UNRESOLVED)
+def no_levels(rule: str) -> tuple[Bound, ...]:
+    """Return the bounds of times that the books confirm, which tell more of the work's rate than any witness."""
+    return tuple(
+        Bound(number=Number.THROUGHPUT, rule=rule, group=group, ratio=0.0, replaces=Replaces.UNRESOLVED)
+        for group in (Group.TIMES, Group.WHOLE)
+    )
+
+
+def _idle_mask(at_ns: Times, dips: IdleGaps | None) -> npt.NDArray[np.bool_]:
+    """Return which samples lie in stretches that are idle for the most part: these have a cause of their own."""
+    mask = np.zeros(len(at_ns), np.bool_)
+    if dips is None:
+        return mask
+    idle = dips.irregular & (dips.idle_s * 1e9 >= 0.5 * (dips.end_ns - dips.begin_ns))
+    for begin_ns, end_ns in zip(dips.begin_ns[idle].tolist(), dips.end_ns[idle].tolist(), strict=True):
+        mask |= (at_ns > begin_ns) & (at_ns <= end_ns)
+    return mask
 
 
 def power_levels(
     evidence: Evidence,
     load: LoadTime,
+    dips: IdleGaps | None,
     idle_w: float | None,
     *,
     capped_ratio: Annotated[float, "the specification: capped for no longer, a window is its own reference"] = 0.02,
@@ -70,7 +88,8 @@ def power_levels(
     lead_count = min(max(0, window.begin_ns - int(load.began_ns[0])), int(_LEAST_RATIO * window.length_ns)) // width_ns
     begin_ns = window.begin_ns - lead_count * width_ns
     count = lead_count + window.length_ns // width_ns
-    at_ns, power_w = _blocks(evidence, begin_ns, width_ns, int(count))
+    dense = evidence.trace.dense_power
+    at_ns, power_w = _blocks(dense.where(~_idle_mask(dense.at_ns, dips)), begin_ns, width_ns, int(count))
     inside = at_ns >= window.begin_ns
     if 2 * int(inside.sum()) * width_ns < window.length_ns:
         return None
@@ -87,6 +106,7 @@ def power_levels(
     return WorkLevels(
         bound_ratio=max(ratios),
         by="power",
+        group=Group.TIMES,
         levels_count=len(levels),
         apart_ratio=float(np.exp(levels[-1].mean - levels[0].mean)) - 1.0,
         span_ns=(int(at_ns[rarer[0]]), int(at_ns[rarer[-1]]) + width_ns) if len(levels) > 1 else None,
@@ -119,20 +139,37 @@ def capped_dips(
     means = np.bincount(place, fallen) / np.maximum(np.bincount(place), 1)
     deep = means > deep_ratio
     near = deep | np.append(deep[1:], False) | np.insert(deep[:-1], 0, False)
-    lost = (fallen > sample_ratio) & near[place]
+    lost = (fallen > sample_ratio) & near[place] & ~_idle_mask(at_ns, dips)
     lost_at_ns = at_ns[lost]
+    if _is_slower(evidence, lost_at_ns, at_ns[~lost]):
+        return None
     return WorkLevels(
         bound_ratio=min(1.0, int(lost.sum()) * SAMPLE_NS / window.length_ns),
         by="power",
+        group=Group.TIMES,
         levels_count=2 if lost.any() else 1,
         apart_ratio=usual_w / max(float(power_w[lost].mean()), _LEAST_W) - 1.0 if lost.any() else 0.0,
         span_ns=(int(lost_at_ns[0]) - SAMPLE_NS, int(lost_at_ns[-1])) if lost.any() else None,
     )
 
 
-def _blocks(evidence: Evidence, begin_ns: int, width_ns: int, count: int) -> tuple[Times, Values]:
+def _is_slower(
+    evidence: Evidence,
+    lost_at_ns: Times,
+    other_at_ns: Times,
+    *,
+    lower_ratio: Annotated[float, "a step of the clock of an H200 is 0.8 %"] = 0.01,
+) -> bool:
+    """Return whether the clock fell where power did, which explains both: a cap that lets go leaves the clock to rise."""
+    lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
+    lost_mhz, other_mhz = (evidence.trace.at("sm_clock_mhz", each + lag_ns) for each in (lost_at_ns, other_at_ns))
+    if not np.isfinite(lost_mhz).any() or not np.isfinite(other_mhz).any():
+        return False
+    return float(np.nanmean(lost_mhz)) < (1.0 - lower_ratio) * float(np.nanmean(other_mhz))
+
+
+def _blocks(dense: Column, begin_ns: int, width_ns: int, count: int) -> tuple[Times, Values]:
     """Return when each block with samples begins, and its mean power.  A sample speaks of the 20 ms before it."""
-    dense = evidence.trace.dense_power
     place = (dense.at_ns - begin_ns - 1) // width_ns
     kept = (place >= 0) & (place < count)
     counts = np.bincount(place[kept], minlength=count)
@@ -163,6 +200,7 @@ def traffic_levels(
     return WorkLevels(
         bound_ratio=max(ratios),
         by="memory traffic",
+        group=Group.WHOLE,
         levels_count=len({round(level, 9) for level, _ in found}),
         apart_ratio=float(values.max() / max(float(values.min()), 1e-9)) - 1.0,
         span_ns=None,

@@ -2,14 +2,14 @@
 
 from typing import Annotated
 
-from annotate.budget import Bound
+from annotate.budget import Bound, Number
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
 from annotate.derived.named_clock import named_clock
 from annotate.derived.record_shift import clock_record_bounds, compared, record_bounds
-from annotate.derived.work_levels import capped_dips, farthest, no_levels, power_levels, traffic_levels
+from annotate.derived.work_levels import CLOCK_POWER, capped_dips, farthest, no_levels, power_levels, traffic_levels
 from annotate.evidence import Fact
 from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.ranges import Duration, Share
@@ -222,11 +222,13 @@ def work_levels(
         0.5 %; with one the bound lay within half of the true loss in 20 of 24 uncapped windows.
     """
     evidence = case.evidence
-    power = power_levels(evidence, case.load, case.idle_w) or capped_dips(evidence, case.dips, case.idle_w)
+    moved = case.clock_shift.shifts[Number.THROUGHPUT].bound_ratio if case.clock_shift is not None else 0.0
+    power, fallen = power_levels(evidence, case.load, case.dips, case.idle_w), capped_dips(evidence, case.dips, case.idle_w)
     traffic = traffic_levels(evidence)
-    if power is None and traffic is None:
+    if power is None and fallen is None and traffic is None:
         return Unobserved(evidence.absence or "neither the power of uncapped work nor memory traffic was observed throughout")
-    counted = [each for each, limit in ((power, power_ratio), (traffic, traffic_ratio)) if each and each.bound_ratio > limit]
+    limits = ((power, max(power_ratio, CLOCK_POWER * moved)), (fallen, power_ratio), (traffic, traffic_ratio))
+    counted = [each for each, limit in limits if each is not None and each.bound_ratio > limit]
     shown = farthest(counted)
     if shown is None:
         return Clear({"bound_ratio": 0.0})
@@ -237,7 +239,7 @@ def work_levels(
         "bound_ratio": shown.bound_ratio,
     }
     if case.has_times and case.times_agree:
-        return Found(facts=facts, bounds=(no_levels(work_levels.name),))
+        return Found(facts=facts, bounds=no_levels(work_levels.name))
     is_claimed = case.fact("varies") is True  # the work changes by design
     return Found(facts=facts, span_ns=shown.span_ns, bounds=() if is_claimed else shown.bounds(work_levels.name))
 
