@@ -109,6 +109,8 @@ def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
             taken = _taken(work)
             unbounded = make(Number.THROUGHPUT, Group.INSIDE, None, taken)
             yield replace(unbounded, seen_ratio=taken.nearer_ratio if taken else 0.0)
+        elif work.has_times:
+            yield make(Number.THROUGHPUT, Group.INSIDE, 0.0)  # the record has all of it
         if work.has_times and work.mean is None:
             yield make(Number.MEAN, Group.INSIDE, None)
         return

@@ -197,12 +197,15 @@ def traffic_levels(
     ratios = [abs(mean / level - 1.0) for level, share_ns in found if share_ns >= _LEAST_RATIO * window.length_ns]
     if not ratios:
         return None
+    apart_ratio = float(values.max() / max(float(values.min()), 1e-9)) - 1.0
+    # Nobody read the window's ends: at worst they are at the other level.
+    unread_ratio = max(0.0, 1.0 - float(lengths.sum()) / window.length_ns)
     return WorkLevels(
-        bound_ratio=max(ratios),
+        bound_ratio=min(1.0, max(ratios) + apart_ratio * unread_ratio),
         by="memory traffic",
         group=Group.WHOLE,
         levels_count=len({round(level, 9) for level, _ in found}),
-        apart_ratio=float(values.max() / max(float(values.min()), 1e-9)) - 1.0,
+        apart_ratio=apart_ratio,
         span_ns=None,
     )
 
