@@ -6,7 +6,7 @@ Imports nothing heavy: the measured process reads verdicts too.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import isfinite
+from math import fsum, isfinite
 from typing import TypeAlias
 
 Figure: TypeAlias = str | int | float | bool | None
@@ -25,7 +25,10 @@ class Number(StrEnum):
 
 
 class Group(StrEnum):
-    """Causes that share evidence: a group counts once, at its largest, and groups add."""
+    """Causes that share evidence: a group counts once, at its largest, and groups add.
+
+    ``whole`` is evidence of the number itself, which holds every cause: it counts in place of their sum where it is larger.
+    """
 
     IDLE = "idle"
     INSIDE = "inside"
@@ -40,6 +43,7 @@ class Group(StrEnum):
     PARTITION = "partition"
     DARK = "dark"
     PAIR = "pair"
+    WHOLE = "whole"
 
 
 class Replaces(StrEnum):
@@ -163,7 +167,14 @@ class NumberBudget:
 
     @property
     def counted(self) -> tuple[Bound, ...]:
-        """The largest bound of each group: these add up."""
+        """The bounds that add up: the largest of each group, or the one of the whole number if it exceeds their sum."""
+        causes = tuple(each for each in self.largest if each.group is not Group.WHOLE)
+        whole = next((each for each in self.largest if each.group is Group.WHOLE), None)
+        return (whole,) if whole is not None and whole.size_ratio > fsum(each.size_ratio for each in causes) else causes
+
+    @property
+    def largest(self) -> tuple[Bound, ...]:
+        """The largest bound of each group."""
         return tuple(self._largest())
 
     @property

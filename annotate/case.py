@@ -3,6 +3,7 @@
 from annotate.case_series import CaseSeries
 from annotate.claims import Claim
 from annotate.derived.busy_share import BusyShare, busy_witnesses, is_contradicted
+from annotate.derived.clock_edges import edges_ratio
 from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
@@ -100,7 +101,10 @@ class Case(CaseSeries):
         sustained = self.claim is Claim.SUSTAINED
         steady = steady_reference(self.evidence, self.blocks, self.load) if sustained else None
         load = self.load if sustained else None
-        return clock_shift(self.blocks, self.levels, self.clock_variance, self.beta, load=load, steady=steady)
+        edges = edges_ratio(self.evidence, self.blocks, self.levels)
+        return clock_shift(
+            self.blocks, self.levels, self.clock_variance, self.beta, load=load, steady=steady, edges_ratio=edges
+        )
 
     @Kept
     def neighbours(self) -> Neighbours:

@@ -70,6 +70,8 @@ def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool
     budget = replace(measured, bounds=tuple(sorted(joined, key=lambda bound: -bound.size_ratio)))
     ratios = [bound.ratio for bound in budget.counted]
     estimates = [bound.estimate for bound in budget.counted if bound.estimate]
+    # Evidence of the whole number may have a size and no sign: then the causes tell it.
+    estimates = estimates or [each.estimate for each in budget.largest if each.estimate and each.group is not Group.WHOLE]
     return replace(
         budget,
         bound_ratio=None if None in ratios else fsum(ratio for ratio in ratios if ratio is not None),
@@ -79,7 +81,7 @@ def combine(measured: NumberBudget, causes: Iterable[Bound], *, is_stamped: bool
 
 def severity(budget: NumberBudget, tolerance_ratio: float) -> Severity:
     """Return what the causes of one number do to a status: note if nothing."""
-    if any(fsum(ends.values()) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget)):
+    if any(_together(ends) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget)):
         return Severity.REJECT
     if budget.bound_ratio is None or budget.bound_ratio > tolerance_ratio:
         return Severity.FLAG
@@ -156,6 +158,11 @@ def _nearer(budget: NumberBudget) -> tuple[dict[Group, float], dict[Group, float
     return above, below
 
 
+def _together(ends: Mapping[Group, float]) -> float:
+    """Return how far all groups surely moved a number: their sum, or what the whole number shows if it is more."""
+    return max(fsum(each for group, each in ends.items() if group is not Group.WHOLE), ends.get(Group.WHOLE, 0.0))
+
+
 def _severities(budgets: Iterable[NumberBudget], tolerance_ratio: float) -> dict[str, Severity]:
     """Return what each rule's causes did to the status: the worst over the numbers, where the cause was large enough to matter."""
     found: dict[str, Severity] = {}
@@ -176,14 +183,15 @@ def _rejects(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool
     least_ratio = PRINTED_RATIO * tolerance_ratio
     if not bound.can_reject or bound.estimate is None:
         return False
-    above, below = (fsum(ends.values()) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget))
+    above, below = (_together(ends) > REJECT_TOLERANCES * tolerance_ratio for ends in _nearer(budget))
     return (above and bound.estimate.above_ratio >= least_ratio) or (below and bound.estimate.below_ratio >= least_ratio)
 
 
 def _flags(bound: Bound, budget: NumberBudget, tolerance_ratio: float) -> bool:
     """Return whether this cause counts: it has no bound, or is its group's largest and either printed or the largest of all."""
     is_large = bound.size_ratio >= PRINTED_RATIO * tolerance_ratio or bound is budget.bounds[0]
-    return bound.ratio is None or (is_large and any(bound is counted for counted in budget.counted))
+    counting = [*budget.counted, *(each for each in budget.largest if each.group is not Group.WHOLE)]
+    return bound.ratio is None or (is_large and any(bound is each for each in counting))
 
 
 def _unproven(grounds: Grounds) -> tuple[str, ...]:

@@ -11,11 +11,12 @@ from annotate.answer import Answer, Clear, Found, Severity, Unobserved
 from annotate.budget import ITSELF, BoundScope, Number
 from annotate.budget_data import ClaimFacts
 from annotate.claims import REQUIRED
-from annotate.combine import Grounds, StatusDecision, decide
+from annotate.combine import CLAIMED, Grounds, StatusDecision, decide
+from annotate.derived.hung_page import without_hung_page
 from annotate.derived.measured_numbers import MeasuredNumbers
+from annotate.derived.record_shift import compared
 from annotate.derived.whole_program import describe_part, working_part
 from annotate.evidence import Evidence, Fact
-from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.inquiry import Inquired, inquire
 from annotate.rule import Rule, RuleKind
 from annotate.rules import RULES
@@ -31,10 +32,10 @@ _WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
-    whole = _usable(evidence)
+    whole = without_hung_page(_usable(evidence))
     evidence = working_part(whole)
     inquired = inquire(rules, evidence, policy)
-    decision = decide(_grounds(rules, evidence, inquired), policy)
+    decision = decide(_grounds(rules, evidence, inquired, policy), policy)
     findings = tuple(_finding(rule, inquired.answers[rule.name], decision, policy) for rule in rules)
     return Verdict(
         status=decision.status,
@@ -65,10 +66,9 @@ def _usable(evidence: Evidence) -> Evidence:
     return replace(evidence, timings=usable(evidence.timings, evidence.window), baseline=baseline)
 
 
-def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired) -> Grounds:
+def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired, policy: Policy) -> Grounds:
     case = inquired.case
     numbers = _measured(inquired)
-    record_count = len(evidence.record.windows) if evidence.record else 0
     return Grounds(
         numbers=numbers.budgets,
         causes=inquired.causes,
@@ -78,8 +78,15 @@ def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired) -> G
         is_stamped=case.is_stamped,
         has_times=evidence.timings is not None,
         leading=numbers.leading,
-        scope=BoundScope("record", record_count) if record_count >= RECORD_COUNT else ITSELF,
+        scope=_scope(evidence, numbers, policy),
     )
+
+
+def _scope(evidence: Evidence, numbers: MeasuredNumbers, policy: Policy) -> BoundScope:
+    """Return what bounds whatever was alike from first to last: the record, where it holds every number that is claimed."""
+    shifts = compared(numbers.budgets, evidence.record)
+    claimed = CLAIMED[policy.claim] if evidence.timings is not None else (Number.THROUGHPUT,)
+    return BoundScope("record", len(evidence.record.windows)) if evidence.record and shifts.keys() >= set(claimed) else ITSELF
 
 
 def _measured(inquired: Inquired) -> MeasuredNumbers:

@@ -109,6 +109,8 @@ def _late(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
             taken = _taken(work)
             unbounded = make(Number.THROUGHPUT, Group.INSIDE, None, taken)
             yield replace(unbounded, seen_ratio=taken.nearer_ratio if taken else 0.0)
+        elif work.has_times:
+            yield make(Number.THROUGHPUT, Group.INSIDE, 0.0)  # the record has all of it
         if work.has_times and work.mean is None:
             yield make(Number.MEAN, Group.INSIDE, None)
         return
@@ -147,8 +149,9 @@ def _against_record(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
         yield from _own_shift(make, Number.MEAN, work.mean)
         yield from _own_shift(make, Number.THROUGHPUT, work.throughput)
     else:
-        yield _shifted(make, Number.MEAN, work.at_clock)
-        yield _shifted(make, Number.THROUGHPUT, work.at_clock.inverse() if work.at_clock else None)
+        # Where no time at one clock is known the numbers themselves are beside the record, late iterations among them.
+        yield _shifted(make, Number.MEAN, work.at_clock or work.mean)
+        yield _shifted(make, Number.THROUGHPUT, work.at_clock.inverse() if work.at_clock else work.throughput)
     yield _shifted(make, Number.MEDIAN_AT_CLOCK, work.at_clock)
     # The raw median moved by 10 % where the clock rose, which neither late iterations nor books show.
     median = work.median

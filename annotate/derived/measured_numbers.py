@@ -152,6 +152,13 @@ def between(recorded: tuple[float, ...]) -> float | None:
     return float(stdtrit(len(values) - 1, 0.5 + 0.5 * _CONFIDENCE) * values.std(ddof=1) / middle)
 
 
+def recorded_values(number: NumberBudget, record: WorkRecord | None) -> tuple[float, ...]:
+    """Return what the record holds of a number; nothing of one at another clock, which is another number."""
+    if record is None or (number.clock_mhz is not None and not _is_same_clock(record.clock_mhz, number.clock_mhz)):
+        return ()
+    return _recorded(number.number, record)
+
+
 def _recorded(number: Number, record: WorkRecord | None) -> tuple[float, ...]:
     return record.values(_RECORDED[number]) if record is not None else ()
 

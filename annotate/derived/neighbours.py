@@ -51,8 +51,9 @@ class Neighbours:
 
 
 def is_at_rest(drawing: Presence, active_ratio: float = ACTIVE_RATIO) -> bool:
-    """Return whether a graphics process was seen to do nothing throughout."""
-    return drawing.peak_ratio is not None and drawing.peak_ratio <= active_ratio and not drawing.arrived
+    """Return whether a graphics process was seen to do nothing throughout; one that no record names was not seen."""
+    seen = drawing.recorded and drawing.peak_ratio is not None
+    return seen and (drawing.peak_ratio or 0.0) <= active_ratio and not drawing.arrived
 
 
 def neighbours(

@@ -34,6 +34,7 @@ class Presence:
     least_ratio: float | None = None
     most_ratio: float | None = None
     peak_ratio: float | None = None
+    recorded: bool = False  # the utilisation record named it: it leaves processes out, those that rest among them
 
     def load(self) -> tuple[float, int]:
         """Return what orders processes by how much of the GPU they took: its time first, then its memory."""
@@ -187,4 +188,5 @@ def _presence(
         least_ratio=least_ns / known_ns if records else None,
         most_ratio=most_ns / known_ns if records else None,
         peak_ratio=max((share for _, share in shares), default=None),
+        recorded=any(pid in record.by_pid for record in records),
     )

@@ -1,14 +1,18 @@
-"""Rules about conditions that held: a clock of several levels, a named clock that nobody proved, and time that was dark."""
+"""Rules about conditions that held: levels of the clock, a named clock that nobody proved, dark time, this work's record."""
 
 from typing import Annotated
 
+from annotate.budget import Bound, Number
 from annotate.case import Case
 from annotate.claims import Claim
 from annotate.derived.clock_answer import answer_clock_shift
 from annotate.derived.dark_bounds import dark_bounds, dark_clock, dark_lists, dark_power
 from annotate.derived.named_clock import named_clock
+from annotate.derived.record_shift import clock_record_bounds, compared, record_bounds
+from annotate.derived.work_levels import CLOCK_POWER, capped_dips, farthest, no_levels, power_levels, traffic_levels
 from annotate.evidence import Fact
-from annotate.ranges import Duration
+from annotate.evidence.circumstances import RECORD_COUNT
+from annotate.ranges import Duration, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
 
 
@@ -132,4 +136,112 @@ def dark_time(
     return Found(facts=facts, span_ns=(longest.begin_ns, longest.end_ns), bounds=bounds)
 
 
-RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time)
+@rule(
+    "record-shift",
+    kind=RuleKind.BIAS,
+    says="{what} this card's record of {windows_count} windows",
+    remedy="Find what changed since those windows (a setting, the data, a neighbour, a version), or give this work another label.",
+)
+def record_shift(
+    case: Case,
+    *,
+    least_ratio: Annotated[Share, "a thousandth of the number is below what any tolerance asks"] = 0.001,
+) -> Answer:
+    """Finds numbers that differ from this card's record of the same work by more than both repeat to.
+
+    Why it matters:
+        What is the same from the first moment to the last leaves no trace in a window: easier data, a neighbour that takes
+        its share of every call, a clock that somebody lowered before.  A GEMM of zeros ran 17.7 % faster than one of
+        random numbers (H200), steadily.
+
+    What it cannot see:
+        Anything without a record of five windows, or that was in all of them too.  Without times nobody tells the throughput:
+        then only the steady clock stands beside the record's, and work that another process slows at an equal clock does not
+        show.  Which of window and record is the undisturbed one.
+
+    Remedy:
+        Look for what changed.  If the work did on purpose, give it a label of its own, which begins a record of its own.
+
+    Source:
+        The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
+        driver and power limit, with the 95 % range of their spread and this window's own interval.  Without times the mean true
+        clock after 3 s of load; where nothing was stamped the driver's, with its error.
+    """
+    evidence, name = case.evidence, record_shift.name
+    if evidence.record is None or len(evidence.record.windows) < RECORD_COUNT:
+        return Unobserved("this card has no record of this work")
+    shifts = compared(case.numbers.budgets, evidence.record)
+    bounds: tuple[Bound, ...] | None = record_bounds(name, shifts) if shifts else None
+    if not case.has_times and case.claim is Claim.SUSTAINED:
+        bounds = clock_record_bounds(name, evidence, case.blocks, case.load, case.clock_swing_ratio)
+    if bounds is None:
+        return Unobserved("the record holds none of this window's numbers")
+    facts: dict[str, Fact] = {"windows_count": len(evidence.record.windows)}
+    facts |= {f"{number.value}_ratio": found.ratio for number, found in shifts.items()}
+    worst = max(bounds, key=lambda bound: bound.size_ratio, default=None)
+    if worst is None or worst.size_ratio <= least_ratio:
+        return Clear(facts)
+    ratio = worst.estimate.value_ratio if worst.estimate is not None else worst.size_ratio
+    what = worst.number.value.replace("_", " ") if case.has_times else "clock"
+    facts["what"] = f"its {what} lies {abs(ratio):.1%} {'above' if ratio > 0.0 else 'below'}"
+    return Found(facts=facts, bounds=bounds)
+
+
+@rule(
+    "work-levels",
+    kind=RuleKind.BIAS,
+    says="{by} moved between levels up to {apart_ratio:.1%} apart",
+    remedy="Time the iterations, or find what changed between them: a clock, the data, heat of the memory, a phase of the work.",
+)
+def work_levels(
+    case: Case,
+    *,
+    power_ratio: Annotated[Share, "the power of clean uncapped windows of an H200 leaves up to 0.9 %"] = 0.01,
+    traffic_ratio: Annotated[
+        Share, "clean loops of an H200 leave up to 0.5 %, simulated ones that rest between calls up to 1.7"
+    ] = 0.02,
+) -> Answer:
+    """Finds a change of the work's rate in windows without times, by the power of uncapped work and by memory traffic.
+
+    Why it matters:
+        A clock can fall where the driver's page shows none of it: between two refreshes, or stretched against a droop.  Memory
+        beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy and does nothing.  Power
+        above rest, or bytes a second, fall with the calls.
+
+    What it cannot see:
+        Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which the work may have by
+        design.  Power under a cap, which stands at its limit.  Whether the rate fell or the data grew easier, so that it only
+        flags.
+
+    Remedy:
+        Time the iterations: times that the books confirm take the place of this.
+
+    Source:
+        The driver's 20 ms power record above rest in blocks of 100 ms, with the unbroken load before the window; change points
+        as of the clock.  GPM's memory traffic, a mean since the reading before.  H200: without a disturbance up to 0.9 and
+        0.5 %; with one the bound lay within half of the true loss in 20 of 24 uncapped windows.
+    """
+    evidence = case.evidence
+    moved = case.clock_shift.shifts[Number.THROUGHPUT].bound_ratio if case.clock_shift is not None else 0.0
+    power, fallen = power_levels(evidence, case.load, case.dips, case.idle_w), capped_dips(evidence, case.dips, case.idle_w)
+    traffic = traffic_levels(evidence)
+    if power is None and fallen is None and traffic is None:
+        return Unobserved(evidence.absence or "neither the power of uncapped work nor memory traffic was observed throughout")
+    limits = ((power, max(power_ratio, CLOCK_POWER * moved)), (fallen, power_ratio), (traffic, traffic_ratio))
+    counted = [each for each, limit in limits if each is not None and each.bound_ratio > limit]
+    shown = farthest(counted)
+    if shown is None:
+        return Clear({"bound_ratio": 0.0})
+    facts: dict[str, Fact] = {
+        "by": shown.by,
+        "levels_count": shown.levels_count,
+        "apart_ratio": shown.apart_ratio,
+        "bound_ratio": shown.bound_ratio,
+    }
+    if case.has_times and case.times_agree:
+        return Found(facts=facts, bounds=no_levels(work_levels.name))
+    is_claimed = case.fact("varies") is True  # the work changes by design
+    return Found(facts=facts, span_ns=shown.span_ns, bounds=() if is_claimed else shown.bounds(work_levels.name))
+
+
+RULES: tuple[Rule, ...] = (clock_levels, lock_unproven, dark_time, record_shift, work_levels)

@@ -12,6 +12,7 @@ from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio, rhythm_lo
 from annotate.derived.idle_bounds import gauge_bound, interval_bound, is_power_free
 from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.pause_causes import UNKNOWN, IdleCause, idle_causes
+from annotate.derived.work_before import lost_since_before_ratio
 from annotate.evidence import Fact
 from annotate.ranges import PositiveShare, Share
 from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Severity, Unobserved, rule
@@ -103,10 +104,12 @@ def idle_stretch(
     idle = case.gaps or case.dips
     lost_ratio = gauge_lost_ratio(case.evidence) if case.gaps is None else None
     if idle is None:
-        return _by_gauge(case, lost_ratio)
+        return _by_gauge(case, _larger(lost_ratio, lost_since_before_ratio(case.evidence)))
     if case.gaps is None and idle.usual_s > 0.0:
         # Pages of a rhythm differ by their place in it.
         lost_ratio = rhythm_lost_ratio(case.evidence, idle.usual_s)
+    if case.gaps is None:
+        lost_ratio = _larger(lost_ratio, lost_since_before_ratio(case.evidence))
     # The record of power shows no stretch as short as utilisation adds up.
     lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
     if not idle.irregular.any():
@@ -121,6 +124,11 @@ def idle_stretch(
         span_ns=bound.span_ns,
         bounds=(replace(bound, ratio=max(bound.size_ratio, lost_ratio)),),
     )
+
+
+def _larger(lost_ratio: float | None, since_before_ratio: float) -> float | None:
+    """Return what utilisation lost by its own pages or against the work before; None where it is not known."""
+    return None if lost_ratio is None else max(lost_ratio, since_before_ratio)
 
 
 def _replaces(case: Case) -> Replaces:

@@ -55,14 +55,16 @@ def test_combine_depends_on_no_order(causes: tuple[Bound, ...], number: Number, 
 
 @given(made.causes, st.sampled_from(Number))
 def test_combine_counts_a_group_once(causes: tuple[Bound, ...], number: Number) -> None:
-    """The bound is the sum over groups of each group's largest, and every cause stays in print, largest first."""
+    """The bound is the sum over groups of each group's largest, or the whole number's own; every cause stays in print."""
     budget = combine(NumberBudget(number=number), causes, is_stamped=True)
     about = [bound for bound in causes if bound.number is number]
     largest = {group: max(bound.size_ratio for bound in about if bound.group is group) for group in {b.group for b in about}}
-    assert size(budget) == pytest.approx(sum(largest.values()))
+    whole = largest.pop(Group.WHOLE, 0.0)
+    assert size(budget) == pytest.approx(max(whole, sum(largest.values())))
     assert sorted(map(repr, budget.bounds)) == sorted(map(repr, about))
     assert [bound.size_ratio for bound in budget.bounds] == sorted((b.size_ratio for b in about), reverse=True)
-    assert {bound.group: bound.size_ratio for bound in budget.counted} == largest
+    counted = largest if whole <= sum(largest.values()) else {Group.WHOLE: whole}
+    assert {bound.group: bound.size_ratio for bound in budget.counted} == pytest.approx(counted)
 
 
 def test_combine_adds_groups_and_takes_the_first_of_equals() -> None:
@@ -75,6 +77,22 @@ def test_combine_adds_groups_and_takes_the_first_of_equals() -> None:
     assert [bound.rule for bound in budget.counted] == ["first", "third"]
     assert budget.estimate is not None
     assert budget.estimate.value_ratio == pytest.approx(-0.005)
+
+
+@pytest.mark.parametrize(("whole_ratio", "bound_ratio", "counted"), [(0.02, 0.05, ["a", "b"]), (0.06, 0.06, ["record"])])
+def test_combine_counts_the_whole_or_its_causes(whole_ratio: float, bound_ratio: float, counted: list[str]) -> None:
+    """A number against its record holds every cause: it counts where it is more than they explain, and adds to none."""
+    causes = (cause("a", Group.IDLE, 0.03, -0.03), cause("b", Group.CLOCK, 0.02, -0.02))
+    budget = throughput(cause("record", Group.WHOLE, whole_ratio, -whole_ratio), *causes)
+    assert budget.bound_ratio == pytest.approx(bound_ratio)
+    assert [bound.rule for bound in budget.counted] == counted
+
+
+def test_severity_adds_no_whole_to_its_causes() -> None:
+    """A stall of 4 %, which the record shows as well, is one of 4 % and not of 8."""
+    stall = cause("idle-stretch", Group.IDLE, 0.04, -0.04)
+    assert severity(throughput(stall, cause("record-shift", Group.WHOLE, 0.04, -0.04)), 0.01) is Severity.FLAG
+    assert severity(throughput(stall, cause("record-shift", Group.WHOLE, 0.06, -0.06)), 0.01) is Severity.REJECT
 
 
 @pytest.mark.parametrize(("is_stamped", "bound_ratio"), [(True, 0.07), (False, 0.04)])

@@ -34,6 +34,11 @@ INSTEAD: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "power-reading-stale": (("dense_power", "power_w", "power_average_w"),),
     **dict.fromkeys(("clock-drift", "clock-ramp", "regime-change"), _CLOCK),
     "locked-clock-missed": _CLOCK,
+    "work-levels": (
+        ("dense_power", "dram_activity_ratio"),
+        ("device.power_limit_w", "dram_activity_ratio"),
+        (*_CAP, "dram_activity_ratio"),
+    ),
     "clock-controller-present": (("power_limit_w", "device.power_limit_w"), ("sm_clock_lock_mhz", "event_reasons_mask")),
     "clock-low-no-reason": (
         ("declared.canary_record_clock_mhz", "sm_clock_lock_mhz", "device.sm_clock_max_mhz"),
@@ -108,6 +113,11 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that somebody watched"),
     "clock-levels": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
     "bursty-duty-cycle": {"timings.sm_clock_mhz": _ASKED_ALONG},
+    "work-levels": {
+        "timings": "without times the witnesses speak alone",
+        "timings.sm_clock_mhz": "the gaps of times tell when load began; their clock is asked along",
+        "utilization_ratio": "power tells as well",
+    },
     "contention-process": dict.fromkeys(_MEMORY, _COMPANY),
     "overlapping-window": dict.fromkeys((*_MEMORY, "process_list"), "the daemon's list of windows decides"),
     "contention-shared-partition": {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.evidence import Evidence, Fact, Host, Timings, Trace
+from annotate.evidence import Evidence, Fact, Host, RecordedWindow, Timings, Trace, WorkRecord
 from annotate.rule import Rule
 from tests.annotate.builders import UUID, Signal, evidence
 from tests.annotate.occurrences.plausibility import H200
@@ -50,7 +50,10 @@ def clean(*, timer: str = "host") -> Evidence:
         declared={**_DECLARED, "timer": timer},
         timings=Timings(times.at_ns, took_s, rng.normal(1979.0, 1.0, len(took_s))),
     )
-    return replace(about, baseline=about)
+    numbers = RecordedWindow(
+        calls_rate_hz=500.0, mean_s=1.9e-3, median_s=1.9e-3, median_at_clock_s=1.9e-3, steady_clock_mhz=1979.0, clock_mhz=1979.0
+    )
+    return replace(about, baseline=about, record=WorkRecord((numbers,) * 6, 1979.0))
 
 
 class _Read(Mapping[str, Any]):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from annotate.claims import Claim
-from annotate.evidence import Evidence
+from annotate.evidence import Column, Evidence, RecordedWindow, WorkRecord
 from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, valued
 from tests.campaign.mutator import Mutator, limit_of
@@ -80,7 +80,31 @@ def _unnamed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     return evidence
 
 
+def _off_record(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """A record of the same work whose windows took less time, by as much each."""
+    times = evidence.timings
+    if times is None:
+        return None
+    took_s = float(times.took_s.mean()) / (1.0 + multiple * 2.0 * TOLERANCE_RATIO)
+    usual = RecordedWindow(mean_s=took_s, median_s=took_s)
+    return replace(evidence, record=WorkRecord((usual,) * 6))
+
+
+def _weaker(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """Less power above rest in the second half, of a window that tells no times."""
+    if is_capped(evidence):
+        return None
+    dense, window = evidence.trace.dense_power, evidence.window
+    middle_ns = (window.begin_ns + window.end_ns) // 2
+    rest_w = evidence.device.idle_power_w if evidence.device and evidence.device.idle_power_w else 123.0
+    less = np.where(dense.at_ns > middle_ns, 1.0 - multiple * 3.0 * TOLERANCE_RATIO, 1.0)
+    power = Column(dense.at_ns, rest_w + (dense.values - rest_w) * less)
+    return replace(evidence, timings=None, other_work=None, trace=replace(evidence.trace, dense_power=power))
+
+
 MUTATORS = (
+    Mutator(rule="record-shift", inject=_off_record, limit="times 2 % above the record's"),
+    Mutator(rule="work-levels", inject=_weaker, limit="power above rest 3 % lower for half of the window"),
     Mutator(rule="clock-levels", inject=_alternating, limit="two clocks 2.5 % apart, in turns of a second"),
     Mutator(rule="lock-unproven", inject=_unnamed, claim=Claim.FIXED_CLOCK),
     Mutator(rule="regime-change", variant="clock", inject=_step, limit="a step of 2.2 %, no cap"),

@@ -1,0 +1,220 @@
+"""Levels of the work's rate as outside witnesses show them: power of uncapped work, and memory traffic.
+
+Both rise and fall with the calls a second, whatever makes these fall: a clock that the driver's page does not show, a GPU that
+waits while it spins, memory that is refreshed more often.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.budget import Bound, Group, Number, Replaces
+from annotate.derived.busy import utilization_ratio
+from annotate.derived.clock_blocks import CYCLE_NS
+from annotate.derived.held import power_cap
+from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
+from annotate.derived.load_time import LoadTime
+from annotate.evidence import Column, Evidence, Times, Values
+from annotate.stats.change_points import find_levels
+from annotate.stats.long_run import cycle_variance
+
+CLOCK_POWER = 3.0  # power falls with the cube of the clock at most: so much of it a clock that moved explains
+_BLOCK_NS = 100_000_000  # five samples of the power record
+_MOST_BLOCKS = 600
+_FEWEST_BLOCKS = 2  # of the window, at a level: one may be a change that lies inside it
+_LEAST_RATIO = 0.2  # the specification: a level that holds a fifth could have been the window's own
+_STEADY_RATIO = 1e-3  # the noise to believe of power in its logarithm
+_REST_RATIO = 1.0 / 6.0  # of the limit: 117 of 700 W with a context on an H200
+_LEAST_W = 1.0
+_ALIKE_RATIO = 0.01
+_LEAST_TRAFFIC_RATIO = 0.02  # of the bandwidth: less is a few pages of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkLevels:
+    """The largest deviation of the window's mean rate from one of its levels, by the witness that shows it."""
+
+    bound_ratio: float
+    by: str
+    levels_count: int
+    apart_ratio: float  # of the highest level from the lowest
+    span_ns: tuple[int, int] | None
+    group: Group  # power tells of the rate at work, as times do; traffic of the whole number, idle time with it
+
+    def bounds(self, rule: str) -> tuple[Bound, ...]:
+        """Return the bound of the throughput; data may be easier as well as calls fewer, so that there is no estimate."""
+        return (Bound(number=Number.THROUGHPUT, rule=rule, group=self.group, ratio=self.bound_ratio, seen_ratio=0.0),)
+
+
+def no_levels(rule: str) -> tuple[Bound, ...]:
+    """Return the bounds of times that the books confirm, which tell more of the work's rate than any witness."""
+    return tuple(
+        Bound(number=Number.THROUGHPUT, rule=rule, group=group, ratio=0.0, replaces=Replaces.UNRESOLVED)
+        for group in (Group.TIMES, Group.WHOLE)
+    )
+
+
+def _idle_mask(at_ns: Times, dips: IdleGaps | None) -> npt.NDArray[np.bool_]:
+    """Return which samples lie in stretches that are idle for the most part: these have a cause of their own."""
+    mask = np.zeros(len(at_ns), np.bool_)
+    if dips is None:
+        return mask
+    idle = dips.irregular & (dips.idle_s * 1e9 >= 0.5 * (dips.end_ns - dips.begin_ns))
+    for begin_ns, end_ns in zip(dips.begin_ns[idle].tolist(), dips.end_ns[idle].tolist(), strict=True):
+        mask |= (at_ns > begin_ns) & (at_ns <= end_ns)
+    return mask
+
+
+def power_levels(
+    evidence: Evidence,
+    load: LoadTime,
+    dips: IdleGaps | None,
+    idle_w: float | None,
+    *,
+    capped_ratio: Annotated[float, "the specification: capped for no longer, a window is its own reference"] = 0.02,
+) -> WorkLevels | None:
+    """Return the levels of the driver's 20 ms power above rest; None under a cap, which holds it, or where it is not known.
+
+    The load right before the window belongs to a level that the window shares: it began there.
+    """
+    window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
+    rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
+    if cap is None or cap.ratio > capped_ratio or rest_w is None or window.length_ns <= 0:
+        return None
+    width_ns = max(_BLOCK_NS, window.length_ns // _MOST_BLOCKS)
+    lead_count = min(max(0, window.begin_ns - int(load.began_ns[0])), int(_LEAST_RATIO * window.length_ns)) // width_ns
+    begin_ns = window.begin_ns - lead_count * width_ns
+    count = lead_count + window.length_ns // width_ns
+    dense = evidence.trace.dense_power
+    at_ns, power_w = _blocks(dense.where(~_idle_mask(dense.at_ns, dips)), begin_ns, width_ns, int(count))
+    inside = at_ns >= window.begin_ns
+    if 2 * int(inside.sum()) * width_ns < window.length_ns:
+        return None
+    drawn_w = np.maximum(power_w - rest_w, _LEAST_W)
+    logs = np.log(drawn_w)
+    levels = find_levels(logs, max(cycle_variance(logs, round(CYCLE_NS / width_ns)), _STEADY_RATIO**2))
+    kept = [each.places for each in levels if len(each.places) >= _LEAST_RATIO * inside.sum()]
+    kept = [places for places in kept if int(inside[places].sum()) >= _FEWEST_BLOCKS]
+    mean_w = float(drawn_w[inside].mean())
+    ratios = [abs(mean_w / float(drawn_w[places].mean()) - 1.0) for places in kept]
+    if not ratios:
+        return None
+    rarer = min((levels[0].places, levels[-1].places), key=len)
+    return WorkLevels(
+        bound_ratio=max(ratios),
+        by="power",
+        group=Group.TIMES,
+        levels_count=len(levels),
+        apart_ratio=float(np.exp(levels[-1].mean - levels[0].mean)) - 1.0,
+        span_ns=(int(at_ns[rarer[0]]), int(at_ns[rarer[-1]]) + width_ns) if len(levels) > 1 else None,
+    )
+
+
+def capped_dips(
+    evidence: Evidence,
+    dips: IdleGaps | None,
+    idle_w: float | None,
+    *,
+    capped_ratio: Annotated[float, "the specification: capped for longer, power stands at its limit"] = 0.02,
+    deep_ratio: Annotated[float, "blocks of 100 ms of clean capped windows fell by 11 % at most"] = 0.15,
+    sample_ratio: Annotated[float, "a capped clock's controller alone moves single samples by a quarter"] = 0.25,
+) -> WorkLevels | None:
+    """Return the share of a capped window in which power fell away from the cap, outside a rhythm of the work.
+
+    A GPU that idles, or spins for work, draws less; so does one with easier data, so that all of the time may be lost.
+    """
+    window, cap, dense = evidence.window, power_cap(evidence), evidence.trace.dense_power
+    inside = (dense.at_ns > window.begin_ns) & (dense.at_ns <= window.end_ns)
+    power_w, at_ns = dense.values[inside], dense.at_ns[inside]
+    if cap is None or cap.ratio <= capped_ratio or dips is None or dips.usual_s > 0.0 or idle_w is None:
+        return None
+    if 2 * len(power_w) * SAMPLE_NS < window.length_ns:
+        return None
+    usual_w = float(np.median(power_w))
+    fallen = (usual_w - power_w) / max(usual_w - idle_w, _LEAST_W)
+    place = (at_ns - window.begin_ns - 1) // _BLOCK_NS
+    means = np.bincount(place, fallen) / np.maximum(np.bincount(place), 1)
+    deep = means > deep_ratio
+    near = deep | np.append(deep[1:], False) | np.insert(deep[:-1], 0, False)
+    lost = (fallen > sample_ratio) & near[place] & ~_idle_mask(at_ns, dips)
+    lost_at_ns = at_ns[lost]
+    if _is_slower(evidence, lost_at_ns, at_ns[~lost]):
+        return None
+    return WorkLevels(
+        bound_ratio=min(1.0, int(lost.sum()) * SAMPLE_NS / window.length_ns),
+        by="power",
+        group=Group.TIMES,
+        levels_count=2 if lost.any() else 1,
+        apart_ratio=usual_w / max(float(power_w[lost].mean()), _LEAST_W) - 1.0 if lost.any() else 0.0,
+        span_ns=(int(lost_at_ns[0]) - SAMPLE_NS, int(lost_at_ns[-1])) if lost.any() else None,
+    )
+
+
+def _is_slower(
+    evidence: Evidence,
+    lost_at_ns: Times,
+    other_at_ns: Times,
+    *,
+    lower_ratio: Annotated[float, "a step of the clock of an H200 is 0.8 %"] = 0.01,
+) -> bool:
+    """Return whether the clock fell where power did, which explains both: a cap that lets go leaves the clock to rise."""
+    lag_ns = evidence.trace.refresh_of_ns("sm_clock_mhz") * 3 // 4
+    lost_mhz, other_mhz = (evidence.trace.at("sm_clock_mhz", each + lag_ns) for each in (lost_at_ns, other_at_ns))
+    if not np.isfinite(lost_mhz).any() or not np.isfinite(other_mhz).any():
+        return False
+    return float(np.nanmean(lost_mhz)) < (1.0 - lower_ratio) * float(np.nanmean(other_mhz))
+
+
+def _blocks(dense: Column, begin_ns: int, width_ns: int, count: int) -> tuple[Times, Values]:
+    """Return when each block with samples begins, and its mean power.  A sample speaks of the 20 ms before it."""
+    place = (dense.at_ns - begin_ns - 1) // width_ns
+    kept = (place >= 0) & (place < count)
+    counts = np.bincount(place[kept], minlength=count)
+    sums = np.bincount(place[kept], dense.values[kept], count)
+    known = np.flatnonzero(counts > 0)
+    return begin_ns + known.astype(np.int64) * width_ns, np.asarray(sums[known] / counts[known], np.float64)
+
+
+def traffic_levels(
+    evidence: Evidence,
+    *,
+    fed_ratio: Annotated[float, "a loop that rests makes one call more or less between two readings"] = 0.9,
+) -> WorkLevels | None:
+    """Return the levels of GPM's memory traffic, each a mean since the reading before; None of fewer than two in the window."""
+    if (utilization_ratio(evidence) or 0.0) < fed_ratio:
+        return None
+    window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
+    begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]
+    inside = (begins_ns >= window.begin_ns) & (ends_ns <= window.end_ns)
+    values, lengths = shown.values[1:][inside], (ends_ns - begins_ns)[inside]
+    if len(values) < 2 or not lengths.sum() or not float(np.average(values, weights=lengths)) > _LEAST_TRAFFIC_RATIO:
+        return None
+    mean = float(np.average(values, weights=lengths))
+    found = [_level(values, lengths, value) for value in values if value > 0.0]
+    ratios = [abs(mean / level - 1.0) for level, share_ns in found if share_ns >= _LEAST_RATIO * window.length_ns]
+    if not ratios:
+        return None
+    apart_ratio = float(values.max() / max(float(values.min()), 1e-9)) - 1.0
+    # Nobody read the window's ends: at worst they are at the other level.
+    unread_ratio = max(0.0, 1.0 - float(lengths.sum()) / window.length_ns)
+    return WorkLevels(
+        bound_ratio=min(1.0, max(ratios) + apart_ratio * unread_ratio),
+        by="memory traffic",
+        group=Group.WHOLE,
+        levels_count=len({round(level, 9) for level, _ in found}),
+        apart_ratio=apart_ratio,
+        span_ns=None,
+    )
+
+
+def _level(values: Values, lengths: Times, value: float) -> tuple[float, float]:
+    alike = np.abs(values / value - 1.0) <= _ALIKE_RATIO
+    return float(np.average(values[alike], weights=lengths[alike])), float(lengths[alike].sum())
+
+
+def farthest(found: Sequence[WorkLevels | None]) -> WorkLevels | None:
+    """Return the levels that leave the largest bound; None of none."""
+    return max((each for each in found if each is not None), key=lambda each: each.bound_ratio, default=None)
