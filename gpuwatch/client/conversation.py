@@ -8,10 +8,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and
+from gpuwatch.client.hand_over import HandOver
 from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
@@ -30,6 +32,7 @@ class Conversation:
         self._run_id = ""
         self._client: Client | None = None
         self._verdicts: tuple[Verdict, ...] = ()
+        self._hand_over = HandOver()
 
     # The one broad except outside the daemon: telemetry never breaks the benchmark, whatever is wrong with it.
     @contextlib.contextmanager
@@ -81,25 +84,47 @@ class Conversation:
         return opened.run
 
     def close(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
-        """Settle the interval, send times and declared facts, and hang up."""
+        """Settle the interval, send times and declared facts, and hang up: beside the program where reading them takes long."""
         if self._client is None:
             return
         with self.guard("closing the window"):
-            run = self._run_id
             if testimony.has_more_than_facts:
                 try:
-                    self._client.end_window(run, begin_ns, end_ns)
+                    self._client.end_window(self._run_id, begin_ns, end_ns)
                 except DaemonError as error:
                     # An older daemon settles the interval at the close; a silent one would be waited for again and again.
                     if error.code != "unknown-message":
                         raise
-                testimony.hand_over_times(self._client, run)
-                testimony.hand_over_beside(self._client, run)
-            self._client.close_window(run, begin_ns, end_ns, testimony.all() | declared)
+            finish = partial(self._finish, begin_ns, end_ns, testimony, declared)
+            if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
+                finish()
+
+    def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
+        if self._client is None:
+            return
+        if testimony.has_more_than_facts:
+            testimony.hand_over_times(self._client, self._run_id)
+            testimony.hand_over_beside(self._client, self._run_id)
+        self._client.close_window(self._run_id, begin_ns, end_ns, testimony.all() | declared)
+        self.hang_up()
+
+    def _finish_beside(self, finish: Callable[[], None], testimony: Testimony) -> None:
+        try:
+            with self.guard("closing the window"), testimony.reading_beside():
+                finish()
+                testimony.close()
+        finally:
             self.hang_up()
+            testimony.close()
+
+    @property
+    def is_finishing(self) -> bool:
+        """Return whether a thread beside the program still hands the times over."""
+        return self._hand_over.is_running
 
     def verdicts(self) -> tuple[Verdict, ...]:
         """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why."""
+        self._hand_over.wait()
         if not self._verdicts and self.absence is None:
             with self.guard("asking for the verdict"):
                 # The daemon that closed the window may have left since; another one knows it from the store.

@@ -106,9 +106,10 @@ class Window(WindowAnswers):
         try:
             self._leave(error, is_forked=is_forked)
         finally:
-            self._conversation.hang_up()  # after an interrupted close the daemon ends the window
-            if not is_forked:
-                self._testimony.close()
+            if not self._conversation.is_finishing:
+                self._conversation.hang_up()  # after an interrupted close the daemon ends the window
+                if not is_forked:
+                    self._testimony.close()
         if self._on_reject == "raise" and kind is None and not is_forked:
             self.raise_for_verdict()
 
