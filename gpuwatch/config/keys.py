@@ -193,7 +193,7 @@ KEYS: tuple[Key, ...] = (
     Key("store.max_age", "store_max_age_s", 30 * 86400.0, _seconds, _seconds_text,
         "how old raw readings may become; windows and verdicts are kept"),
     Key("store.segment", "segment_bytes", 64 << 20, _bytes, quantities.size_text, "the size at which a new segment is begun"),
-    Key("daemon.idle_exit", "idle_exit_s", 60.0, _seconds, _seconds_text,
+    Key("daemon.idle_exit", "idle_exit_s", 900.0, _seconds, _seconds_text,
         "how long a daemon that was started on demand stays after its last client"),
     Key("exporter.certificate", "exporter_certificate", "", _file, lambda path: path or "none",
         "the certificate (PEM, with its chain) of the metrics page; with it the page is served over TLS"),

@@ -130,6 +130,14 @@ class WatchedGpus:
     def window_closed(self, uuids: tuple[str, ...] | None) -> None:
         self._count(uuids, -1)
 
+    def attend(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
+        """Say whether anybody is connected: what is dear to read of a GPU at rest is read rarely only while nobody is."""
+        for sampler in self.samplers.values():
+            sampler.set_attended(attended)
+
+    def _note_rest(self) -> None:
+        self._store.set_resting(all(sampler.is_resting for sampler in self.samplers.values()))
+
     def note_suspension(self, sleep: Sleep) -> None:
         """Store that the machine was suspended: what lies on both sides of it is not one interval of watching."""
         text = f"the machine was suspended for {sleep.slept_s:.1f} s"
@@ -173,7 +181,9 @@ class WatchedGpus:
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")
-        sampler = Sampler(source, first, self._sinks, self._clock, self._stop, reopen=self.source.reopen)
+        sampler = Sampler(
+            source, first, self._sinks, self._clock, self._stop, reopen=self.source.reopen, on_rest=self._note_rest
+        )
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
             # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.

@@ -76,6 +76,7 @@ class Collector(Collecting):
         self._started_s = clock.wall_s()
         self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
         self._scrapes = Buckets(SCRAPE_BUCKETS)
+        self.collected_ns: int | None = None
         self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
@@ -83,6 +84,7 @@ class Collector(Collecting):
 
     def collect(self) -> Iterator[Family]:
         with self._lock:
+            self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()
             watched = self._machine.watched()  # once: a GPU lost meanwhile must not be both on one page
             self._gpus(page, watched)

@@ -30,12 +30,13 @@ from gpuwatch.config.settings import Settings
 from tests.bench.scraping import scraped
 from tests.bench.spent import spending
 from tests.gpuwatch.live import Live, running, settings
-from tests.hardware.effect import gemms
+from tests.hardware.effect import gemms, launches
 from tests.waiting import wait_until
 
 ROUNDS_COUNT = 5
 WATCHED_S = 15.0
-SETTLE_S = 4.0  # until the lanes are measured and the GPU has come to rest
+SETTLE_S = 4.0
+REST_S = 18.0  # until the lanes are measured, and an idle GPU is looked at rarely
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
 _ENTERED = """
@@ -91,10 +92,10 @@ def closings(found: Settings) -> Iterator[Row]:
         begin_s = time.perf_counter()
         window.__exit__(None, None, None)
         took_s = time.perf_counter() - begin_s
-        torch.cuda.synchronize()
+        launch_s = launches()  # while the times are still read
         yield {
             "table": "close", "how": how, "count": count, "close_s": took_s, "status": window.verdict.status.value,
-            "verdict_s": time.perf_counter() - begin_s - took_s,
+            "verdict_s": time.perf_counter() - begin_s - took_s, "launch_p50_us": launch_s[0] * 1e6, "launch_p99_us": launch_s[1] * 1e6,
         }  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def daemons(live: Live, seconds: float) -> Iterator[Row]:
     from gpuwatch.client.connection import connect
 
     pid = live.process.pid
-    time.sleep(SETTLE_S)
+    time.sleep(REST_S)
     yield watched("gpuwatch, idle GPU, nobody connected", pid, seconds)
     with connect(live.settings) as client:
         status = client.status()
