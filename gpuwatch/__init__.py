@@ -8,6 +8,7 @@ from annotate import __version__
 from annotate.claims import Claim
 from annotate.user_policy import Policy
 from annotate.verdict import Finding, Status, Verdict
+from gpuwatch.client.many_verdicts import verdicts
 from gpuwatch.client.start import start
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
@@ -50,5 +51,6 @@ __all__ = [
     "bench",
     "compare",
     "start",
+    "verdicts",
     "window",
 ]

@@ -18,9 +18,30 @@ from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
-from gpuwatch.wire.messages import FactValue, Opened
+from gpuwatch.wire.messages import FactValue, JudgedReply, Opened
 
 _log = logging.getLogger("gpuwatch")
+
+
+class Connections:
+    """Connections that many windows share to ask for their verdicts: one to each daemon, none of it where it fails."""
+
+    def __init__(self) -> None:
+        self._clients: dict[Settings, Client] = {}
+
+    def verdicts(self, settings: Settings, run: str) -> JudgedReply:
+        client = self._clients.pop(settings, None) or connect(settings)
+        try:
+            judged = client.verdicts(run)
+        except BaseException:  # its late answer would be taken for the next window's
+            client.close()
+            raise
+        self._clients[settings] = client
+        return judged
+
+    def close(self) -> None:
+        while self._clients:
+            self._clients.popitem()[1].close()
 
 
 class Conversation:
@@ -122,14 +143,19 @@ class Conversation:
         """Return whether a thread beside the program still hands the times over."""
         return self._hand_over.is_running
 
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why."""
+    def verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
+        """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why.
+
+        ``connections`` are shared with other windows; without them the window makes its own.
+        """
         self._hand_over.wait()
         if not self._verdicts and self.absence is None:
             with self.guard("asking for the verdict"):
                 # The daemon that closed the window may have left since; another one knows it from the store.
-                with connect(self._settings or load()) as client:
-                    judged = client.verdicts(self._run_id)
+                with contextlib.ExitStack() as held:
+                    if connections is None:
+                        connections = held.enter_context(contextlib.closing(Connections()))
+                    judged = connections.verdicts(self._settings or load(), self._run_id)
                 if judged.status not in list(Status):
                     later = f"`gpuwatch show {self._run_id}` may have it later"
                     raise DaemonError(f"no verdict within {VERDICT_S:g} s; {later}", "silent")
