@@ -74,7 +74,7 @@ def start_daemon(settings: Settings) -> socket.socket:
                 failed = failed or bool(ended)
                 again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
                 child = _spawn(settings, output)
-            pause.wait(0.02)
+            pause.wait(0.005)
         if child.poll() is None:
             child.kill()
             child.wait()

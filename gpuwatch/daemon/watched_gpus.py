@@ -17,7 +17,6 @@ from gpuwatch.host import kernel_log, pci
 from gpuwatch.host.suspend import Sleep
 from gpuwatch.interfaces import Sink, Source, Sweep
 from gpuwatch.sampling.edges import Edges
-from gpuwatch.sampling.measure import measure
 from gpuwatch.sampling.plan import PlanTargets, SamplingPlan, unmeasured
 from gpuwatch.sampling.refresh import Refresh
 from gpuwatch.sampling.sampler import Sampler
@@ -26,6 +25,7 @@ from gpuwatch.store import Store
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: what hangs there is left
+MEASURED_AFTER_S = 5.0  # at the latest: a daemon that does not answer by then serves what there is
 LOOK_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
 
 
@@ -68,6 +68,7 @@ class WatchedGpus:
         self._threads = threads
         self._clock = MonotonicClock()
         self._stop = threading.Event()
+        self._answers = threading.Event()
         self._adding = threading.Lock()
         self._refresh: dict[str, Refresh] = {}
         self._open_counts: Counter[str | None] = Counter()  # windows by GPU; None: on every GPU
@@ -116,7 +117,11 @@ class WatchedGpus:
             wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)}
             if self.source.has_looked and wanted <= self.latest.by_lane().keys():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.002)
+
+    def answering(self) -> None:
+        """Say that the daemon answers: what nobody waits for may be measured now."""
+        self._answers.set()
 
     def reconfigure(self, settings: Settings) -> None:
         self._settings = settings
@@ -191,11 +196,15 @@ class WatchedGpus:
             self.samplers = {known: found[known] for known in self.devices if known in found}
             sampler.set_active(self._is_wanted(uuid))
         sampler.start()
+        # Its calls would hold up the first sweep, for which a window waits: they follow, as does what they import.
+        self._answers.wait(MEASURED_AFTER_S)
         sampler.replan(self._plan(source, device))
         sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # configured anew meanwhile
 
     def _plan(self, source: Source, device: Device) -> SamplingPlan:
         settings = self._settings
+        from gpuwatch.sampling.measure import measure  # once the daemon answers
+
         targets = PlanTargets(settings.idle_period_ns, settings.active_period_ns, budget_ratio=settings.budget_ratio)
         try:
             plan = measure(source, device, self._clock, targets)
