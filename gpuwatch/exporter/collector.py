@@ -83,6 +83,10 @@ class Collector(Collecting):
         return []  # or registering would collect
 
     def collect(self) -> Iterator[Family]:
+        return self.page().families()
+
+    def page(self) -> MetricsPage:
+        """Put all that is known on a page."""
         with self._lock:
             self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()
@@ -91,7 +95,7 @@ class Collector(Collecting):
             self._witness(page, watched)
             self._windows(page)
             self._own(page)
-        return page.families()
+        return page
 
     def took(self, seconds: float) -> None:
         """Note how long a whole page took to make: the next one shows it."""
