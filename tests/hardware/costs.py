@@ -3,7 +3,7 @@
     python -m tests.hardware.costs OUT_FOLDER [SECONDS]
 
 Each daemon watches an idle GPU, then a busy one, then one with a window open; ``nvidia-smi -lms 10`` watches the same in the
-same run.  Bytecode is to be compiled first (``python -m compileall``), as pip does.  Writes ``costs.json``: a row a figure.
+same run.  Bytecode is to be compiled first (``python -m compileall``), as pip does.  Writes ``figures-costs.json``: a row a figure, which ``tests.hardware.merged`` keeps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gpuwatch.config.settings import Settings
 from tests.bench.scraping import scraped
 from tests.bench.spent import spending
 from tests.gpuwatch.live import Live, running, settings
-from tests.hardware.effect import gemms, launches
+from tests.hardware.effect import gemms, launches, versions
 from tests.waiting import wait_until
 
 ROUNDS_COUNT = 5
@@ -77,7 +77,7 @@ def starts(how: str, count: int) -> Iterator[Row]:
             found = json.loads(done.stdout)
             os.kill(found["pid"], signal.SIGTERM)
             wait_until(lambda found=found: not Path(f"/proc/{found['pid']}").exists())  # type: ignore[misc]
-            yield {"table": "start", "how": how, **{name: found[name] for name in ("enter_s", "again_s", "verdict_s")}}
+            yield {"table": "first-window", "how": how, **{name: found[name] for name in ("enter_s", "again_s", "verdict_s")}}
 
 
 def closings(found: Settings) -> Iterator[Row]:
@@ -94,7 +94,7 @@ def closings(found: Settings) -> Iterator[Row]:
         took_s = time.perf_counter() - begin_s
         launch_s = launches()  # while the times are still read
         yield {
-            "table": "close", "how": how, "count": count, "close_s": took_s, "status": window.verdict.status.value,
+            "table": "closing", "how": how, "count": count, "close_s": took_s, "status": window.verdict.status.value,
             "verdict_s": time.perf_counter() - begin_s - took_s, "launch_p50_us": launch_s[0] * 1e6, "launch_p99_us": launch_s[1] * 1e6,
         }  # fmt: skip
 
@@ -193,13 +193,13 @@ def main(arguments: list[str]) -> int:
     out.mkdir(parents=True, exist_ok=True)
     seconds = float(arguments[1]) if len(arguments) > 1 else WATCHED_S
     rows: list[Row] = []
-    about = {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name()}
+    about = {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), "versions": versions()}
 
     def keep(found: Iterator[Row]) -> None:
         for row in found:
             rows.append(about | row)
             print(_line(row), flush=True)
-            (out / "costs.json").write_text(json.dumps(rows, indent=1))
+            (out / "figures-costs.json").write_text(json.dumps(rows, indent=1))
 
     keep(starts("plain", ROUNDS_COUNT))
     keep(starts("torch", ROUNDS_COUNT // 2))
@@ -211,7 +211,7 @@ def main(arguments: list[str]) -> int:
         keep(daemons(live, seconds))
         keep(closings(live.settings))
     keep(smi(seconds))
-    for table, key in (("start", "enter_s"), ("close", "close_s")):
+    for table, key in (("first-window", "enter_s"), ("closing", "close_s")):
         for how in sorted({row["how"] for row in rows if row["table"] == table}):
             found = [row[key] for row in rows if row["table"] == table and row["how"] == how]
             print(f"{table} {how}: least {min(found) * 1e3:.1f} ms, median {statistics.median(found) * 1e3:.1f} ms")
