@@ -183,7 +183,7 @@ KEYS: tuple[Key, ...] = (
     Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
         "how far two cards of a model differ in the time at one clock; none: what is on record for the model (H200: 0.29 %)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
-        "how often the fast lane is read while no window is open, and, but for clock and reasons, in windows (50 ms at most)"),
+        "how often the fast lane of a GPU that works is read while no window is open, and, but for clock and reasons, in windows (50 ms at most)"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
         "how often clock and reasons are read while a window is open"),
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,

@@ -149,7 +149,7 @@ class Daemon:
                 await self._server.listen(self.settings.socket)
             self._record_socket()
             self._ready()
-            self._gpus.answering()
+            self._gpus.has_answered.set()
             self._serving = True
             self._manager.ready(self._overview.summary())
             report = report_to_manager(self._manager, self._overview, self._windows, lambda: self.settings.idle_period_ns)

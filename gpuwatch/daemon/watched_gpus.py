@@ -68,7 +68,7 @@ class WatchedGpus:
         self._threads = threads
         self._clock = MonotonicClock()
         self._stop = threading.Event()
-        self._answers = threading.Event()
+        self.has_answered = threading.Event()  # set: what nobody waits for may be measured
         self._adding = threading.Lock()
         self._refresh: dict[str, Refresh] = {}
         self._open_counts: Counter[str | None] = Counter()  # windows by GPU; None: on every GPU
@@ -119,10 +119,6 @@ class WatchedGpus:
                 return
             await asyncio.sleep(0.002)
 
-    def answering(self) -> None:
-        """Say that the daemon answers: what nobody waits for may be measured now."""
-        self._answers.set()
-
     def reconfigure(self, settings: Settings) -> None:
         self._settings = settings
         for sampler in self.samplers.values():
@@ -138,10 +134,10 @@ class WatchedGpus:
     def attend(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
         """Say whether anybody is connected: what is dear to read of a GPU at rest is read rarely only while nobody is."""
         for sampler in self.samplers.values():
-            sampler.set_attended(attended)
+            sampler.rest.set_attended(attended)
 
     def _note_rest(self) -> None:
-        self._store.set_resting(all(sampler.is_resting for sampler in self.samplers.values()))
+        self._store.set_resting(all(sampler.rest.is_resting for sampler in self.samplers.values()))
 
     def note_suspension(self, sleep: Sleep) -> None:
         """Store that the machine was suspended: what lies on both sides of it is not one interval of watching."""
@@ -186,9 +182,8 @@ class WatchedGpus:
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")
-        sampler = Sampler(
-            source, first, self._sinks, self._clock, self._stop, reopen=self.source.reopen, on_rest=self._note_rest
-        )
+        sampler = Sampler(source, first, self._sinks, self._clock, self._stop, reopen=self.source.reopen)
+        sampler.rest.on_change = self._note_rest
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
             # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.
@@ -197,7 +192,7 @@ class WatchedGpus:
             sampler.set_active(self._is_wanted(uuid))
         sampler.start()
         # Its calls would hold up the first sweep, for which a window waits: they follow, as does what they import.
-        self._answers.wait(MEASURED_AFTER_S)
+        self.has_answered.wait(MEASURED_AFTER_S)
         sampler.replan(self._plan(source, device))
         sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # configured anew meanwhile
 

@@ -43,7 +43,6 @@ class FastLaneLoop:
         row_at_ns: int,
         row_after_ns: int,
         is_woken: Callable[[], bool],
-        is_resting: bool = False,
     ) -> tuple[Sequence[Pass], SourceError | None] | None:
         """Return the passes that the source's loop makes until then; None where it has no loop."""
         self.give_all()
@@ -59,7 +58,9 @@ class FastLaneLoop:
             return None
         if is_woken():  # just before there was this loop to interrupt
             return (), None
-        return found.run(due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns, is_resting=is_resting)
+        return found.run(
+            due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns, is_resting=self._periods.is_resting
+        )
 
     def interrupt(self) -> None:
         series = self._series
@@ -147,7 +148,6 @@ class FastLane:
             row_at_ns=self._last_row_ns(),
             row_after_ns=self._periods.row_after_ns,
             is_woken=self._is_woken,
-            is_resting=is_resting,
         )
         if is_resting and found is not None and not found[0]:  # woken: deadlines that passed were met, and nothing said of them
             self.turn.due_ns = max(self.turn.due_ns, self._clock.now_ns())

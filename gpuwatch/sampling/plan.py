@@ -10,8 +10,8 @@ FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000
 ROW_NS = 50_000_000  # of the whole fast row in a window: the driver writes its values anew every 100 ms, asked twice as often
 # An idle GPU at rest is looked at as rarely as work can be noticed within half a second; a whole row comes before the one before
-# it goes stale, so that what lies before a window is known.  After such a pause a look costs 1.2 ms on an H200, whose driver opens
-# its page anew, where 20 looks a second cost 0.1 ms each.
+# it goes stale, so that what lies before a window is known.  After such a pause a look took 1.2 ms of a processor on an H200, whose
+# driver seems to open its page anew, where 20 looks a second take 0.1 ms each.
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
 SLOWING_NS = 240_000_000  # the first step towards rest: a longer one would be stored as a gap in a lane read 20 times a second

@@ -10,15 +10,26 @@ REST_AFTER_NS = 10_000_000_000  # a pause between two windows, or within a progr
 
 
 class Rest:
-    """Sets the rate of one GPU by what its fast lane says.  ``awake`` is called once the GPU works again."""
+    """Sets the rate of one GPU by what its fast lane says.  ``awake`` has every lane read, once the GPU works again."""
 
-    def __init__(self, periods: LanePeriods, awake: Callable[[], None], changed: Callable[[], None], after_ns: int) -> None:
+    def __init__(self, periods: LanePeriods, awake: Callable[[], None], after_ns: int) -> None:
         self._periods = periods
         self._awake = awake
-        self._changed = changed  # called when rest begins or ends
         self._after_ns = after_ns
         self._idle_since_ns: int | None = None
         self._row_due_ns = 0
+        self.on_change: Callable[[], None] = _do_nothing  # called when rest begins or ends
+
+    @property
+    def is_resting(self) -> bool:
+        """Return whether the GPU is idle and looked at rarely."""
+        return self._periods.is_resting
+
+    def set_attended(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
+        """Say whether anybody looks at what is dear to read: of a GPU at rest it is read at its usual rate only then."""
+        was_attended, self._periods.is_attended = self._periods.is_attended, attended
+        if attended and not was_attended and self.is_resting:
+            self._awake()
 
     def take(self, sweep: Sweep) -> None:
         """As a sink of the GPU's sampler."""
@@ -40,7 +51,7 @@ class Rest:
         if self._periods.rate is not WatchRate.USUAL:
             self._periods.rate = WatchRate.USUAL
             self._awake()
-            self._changed()
+            self.on_change()
 
     def _go_on(self, reading: Reading, due_ns: int) -> None:
         before_ns, self._row_due_ns = self._row_due_ns, due_ns if reading.lane is Lane.FAST else self._row_due_ns
@@ -51,7 +62,7 @@ class Rest:
         elif self._periods.rate is WatchRate.SLOWING and self._row_due_ns - before_ns > SLOWING_NS // 2:
             # Rows that were due before, at the usual rate, come first.
             self._periods.rate = WatchRate.RESTING
-            self._changed()
+            self.on_change()
 
 
 def is_idle(reading: Reading) -> bool | None:
@@ -59,3 +70,7 @@ def is_idle(reading: Reading) -> bool | None:
     if reading.event_reasons_mask is not None:
         return bool(reading.event_reasons_mask & Reason.GPU_IDLE)
     return None if reading.utilization_ratio is None else reading.utilization_ratio == 0
+
+
+def _do_nothing() -> None:
+    """Take no notice of rest."""

@@ -54,7 +54,6 @@ class Sampler:
         *,
         reopen: Callable[[Source], Source] | None = None,
         timing: SamplerTiming = _TIMING,
-        on_rest: Callable[[], None] = lambda: None,
     ) -> None:
         self.plan = plan
         self._sinks = tuple(sinks)
@@ -62,7 +61,7 @@ class Sampler:
         self._stop = stop
         self._timing = timing
         self._periods = LanePeriods(plan)
-        self._rest = Rest(self._periods, self._hurry_all, on_rest, timing.rest_after_ns)
+        self.rest = Rest(self._periods, lambda: self.set_active(self.is_active), timing.rest_after_ns)
         self._current = CurrentSource(source, reopen)
         self._loop = FastLaneLoop(self._periods, self._give)
         self._fast_lane = FastLane(
@@ -79,11 +78,6 @@ class Sampler:
     @property
     def is_active(self) -> bool:
         return self._periods.is_active
-
-    @property
-    def is_resting(self) -> bool:
-        """Return whether the GPU is idle and looked at rarely."""
-        return self._periods.is_resting
 
     @property
     def lost(self) -> str | None:
@@ -116,20 +110,15 @@ class Sampler:
         return not (self._fast.is_alive or self._slow.is_alive)
 
     def set_active(self, active: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Switch between the idle and the active rate, at once; either way the slow lane is read soon after."""
+        """Switch between the idle and the active rate, and read every lane at once."""
         self._periods.is_active = active
-        self._rest.end()
-        if active:
-            self._hurry_fast()
+        self.rest.end()
+        self._fast_lane.want_row()
+        now_ns = self._clock.now_ns()
+        for turn in (*self._fast.turns, self._power):
+            turn.hurry(now_ns)
+        self._wake_fast()
         self._hurry_slow()
-
-    def set_attended(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Say whether anybody looks at what the slow lane reads: of a GPU at rest it is read at its usual rate only then."""
-        if attended == self._periods.is_attended:
-            return
-        self._periods.is_attended = attended
-        if attended and self.is_resting:
-            self._hurry_all()
 
     def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
         """Change the periods of the fast lane and its pulse, from the next pass on; the budget's limits stay."""
@@ -201,7 +190,7 @@ class Sampler:
         """Yield every pass of both threads in this one, given to nobody: for a VirtualClock, faster than real time."""
         self._slow.wake = self._fast.wake
         for sweep in sweeps((*self._fast.turns, *self._slow.turns), self._clock, self._stop, self._fast.wake):
-            self._rest.take(sweep)
+            self.rest.take(sweep)
             yield sweep
 
     def _read_edge(self, lanes: Sequence[Lane]) -> None:
@@ -226,19 +215,6 @@ class Sampler:
                 turn.hurry(due_ns)
         self._slow.wake.set()
 
-    def _hurry_fast(self) -> None:
-        self._fast_lane.want_row()
-        now_ns = self._clock.now_ns()
-        for turn in self._fast.turns:
-            turn.hurry(now_ns)
-        self._wake_fast()
-
-    def _hurry_all(self) -> None:
-        """Read every lane now, as the GPU rests no more; the driver's record still holds how its work began."""
-        self._hurry_fast()
-        self._power.hurry(self._clock.now_ns())
-        self._hurry_slow()
-
     def _wake_fast(self) -> None:
         self._fast.wake.set()
         self._loop.interrupt()
@@ -246,7 +222,7 @@ class Sampler:
     def _give(self, sweep: Sweep) -> None:
         for sink in self._sinks:
             sink.take(sweep)
-        self._rest.take(sweep)
+        self.rest.take(sweep)
         if sweep.lane is Lane.POWER:
             begun_ns = self._power.begun_ns or 0
             while self._power_awaited and self._power_awaited[0][0] <= begun_ns:

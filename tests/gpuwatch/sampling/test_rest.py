@@ -34,7 +34,8 @@ class Gpu:
     def __post_init__(self) -> None:
         mask = {"event_reasons_mask": lambda _: int(Reason.SW_POWER_CAP if self.works else Reason.GPU_IDLE)}
         self.source = Scripted(self.clock, values=mask)
-        self.sampler = Sampler(self.source, unmeasured(DEVICE), (), self.clock, threading.Event(), on_rest=self._count)
+        self.sampler = Sampler(self.source, unmeasured(DEVICE), (), self.clock, threading.Event())
+        self.sampler.rest.on_change = self._count
         self._sweeps = self.sampler.sweeps()
 
     def _count(self) -> None:
@@ -49,9 +50,9 @@ class Gpu:
             yield next(self._sweeps)
 
     def resting(self, *, attended: bool = True) -> Gpu:
-        self.sampler.set_attended(attended)
+        self.sampler.rest.set_attended(attended)
         self.watched(12.0)
-        assert self.sampler.is_resting
+        assert self.sampler.rest.is_resting
         return self
 
 
@@ -111,7 +112,7 @@ def test_dear_questions_are_rare_while_nobody_is_connected(attended: bool) -> No
     gpu = Gpu().resting(attended=attended)
     found = gpu.watched(60.0, Lane.SLOW, Lane.PROCESSES, Lane.POWER)
     assert len(found) == pytest.approx(132 if attended else 6, abs=3)
-    gpu.sampler.set_attended(True)
+    gpu.sampler.rest.set_attended(True)
     begun_ns = gpu.clock.now_ns()
     first = {each.lane: each.observed.at_ns for each in reversed(gpu.watched(2.0)) if each.observed.at_ns >= begun_ns}
     assert all(first[lane] - begun_ns <= S for lane in (Lane.PROCESSES, Lane.POWER))
@@ -139,4 +140,4 @@ def test_gpu_without_reasons_rests_by_its_utilisation() -> None:
     gpu.resting()
     gpu.works = True
     gpu.watched(2.0)
-    assert not gpu.sampler.is_resting
+    assert not gpu.sampler.rest.is_resting
