@@ -1,6 +1,5 @@
 """The errors of the judge: one base class to catch."""
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -13,6 +12,8 @@ class UnknownNameError(AnnotateError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(map(str, known))  # an enumeration's member reads as its value
+        import difflib  # for a misspelt name alone
+
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
         super().__init__(f"unknown {kind} {name!r}; {hint}")

@@ -5,19 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
-from annotate.claims import Claim
-from annotate.user_policy import Policy
-from annotate.verdict import Finding, Status, Verdict
-from gpuwatch.client.start import start
-from gpuwatch.client.window import Window, window
-from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
 
 if TYPE_CHECKING:
+    from annotate.claims import Claim
+    from annotate.user_policy import Policy
+    from annotate.verdict import Finding, Status, Verdict
+    from gpuwatch.client.many_verdicts import verdicts
+    from gpuwatch.client.start import start
+    from gpuwatch.client.window import Window, window
     from gpuwatch.comparing import Compared, compare
+    from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
     from gpuwatch.measuring import Measurement, bench
 
-# What needs numpy and more is imported when it is asked for: a window alone is there in 50 ms.
-_LATER = {"bench": "measuring", "Measurement": "measuring", "compare": "comparing", "Compared": "comparing"}
+# Each name is imported when it is asked for: a window alone is there in 50 ms, without what bench() needs, and the daemon, which
+# starts while a window waits, needs none of them.
+_LATER = {
+    **dict.fromkeys(("bench", "Measurement"), "gpuwatch.measuring"),
+    **dict.fromkeys(("compare", "Compared"), "gpuwatch.comparing"),
+    **dict.fromkeys(("window", "Window"), "gpuwatch.client.window"),
+    **dict.fromkeys(("GpuwatchError", "RejectedError", "UsageError"), "gpuwatch.errors"),
+    **dict.fromkeys(("Finding", "Status", "Verdict"), "annotate.verdict"),
+    "Claim": "annotate.claims",
+    "Policy": "annotate.user_policy",
+    "start": "gpuwatch.client.start",
+    "verdicts": "gpuwatch.client.many_verdicts",
+}
 
 
 def __getattr__(name: str) -> Any:  # of whatever type is asked for
@@ -25,7 +37,7 @@ def __getattr__(name: str) -> Any:  # of whatever type is asked for
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f"gpuwatch.{_LATER[name]}"), name)
+    value = getattr(importlib.import_module(_LATER[name]), name)
     globals()[name] = value
     return value
 
@@ -50,5 +62,6 @@ __all__ = [
     "bench",
     "compare",
     "start",
+    "verdicts",
     "window",
 ]

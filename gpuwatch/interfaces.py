@@ -58,12 +58,13 @@ class DriverLoop(Protocol):
         """Since when it waits for an answer of the driver; None while it does not."""
 
     def run(
-        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
+        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
     ) -> tuple[Sequence[Pass], SourceError | None]:
         """Passes from the first deadline on while they are due in time, at least one unless interrupted.
 
         Each is of the whole row if the last one, at ``row_at_ns``, was ``row_after_ns`` before, else of the pulse.  What went
-        wrong ends it, and comes beside the passes before.
+        wrong ends it, and comes beside the passes before.  ``is_resting``: it may pass over pulses that say what the one before
+        said, and then returns with the next row or the first pulse that differs.
         """
 
     def interrupt(self) -> None:

@@ -34,6 +34,7 @@ STATEMENTS_COUNT = sum(
         "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
         "many GPUs measured without holding each other up": 12,
+        "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,
     }.values()
 )
 FILE_LINES, MEDIAN_LINES = 300, 110

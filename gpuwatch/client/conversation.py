@@ -8,17 +8,40 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.connection import VERDICT_S, Client, connect, connect_and
+from gpuwatch.client.hand_over import HandOver
 from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
-from gpuwatch.wire.messages import FactValue, Opened
+from gpuwatch.wire.messages import FactValue, JudgedReply, Opened
 
 _log = logging.getLogger("gpuwatch")
+
+
+class Connections:
+    """Connections that many windows share to ask for their verdicts: one to each daemon, none of it where it fails."""
+
+    def __init__(self) -> None:
+        self._clients: dict[Settings, Client] = {}
+
+    def verdicts(self, settings: Settings, run: str) -> JudgedReply:
+        client = self._clients.pop(settings, None) or connect(settings)
+        try:
+            judged = client.verdicts(run)
+        except BaseException:  # its late answer would be taken for the next window's
+            client.close()
+            raise
+        self._clients[settings] = client
+        return judged
+
+    def close(self) -> None:
+        while self._clients:
+            self._clients.popitem()[1].close()
 
 
 class Conversation:
@@ -30,6 +53,7 @@ class Conversation:
         self._run_id = ""
         self._client: Client | None = None
         self._verdicts: tuple[Verdict, ...] = ()
+        self._hand_over = HandOver()
 
     # The one broad except outside the daemon: telemetry never breaks the benchmark, whatever is wrong with it.
     @contextlib.contextmanager
@@ -81,30 +105,57 @@ class Conversation:
         return opened.run
 
     def close(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
-        """Settle the interval, send times and declared facts, and hang up."""
+        """Settle the interval, send times and declared facts, and hang up: beside the program where reading them takes long."""
         if self._client is None:
             return
         with self.guard("closing the window"):
-            run = self._run_id
             if testimony.has_more_than_facts:
                 try:
-                    self._client.end_window(run, begin_ns, end_ns)
+                    self._client.end_window(self._run_id, begin_ns, end_ns)
                 except DaemonError as error:
                     # An older daemon settles the interval at the close; a silent one would be waited for again and again.
                     if error.code != "unknown-message":
                         raise
-                testimony.hand_over_times(self._client, run)
-                testimony.hand_over_beside(self._client, run)
-            self._client.close_window(run, begin_ns, end_ns, testimony.all() | declared)
-            self.hang_up()
+            finish = partial(self._finish, begin_ns, end_ns, testimony, declared)
+            if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
+                finish()
 
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why."""
+    def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
+        if self._client is None:
+            return
+        if testimony.has_more_than_facts:
+            testimony.hand_over_times(self._client, self._run_id)
+            testimony.hand_over_beside(self._client, self._run_id)
+        self._client.close_window(self._run_id, begin_ns, end_ns, testimony.all() | declared)
+        self.hang_up()
+
+    def _finish_beside(self, finish: Callable[[], None], testimony: Testimony) -> None:
+        try:
+            with self.guard("closing the window"), testimony.reading_beside():
+                finish()
+                testimony.close()
+        finally:
+            self.hang_up()
+            testimony.close()
+
+    @property
+    def is_finishing(self) -> bool:
+        """Return whether a thread beside the program still hands the times over."""
+        return self._hand_over.is_running
+
+    def verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
+        """Wait for the verdicts, worst first; empty where none came, and ``absence`` says why.
+
+        ``connections`` are shared with other windows; without them the window makes its own.
+        """
+        self._hand_over.wait()
         if not self._verdicts and self.absence is None:
             with self.guard("asking for the verdict"):
                 # The daemon that closed the window may have left since; another one knows it from the store.
-                with connect(self._settings or load()) as client:
-                    judged = client.verdicts(self._run_id)
+                with contextlib.ExitStack() as held:
+                    if connections is None:
+                        connections = held.enter_context(contextlib.closing(Connections()))
+                    judged = connections.verdicts(self._settings or load(), self._run_id)
                 if judged.status not in list(Status):
                     later = f"`gpuwatch show {self._run_id}` may have it later"
                     raise DaemonError(f"no verdict within {VERDICT_S:g} s; {later}", "silent")

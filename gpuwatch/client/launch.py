@@ -54,7 +54,7 @@ def start_daemon(settings: Settings) -> socket.socket:
     Raises DaemonError: when it cannot be started, stops at once, or does not answer within START_S.
     """
     ensure_socket_folder(settings.socket)
-    say(f"starting the user's daemon (leaves {settings.idle_exit_s:g} s after its last client)")
+    say(f"starting the user's daemon (leaves {_time_text(settings.idle_exit_s)} after its last client)")
     with contextlib.closing(_StartOutput(settings.log)) as output:
         child = _spawn(settings, output)
         now_ns = clock.now_ns()
@@ -74,11 +74,15 @@ def start_daemon(settings: Settings) -> socket.socket:
                 failed = failed or bool(ended)
                 again_ns = clock.now_ns() + int(YIELDED_S * 1e9)
                 child = _spawn(settings, output)
-            pause.wait(0.02)
+            pause.wait(0.005)
         if child.poll() is None:
             child.kill()
             child.wait()
         raise DaemonError(f"the daemon did not answer within {START_S:g} s: {output.last()}", "unreachable")
+
+
+def _time_text(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
 def _is_owner_starting(settings: Settings) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from operator import gt, itemgetter, sub
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,6 +51,14 @@ class HostMarks:
 
     def reserve(self, count: int) -> None:
         """Do nothing: the array grows by itself."""
+
+    def settle(self) -> bool:
+        """Return False: the times of ten thousand iterations are read in milliseconds."""
+        return False
+
+    def reading_beside(self) -> AbstractContextManager[None]:
+        """Return a context in which a thread beside the program's may read the marks: any thread may."""
+        return nullcontext()
 
     def timings(self) -> PackedTimes | None:
         """Return the marked iterations in the order of their beginnings; None where there are none.

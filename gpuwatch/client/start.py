@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+from collections.abc import Callable
 
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import GpuwatchError
+from gpuwatch.wire.messages import FactValue
 
 
 def start(settings: Settings | None = None) -> None:
@@ -17,3 +20,11 @@ def start(settings: Settings | None = None) -> None:
     """
     with contextlib.suppress(GpuwatchError, OSError):
         connect(settings or load()).close()
+
+
+def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:
+    """Have the daemon run, and run the step until it is steady; return the facts of the warm-up.  Exceptions of the step pass."""
+    start(settings)
+    # By its name: the room of measuring lies above this one, and a window without a warm-up imports none of it.
+    warmed: dict[str, FactValue] = importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(step)
+    return warmed

@@ -64,6 +64,7 @@ class Testimony:
         self._is_marking = True  # until it fails, or the window is over
         self._making = threading.Lock()
         self._stamps: Stamps | None = None
+        self._seen: dict[str, FactValue] | None = None  # at the end
 
     def begin(self, *, is_stamped: bool = False) -> dict[str, FactValue]:
         """Return the facts known at the beginning, and make room for the stamps of the true clock if it ``is_stamped``.
@@ -216,10 +217,29 @@ class Testimony:
         if pieces:
             self._declared = declared | self._declared
 
+    def settle(self) -> bool:
+        """Look at this process for the last time; return whether the rest takes long, and may be done beside the program."""
+        self._seen = torch_state.facts_since(self.before) | self._true_clock() | self._looked
+        self._is_marking = False
+        with spared("reading the times of iterations"):
+            return self._marks is not None and self._marks.settle()
+        return False
+
+    @contextlib.contextmanager
+    def reading_beside(self) -> Iterator[None]:
+        """Have the calling thread hand the times over and close this testimony, after ``settle`` returned True."""
+        with contextlib.ExitStack() as held:
+            with spared("reading the times of iterations"):
+                if self._marks is not None:
+                    held.enter_context(self._marks.reading_beside())
+            yield
+
     def all(self) -> dict[str, FactValue]:
         """Return everything there is to tell at the end; a declared fact never takes the place of one seen here."""
+        if self._seen is None:
+            self.settle()
         at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._declared}
-        seen = at_beginning | torch_state.facts_since(self.before) | self._true_clock() | self._looked
+        seen = at_beginning | (self._seen or {})
         return self._declared | {name: fact for name, fact in seen.items() if fact or name not in self._declared}
 
     def _true_clock(self) -> dict[str, FactValue]:

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from annotate.claims import Claim
 from annotate.user_policy import Policy
 from gpuwatch import clock
+from gpuwatch.client import start
 from gpuwatch.client.conversation import Conversation
 from gpuwatch.client.iteration import Iteration
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.client.window_answers import WindowAnswers
-from gpuwatch.client.window_arguments import check_kind, check_label, check_policy, list_gpus
+from gpuwatch.client.window_arguments import check_kind, check_label, check_policy, check_step, list_gpus
 from gpuwatch.client.window_decorator import P, T, wrap
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
@@ -52,6 +53,7 @@ class Window(WindowAnswers):
         self.policy = policy
         self.run_id: str | None = None
         self.parent: Window | None = None
+        self.warm_up: Callable[[], object] | None = None  # run until it is steady, before the beginning
         self.begin_ns: int | None = None
         self.end_ns: int | None = None
         self._gpus = gpus
@@ -62,11 +64,16 @@ class Window(WindowAnswers):
         self._stated = stated
         self._testimony = Testimony(stated=stated)
         self._pid = os.getpid()
+        self._again = functools.partial(
+            Window, policy=policy, gpus=gpus, sync=sync, on_reject=on_reject, settings=settings, stated=stated
+        )
 
     def __enter__(self) -> Window:
         if self.begin_ns is not None:
             raise UsageError("a window is entered once: make a new one with gpuwatch.window()")
         self._pid = os.getpid()
+        if self.warm_up is not None:
+            self.declare(**start.warm_up(self.warm_up, self._settings))
         try:
             self._open()
         except BaseException:  # Ctrl-C: a connection left open would keep the window open for good
@@ -106,9 +113,10 @@ class Window(WindowAnswers):
         try:
             self._leave(error, is_forked=is_forked)
         finally:
-            self._conversation.hang_up()  # after an interrupted close the daemon ends the window
-            if not is_forked:
-                self._testimony.close()
+            if not self._conversation.is_finishing:
+                self._conversation.hang_up()  # after an interrupted close the daemon ends the window
+                if not is_forked:
+                    self._testimony.close()
         if self._on_reject == "raise" and kind is None and not is_forked:
             self.raise_for_verdict()
 
@@ -227,16 +235,12 @@ class Window(WindowAnswers):
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
-        again = functools.partial(
-            Window,
-            policy=self.policy,
-            gpus=self._gpus,
-            sync=self._sync,
-            on_reject=self._on_reject,
-            settings=self._settings,
-            stated=self._stated,
-        )
-        return wrap(function, self.label, again)
+        return wrap(function, self.label, lambda label: self._again(label).warmed_by(self.warm_up))
+
+    def warmed_by(self, step: Callable[[], object] | None) -> Window:
+        """Return this window, which will run the step until it is steady before it begins."""
+        self.warm_up = step
+        return self
 
 
 def _find_open(window: Window | None) -> Window | None:
@@ -258,6 +262,7 @@ def window(
     precision: float | None = None,
     gpus: list[str] | tuple[str, ...] | str | None = None,
     sync: bool = True,
+    warm_up: Callable[[], object] | None = None,
     on_reject: Literal["report", "raise"] = "report",
     settings: Settings | None = None,
 ) -> Window:
@@ -269,6 +274,7 @@ def window(
     the repeatability it must have.
     ``locked_mhz``, ``every`` and ``varies`` state more of the claim, are stored and printed with it: the clock you locked the
     SMs at, the seconds from one call's begin to the next that you keep on purpose, and that the times vary by design.
+    ``warm_up``, one step of the work, runs before the beginning until it is steady, as in ``bench``, for ten seconds at most.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
 
     Raises UsageError: for arguments that can never be right; any failure of telemetry makes the verdict unproven instead.
@@ -278,7 +284,7 @@ def window(
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
-    return Window(
+    made = Window(
         name,
         check_policy(claim, policy, tolerance, precision),
         gpus=list_gpus(gpus),
@@ -287,3 +293,4 @@ def window(
         settings=settings,
         stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies),
     )
+    return made.warmed_by(check_step(warm_up))

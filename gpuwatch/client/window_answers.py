@@ -7,7 +7,7 @@ from typing import Any
 
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
-from gpuwatch.client.conversation import Conversation
+from gpuwatch.client.conversation import Connections, Conversation
 from gpuwatch.errors import RejectedError, UsageError
 
 SCHEMA = 1
@@ -26,11 +26,15 @@ class WindowAnswers:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """One verdict per GPU, worst first."""
+        return self.wait_for_verdicts()
+
+    def wait_for_verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
+        """Return one verdict per GPU, worst first, asked for over connections that windows share."""
         if self.begin_ns is None:
             raise UsageError("the window was not entered: its verdict is there after a with block")
         if self.end_ns is None:
             raise UsageError("the window is still open: its verdict is there after the with block")
-        if found := self._conversation.verdicts():
+        if found := self._conversation.verdicts(connections):
             return found
         unproven = Verdict(
             status=Status.UNPROVEN,

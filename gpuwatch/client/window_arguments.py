@@ -1,5 +1,8 @@
 """Checks of the arguments of ``window()``: what can never be right is refused before the benchmark runs."""
 
+import inspect
+from collections.abc import Callable
+
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.user_policy import Policy
@@ -27,6 +30,17 @@ def check_kind(kind: object) -> str:
     if not isinstance(kind, str) or not 0 < len(kind) <= NAME_LENGTH:
         raise UsageError(f"other_work: expected a word of at most {NAME_LENGTH} characters, found {found_words(kind)}")
     return clean_text(kind)
+
+
+def check_step(step: object) -> Callable[[], object] | None:
+    """Return the step of a warm-up.  Raises UsageError: for what cannot be called, and for what a call only makes."""
+    if step is not None and not callable(step):
+        raise UsageError(f"warm_up: expected a function that runs one step, found {found_words(step)}")
+    if inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):
+        raise UsageError(
+            "warm_up: expected a function that runs one step, found one whose call only makes a coroutine or generator"
+        )
+    return step
 
 
 def check_policy(claim: object, policy: object, tolerance: object = None, precision: object = None) -> Policy:

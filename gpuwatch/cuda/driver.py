@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpuwatch.process import torch_state
@@ -76,6 +76,24 @@ def context(driver: Any) -> Context:
         with contextlib.suppress(AttributeError, RuntimeError):
             number = int(checked(driver.cuCtxGetId(current)))
     return address, number
+
+
+@contextlib.contextmanager
+def reading_thread(driver: Any, current: Context) -> Iterator[int]:
+    """Have the calling thread read from a context while the program goes on; yield a stream that waits for none of the program's.
+
+    No capture of a graph in the program's threads is disturbed: elsewhere a copy in another thread would end it.
+    Raises RuntimeError: when the driver refuses.
+    """
+    checked(driver.cuCtxSetCurrent(current[0]))
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = checked(driver.cuThreadExchangeStreamCaptureMode(relaxed))
+    stream = checked(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
+    try:
+        yield int(stream)
+    finally:
+        driver.cuStreamDestroy(stream)
+        driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 def load_kernel(driver: Any, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from annotate.evidence import Times, Values
 from gpuwatch import clock
 from gpuwatch.cuda import stamp_buffers
-from gpuwatch.cuda.driver import checked, current_driver, raw_stream
+from gpuwatch.cuda.driver import checked, current_driver, raw_stream, reading_thread
 from gpuwatch.cuda.stamp_buffers import StampBuffer
 
 _FEW_SMS_COUNT = 9
@@ -109,6 +110,7 @@ class Stamps:
         driver = current_driver(driver)
         if driver is None:
             return None
+        stamp_buffers.free_pending()
         for buffer in stamp_buffers.reuse(driver, count):
             # A buffer that cannot be used is of a context that was reset, and is dropped: its address may have another owner.
             with contextlib.suppress(RuntimeError):
@@ -184,6 +186,21 @@ class Stamps:
         self.calibrate()
         return self._copied(0, self.used)
 
+    def fetch_beside(self, stream: int) -> Numbers:
+        """Copy all stamps put so far on a stream of ``reading_thread``, after they were calibrated and their work is done."""
+        buffer = self._open_buffer()
+        out = np.empty((self.used, buffer.sms_count, 2), np.int64)
+        checked(buffer.driver.cuMemcpyDtoHAsync(out.ctypes.data, buffer.base, out.nbytes, stream))
+        checked(buffer.driver.cuStreamSynchronize(stream))
+        return out
+
+    @contextlib.contextmanager
+    def reading_thread(self) -> Iterator[int]:
+        """Have the calling thread read from the context of these stamps; yield the stream for ``fetch_beside``."""
+        buffer = self._open_buffer()
+        with reading_thread(buffer.driver, buffer.context) as stream:
+            yield stream
+
     def stamped(self, rows: Numbers) -> Stamped:
         """Return the times and cycles in rows that were fetched, before the stamps are cleared."""
         timer_ns = rows[:, :, 0]
@@ -205,9 +222,9 @@ class Stamps:
             checked(buffer.driver.cuMemcpyDtoH(out.ctypes.data, buffer.base + first * buffer.row_bytes, out.nbytes))
         return out
 
-    def close(self) -> None:
-        """Release the buffer.  Later stamps are not put, and unread ones are lost."""
+    def close(self, *, is_beside: bool = False) -> None:
+        """Release the buffer, also from a thread beside the program's.  Later stamps are not put, and unread ones are lost."""
         buffer, self._buffer = self._buffer, None
         self._numbers = iter(range(0))
         if buffer is not None:
-            stamp_buffers.release(buffer)
+            stamp_buffers.release(buffer, is_beside=is_beside)

@@ -49,7 +49,7 @@ def reuse(driver: Any, count: int) -> Iterator[StampBuffer]:
 
 def allocate(driver: Any, count: int) -> StampBuffer:
     """Allocate a buffer for ``count`` stamps or as many as ``MOST_BYTES`` hold.  Raises RuntimeError: when the driver refuses."""
-    _free_pending(driver)
+    free_pending()
     sms = sms_count(driver)
     count = min(count, MOST_BYTES // (sms * STAMP_BYTES))
     index, stamp = sys.modules["torch"].cuda.current_device(), load_kernel(driver, "gpuwatch_stamp")
@@ -57,20 +57,26 @@ def allocate(driver: Any, count: int) -> StampBuffer:
     return StampBuffer(driver, context(driver), index, stamp, sms, count, base)
 
 
-def release(buffer: StampBuffer) -> None:
-    """Hold a small buffer for reuse and free a large one: now, or later during a capture or in another context."""
+def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
+    """Hold a small buffer for reuse and free a large one: now, or later during a capture or in another context.
+
+    ``is_beside`` is for a thread beside the program's: freeing waits for all work of the GPU, so ``free_pending`` does it later.
+    """
     if buffer.count <= _SPARE_COUNT:
         _spare.setdefault((buffer.context, buffer.count), []).append(buffer)
         return
     _unfreed.append(buffer)
-    if not torch_state.capturing():  # to free memory would destroy the graph that is being captured
-        _free_pending(buffer.driver)
+    if not is_beside:
+        free_pending()
 
 
-def _free_pending(driver: Any) -> None:
+def free_pending() -> None:
+    """Free released buffers of the current context, unless a graph is being captured: to free memory would destroy it."""
+    if not _unfreed or torch_state.cuda_at_hand() is None:
+        return
     # In another context the address has another owner: memory of a context that was reset is never freed.
-    current = context(driver)
-    for buffer in [each for each in _unfreed if each.context == current]:
-        with contextlib.suppress(ValueError):  # another thread freed it
-            _unfreed.remove(buffer)
-            driver.cuMemFree(buffer.base)
+    for buffer in list(_unfreed):
+        with contextlib.suppress(ValueError, RuntimeError):  # another thread freed it; the GPU is lost
+            if buffer.context == context(buffer.driver):
+                _unfreed.remove(buffer)
+                buffer.driver.cuMemFree(buffer.base)

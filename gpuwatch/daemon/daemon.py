@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
-IDLE_CHECK_S = 1.0
-REACHABLE_S = 1.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
+IDLE_CHECK_S = 1.0  # at least; each look wakes the daemon
+IDLE_CHECKS_COUNT = 15  # until it leaves: the time after its last client is kept to a fifteenth
+ATTENDED_S = 60.0  # after a scrape, until the next one
+REACHABLE_S = 2.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
 QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
 FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
@@ -147,6 +149,7 @@ class Daemon:
                 await self._server.listen(self.settings.socket)
             self._record_socket()
             self._ready()
+            self._gpus.has_answered.set()
             self._serving = True
             self._manager.ready(self._overview.summary())
             report = report_to_manager(self._manager, self._overview, self._windows, lambda: self.settings.idle_period_ns)
@@ -187,8 +190,9 @@ class Daemon:
     async def _until_done(self) -> None:
         last_client_ns = clock.now_ns()
         while not self._stop.is_set():
+            check_s = max(IDLE_CHECK_S, self.settings.idle_exit_s / IDLE_CHECKS_COUNT)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), IDLE_CHECK_S if self._on_demand else None)
+                await asyncio.wait_for(self._stop.wait(), check_s if self._on_demand else None)
             if self._server.client_count or self._windows.tracked_count:
                 last_client_ns = clock.now_ns()
             elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
@@ -209,9 +213,15 @@ class Daemon:
     async def _stay_reachable(self) -> None:
         while True:
             await asyncio.sleep(REACHABLE_S)
+            self._gpus.attend(self._is_attended())
             await self._server.reappear()
             if not (self.settings.state / store_owner.NAME).exists():
                 self._record_socket()
+
+    def _is_attended(self) -> bool:
+        scraped_ns = self._exporter.scraped_ns if self._exporter is not None else None
+        is_scraped = scraped_ns is not None and clock.now_ns() - scraped_ns < ATTENDED_S * 1e9
+        return is_scraped or self._server.client_count > 0 or self._windows.tracked_count > 0
 
     def _record_socket(self) -> None:
         """Tell clients whose default socket is another one where we listen; without the record only they do not find us."""

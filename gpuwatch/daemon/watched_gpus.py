@@ -17,7 +17,6 @@ from gpuwatch.host import kernel_log, pci
 from gpuwatch.host.suspend import Sleep
 from gpuwatch.interfaces import Sink, Source, Sweep
 from gpuwatch.sampling.edges import Edges
-from gpuwatch.sampling.measure import measure
 from gpuwatch.sampling.plan import PlanTargets, SamplingPlan, unmeasured
 from gpuwatch.sampling.refresh import Refresh
 from gpuwatch.sampling.sampler import Sampler
@@ -29,6 +28,7 @@ STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: w
 # Measured all at once, GPUs hold each other's calls up: of 38 on two busy processors one was then read every 9 s for good.
 MEASURED_AT_ONCE_COUNT = 4
 MEASURE_TURN_S = 60.0  # GPUs that hang while they are measured keep the others waiting for so long at most
+MEASURED_AFTER_S = 5.0  # at the latest: a daemon that does not answer by then serves what there is
 LOOK_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
 
 
@@ -71,6 +71,7 @@ class WatchedGpus:
         self._threads = threads
         self._clock = MonotonicClock()
         self._stop = threading.Event()
+        self.has_answered = threading.Event()  # set: what nobody waits for may be measured
         self._adding = threading.Lock()
         self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
         self._refresh: dict[str, Refresh] = {}
@@ -120,7 +121,7 @@ class WatchedGpus:
             wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)}
             if self.source.has_looked and wanted <= self.latest.by_lane().keys():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.002)
 
     def reconfigure(self, settings: Settings) -> None:
         self._settings = settings
@@ -133,6 +134,14 @@ class WatchedGpus:
 
     def window_closed(self, uuids: tuple[str, ...] | None) -> None:
         self._count(uuids, -1)
+
+    def attend(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
+        """Say whether anybody is connected: what is dear to read of a GPU at rest is read rarely only while nobody is."""
+        for sampler in self.samplers.values():
+            sampler.rest.set_attended(attended)
+
+    def _note_rest(self) -> None:
+        self._store.set_resting(all(sampler.rest.is_resting for sampler in self.samplers.values()))
 
     def note_suspension(self, sleep: Sleep) -> None:
         """Store that the machine was suspended: what lies on both sides of it is not one interval of watching."""
@@ -178,6 +187,7 @@ class WatchedGpus:
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")
         sampler = Sampler(source, first, self._sinks, self._clock, self._stop, reopen=self.source.reopen)
+        sampler.rest.on_change = self._note_rest
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
             # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.
@@ -185,11 +195,15 @@ class WatchedGpus:
             self.samplers = {known: found[known] for known in self.devices if known in found}
             sampler.set_active(self._is_wanted(uuid))
         sampler.start()
+        # Its calls would hold up the first sweep, for which a window waits: they follow, as does what they import.
+        self.has_answered.wait(MEASURED_AFTER_S)
         sampler.replan(self._plan(source, device))
         sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # configured anew meanwhile
 
     def _plan(self, source: Source, device: Device) -> SamplingPlan:
         settings = self._settings
+        from gpuwatch.sampling.measure import measure  # once the daemon answers
+
         targets = PlanTargets(settings.idle_period_ns, settings.active_period_ns, budget_ratio=settings.budget_ratio)
         is_turn = self._measuring.acquire(timeout=MEASURE_TURN_S)
         try:

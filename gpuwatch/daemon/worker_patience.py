@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import psutil
-
 from gpuwatch import clock
 
 _LOOK_S = 0.5  # how often the worker's processor time is asked for, a read of /proc
@@ -18,6 +16,8 @@ _T = TypeVar("_T")
 
 def used_cpu_s(pid: int) -> float | None:
     """Return the processor time that a process has used; None where it cannot be told."""
+    import psutil  # of no use before a worker has begun
+
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.Error:

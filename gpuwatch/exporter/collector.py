@@ -76,20 +76,26 @@ class Collector(Collecting):
         self._started_s = clock.wall_s()
         self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
         self._scrapes = Buckets(SCRAPE_BUCKETS)
+        self.collected_ns: int | None = None
         self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
         return []  # or registering would collect
 
     def collect(self) -> Iterator[Family]:
+        return self.page().families()
+
+    def page(self) -> MetricsPage:
+        """Put all that is known on a page."""
         with self._lock:
+            self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()
             watched = self._machine.watched()  # once: a GPU lost meanwhile must not be both on one page
             self._gpus(page, watched)
             self._witness(page, watched)
             self._windows(page)
             self._own(page)
-        return page.families()
+        return page
 
     def took(self, seconds: float) -> None:
         """Note how long a whole page took to make: the next one shows it."""

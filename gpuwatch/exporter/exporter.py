@@ -24,6 +24,12 @@ class Exporter:
         self.listen = settings.listen
         self._access = access(settings)  # before anything is started: what is wrong here is the user's to mend
         self.web: HttpServer | None = None
+        self._collector: Collector | None = None
+
+    @property
+    def scraped_ns(self) -> int | None:
+        """When the page was asked for last."""
+        return self._collector.collected_ns if self._collector else None
 
     @property
     def url(self) -> str | None:
@@ -33,8 +39,8 @@ class Exporter:
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
         """Listen.  Raises UsageError if the address cannot be had."""
         most_count = self._settings.exporter_processes_count
-        collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
-        self.web = HttpServer(self._settings.listen, self._access, collector, ready)
+        self._collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
+        self.web = HttpServer(self._settings.listen, self._access, self._collector, ready)
         _log.info("metrics: %s", self.web.url)
 
     def reload(self, settings: Settings) -> None:

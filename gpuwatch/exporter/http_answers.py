@@ -9,7 +9,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from annotate import __version__
@@ -31,20 +30,19 @@ class MetricsSite:
     def __init__(
         self, access: Access, collector: Collector, ready: Callable[[], bool], own_names: frozenset[str] | None
     ) -> None:
-        self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(collector)
         self.access = access  # replaced when certificate or users were read again
         self.collector = collector
+        self.make_text = _texts_of(collector)
         self.ready = ready
         self.own_names = own_names
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """Make the page in the format a scraper asks for: OpenMetrics if it names a version of it that is known, else text."""
         # The library's own reading fails on a version that is none, and puts what was asked into the answer's header.
-        wanted = f"{OPENMETRICS}; version=1.0.0" if any(map(_is_openmetrics, accept.split(","))) else ""
-        encode, content_type = choose_encoder(wanted)
+        is_openmetrics = any(map(_is_openmetrics, accept.split(",")))
+        _, content_type = choose_encoder(f"{OPENMETRICS}; version=1.0.0" if is_openmetrics else "")
         begun_ns = clock.now_ns()
-        body = encode(self.registry)
+        body = self.make_text(is_openmetrics).encode()
         self.collector.took((clock.now_ns() - begun_ns) / 1e9)
         return body, content_type
 
@@ -128,6 +126,10 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - named so by the base class
         _log.debug("%s: %s", self.client_address[0], format % args)
+
+
+def _texts_of(collector: Collector) -> Callable[[bool], str]:
+    return lambda is_openmetrics: collector.page().text(is_openmetrics=is_openmetrics)
 
 
 def _is_openmetrics(offered: str) -> bool:

@@ -174,8 +174,8 @@ _TABLE = (
     # What watching costs, and how well it goes
     _gauge("reading_age_seconds", "Age of the last answer at the time of the scrape. Grows while a GPU or lane is lost.",
            (*GPU, "lane"), "the last sweep", lane=LANES),
-    _gauge("sampling_period_seconds", "How often the lane is asked now: quicker while a window is open, and only "
-           "then is there a pulse, the clock and its reasons between two rows of the fast lane.", (*GPU, "lane"),
+    _gauge("sampling_period_seconds", "How often the lane is asked now: quicker while a window is open, slower while the GPU is "
+           "idle, and only then is there a pulse, the clock and its reasons between two rows of the fast lane.", (*GPU, "lane"),
            "the lane plan", lane=("fast", "pulse", "slow")),
     _counter("samples_total", "Answers of this lane; edge is what windows ask at their ends.", (*GPU, "lane"), "sweeps",
              lane=(*ASKED, "edge")),

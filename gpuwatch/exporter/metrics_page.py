@@ -1,7 +1,7 @@
 """One page being filled: series go in by name, and only names, labels and values of the table come out."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.samples import Sample
@@ -10,45 +10,102 @@ from prometheus_client.utils import floatToGoString
 from gpuwatch.exporter.counters import Buckets
 from gpuwatch.exporter.metrics import METRICS, MetricKind
 
+_SERIES_COUNT = 1 << 14  # whose names are kept as text: eight GPUs have 1 500
+_PLAIN_BELOW = 1e6  # from here on Go writes numbers with an exponent
+
 
 class MetricsPage:
     """The families of one scrape."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, list[Sample]] = {name: [] for name in METRICS}
+        # By name: the ending of each sample's name, the values of its labels, and its own.
+        self._samples: dict[str, list[tuple[str, tuple[str, ...], float]]] = {name: [] for name in METRICS}
 
     def put(self, name: str, value: float | None, *labels: str) -> None:
         """A sample; ``None`` and what is no number was not observed and gives none."""
         if value is None or value != value:
             return
-        own = dict(zip(METRICS[name].labels, labels, strict=True))
-        self._samples[name].append(Sample(name, own, float(value)))
+        _check(name, labels)
+        self._samples[name].append(("", labels, float(value)))
 
     def histogram(self, name: str, buckets: Buckets, *labels: str, from_zero: bool = False) -> None:
         """Put a histogram's samples.  One that never saw a value gives none, unless its increases are asked for from zero."""
         count = sum(buckets.counts)
         if not count and not from_zero:
             return
-        own = dict(zip(METRICS[name].labels, labels, strict=True))
+        _check(name, labels)
         samples, sofar = self._samples[name], 0
         for le, found in zip(_les(buckets.bounds), buckets.counts, strict=True):
             sofar += found
-            samples.append(Sample(f"{name}_bucket", {**own, "le": le}, float(sofar)))
-        samples.append(Sample(f"{name}_count", own, float(count)))
-        samples.append(Sample(f"{name}_sum", own, buckets.total))
+            samples.append(("_bucket", (*labels, le), float(sofar)))
+        samples.append(("_count", labels, float(count)))
+        samples.append(("_sum", labels, buckets.total))
 
     def families(self) -> Iterator[Family]:
         """In the table's order; a family without a sample is left out."""
         for name, samples in self._samples.items():
             if samples:
-                metric = METRICS[name]
-                # The client's families are named without the endings that OpenMetrics gives to their samples.
-                bare = name.removesuffix("_total") if metric.kind is MetricKind.COUNTER else name.removesuffix("_info")
-                family = Family(
-                    bare if metric.kind in (MetricKind.COUNTER, MetricKind.INFO) else name, metric.help, metric.kind.value
-                )
-                family.samples = samples
+                family = _family(name)
+                family.samples = [
+                    Sample(f"{name}{ending}", dict(zip(_label_names(name, ending), labels, strict=True)), value)
+                    for ending, labels, value in samples
+                ]
                 yield family
+
+    def text(self, *, is_openmetrics: bool) -> str:
+        """Return what the client's library makes of ``families``, for a third of its processor time."""
+        parts: list[str] = []
+        for name, samples in self._samples.items():
+            if samples:
+                parts.append(_head(name, is_openmetrics))
+                parts += [f"{_series(name, ending, labels)} {_number(value)}\n" for ending, labels, value in samples]
+        return "".join([*parts, "# EOF\n"] if is_openmetrics else parts)
+
+
+def _check(name: str, labels: tuple[str, ...]) -> None:
+    if len(labels) != len(METRICS[name].labels):
+        raise ValueError(f"{name}: expected labels {METRICS[name].labels}, found {labels}")
+
+
+def _family(name: str) -> Family:
+    metric = METRICS[name]
+    # The client's families are named without the endings that OpenMetrics gives to their samples.
+    bare = name.removesuffix("_total") if metric.kind is MetricKind.COUNTER else name.removesuffix("_info")
+    return Family(bare if metric.kind in (MetricKind.COUNTER, MetricKind.INFO) else name, metric.help, metric.kind.value)
+
+
+def _label_names(name: str, ending: str) -> tuple[str, ...]:
+    return (*METRICS[name].labels, "le") if ending == "_bucket" else METRICS[name].labels
+
+
+@cache
+def _head(name: str, is_openmetrics: bool) -> str:  # noqa: FBT001 - a key of the cache
+    """Return the two lines before a family's samples: of the text format each names them as its samples are named."""
+    family, text = _family(name), METRICS[name].help
+    if is_openmetrics:
+        return f"# HELP {family.name} {_escaped(text)}\n# TYPE {family.name} {family.type}\n"
+    kind = "gauge" if family.type == "info" else family.type
+    return f"# HELP {name} {_escaped_line(text)}\n# TYPE {name} {kind}\n"
+
+
+@lru_cache(maxsize=_SERIES_COUNT)
+def _series(name: str, ending: str, labels: tuple[str, ...]) -> str:
+    """Return the name and labels of a sample as they stand on the page."""
+    named = sorted(zip(_label_names(name, ending), labels, strict=True))
+    inside = ",".join(f'{label}="{_escaped(value)}"' for label, value in named)
+    return f"{name}{ending}{{{inside}}}" if inside else f"{name}{ending}"
+
+
+def _escaped(text: str) -> str:
+    return _escaped_line(text).replace('"', r"\"")
+
+
+def _escaped_line(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return repr(value) if -_PLAIN_BELOW < value < _PLAIN_BELOW else str(floatToGoString(value))  # type: ignore[no-untyped-call]
 
 
 @cache

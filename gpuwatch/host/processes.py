@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import psutil
-
 from annotate.evidence import Host, Visibility
 from gpuwatch import clock
 from gpuwatch.utf8 import clean_text
@@ -155,6 +153,8 @@ def _children(pid: int, proc: Path) -> list[int]:
 
 
 def _children_by_parent(pid: int) -> list[int]:
+    import psutil  # as below
+
     try:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
@@ -181,6 +181,8 @@ def _user(uid: int) -> str:
 
 
 def _identify(pid: int) -> Identity:
+    import psutil  # 15 ms of a daemon's start that an idle GPU can do without
+
     try:
         process = psutil.Process(pid)
         with process.oneshot():

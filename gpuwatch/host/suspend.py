@@ -10,7 +10,7 @@ from gpuwatch import clock
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
 LOOK_S = 0.2  # while a window is open: what lies between two looks is not known to have been watched
-IDLE_LOOK_S = 1.0
+IDLE_LOOK_S = 5.0  # what lies between two looks counts as not watched, and matters to no window
 SLEPT_NS = 100_000_000  # the two clocks are read a moment apart; no suspension is as short
 REFRESH_NS = 100_000_000  # what was read last may be a refresh of the driver's page old
 

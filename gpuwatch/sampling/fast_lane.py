@@ -58,7 +58,9 @@ class FastLaneLoop:
             return None
         if is_woken():  # just before there was this loop to interrupt
             return (), None
-        return found.run(due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns)
+        return found.run(
+            due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns, is_resting=self._periods.is_resting
+        )
 
     def interrupt(self) -> None:
         series = self._series
@@ -112,6 +114,7 @@ class FastLane:
         self._is_woken = is_woken
         self._row_at_ns = 0  # when the whole row was last read
         self._is_row_wanted = False
+        self._said: tuple[int | None, int | None] | None = None
         self.turn = LaneTurn("fast", periods.plan.uuid, Lane.FAST, self._read, lambda: periods.fast_ns)
         self.turn.ask = current.reopened_for(self.turn)
         self.turn.ask_on = self._read_on
@@ -127,11 +130,16 @@ class FastLane:
         if lane is Lane.FAST:
             self._row_at_ns = now_ns
         plan = self._periods.plan
-        return (self._current.source.read(plan.uuid, lane, plan.names.get(lane, ())),)
+        reading = self._current.source.read(plan.uuid, lane, plan.names.get(lane, ()))
+        said = (reading.sm_clock_mhz, reading.event_reasons_mask)
+        is_repeated, self._said = said == self._said, said
+        # As a source's own loop: a pulse at rest that repeats what was said is no reading to store.
+        return () if lane is Lane.PULSE and is_repeated and self._periods.is_resting else (reading,)
 
     def _read_on(self, due_ns: int, until_ns: int) -> Passes | None:
         """Read from a deadline until a time by the source's own loop; None where it has none."""
         source = self.turn.asked_of = self._current.source
+        is_resting = self._periods.is_resting
         found = self._loop.run(
             source,
             due_ns,
@@ -141,6 +149,8 @@ class FastLane:
             row_after_ns=self._periods.row_after_ns,
             is_woken=self._is_woken,
         )
+        if is_resting and found is not None and not found[0]:  # woken: deadlines that passed were met, and nothing said of them
+            self.turn.due_ns = max(self.turn.due_ns, self._clock.now_ns())
         rows_ns = [each.due_ns + each.late_ns for each in found[0] if each.reading.lane is Lane.FAST] if found else []
         self._row_at_ns = max(rows_ns, default=self._row_at_ns)
         return found

@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from annotate.evidence import Device, Lane, signals
 
 FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000
 ROW_NS = 50_000_000  # of the whole fast row in a window: the driver writes its values anew every 100 ms, asked twice as often
+# An idle GPU at rest is looked at as rarely as work can be noticed within half a second; a whole row comes before the one before
+# it goes stale, so that what lies before a window is known.  After such a pause a look took 1.2 ms of a processor on an H200, whose
+# driver seems to open its page anew, where 20 looks a second take 0.1 ms each.
+REST_PULSE_NS = 450_000_000
+REST_ROW_NS = 900_000_000
+SLOWING_NS = 240_000_000  # the first step towards rest: a longer one would be stored as a gap in a lane read 20 times a second
+REST_SLOW_NS = 300_000_000_000  # of the slow lane, while nobody is connected: its dear calls take 15 to 30 ms on an H200
 SLOW_IDLE_NS = 10_000_000_000
 SLOW_ACTIVE_NS = 1_000_000_000  # a counter that moved for a tenth of a second is placed by rows inside the window
 
@@ -77,11 +85,21 @@ def unmeasured(
     )
 
 
+class WatchRate(Enum):
+    """The rate of a GPU without an open window."""
+
+    USUAL = auto()
+    SLOWING = auto()
+    RESTING = auto()
+
+
 class LanePeriods:
     """Periods as planned, changed by the configuration within the plan's budget.  Any thread may read them."""
 
     def __init__(self, plan: SamplingPlan) -> None:
         self.is_active = False
+        self.is_attended = True  # somebody looks at what the slow lane reads
+        self.rate = WatchRate.USUAL
         self.replan(plan)
 
     def replan(self, plan: SamplingPlan) -> None:
@@ -92,8 +110,26 @@ class LanePeriods:
 
     @property
     def by_lane_ns(self) -> Mapping[Lane, int]:
-        """How often each lane is read now; the pulse only while a window is open."""
-        return self._active_ns if self.is_active else self._idle_ns
+        """How often each lane is read now; the pulse only while a window is open, and while the GPU rests."""
+        if self.is_active:
+            return self._active_ns
+        return self._idle_ns if self.rate is WatchRate.USUAL else self._resting_ns(self._idle_ns)
+
+    @property
+    def is_resting(self) -> bool:
+        return self.rate is WatchRate.RESTING and not self.is_active
+
+    def _resting_ns(self, idle_ns: Mapping[Lane, int]) -> dict[Lane, int]:
+        """Return the periods of an idle GPU, none shorter than those of a busy one."""
+        slow_ns = idle_ns[Lane.SLOW] if self.is_attended else max(REST_SLOW_NS, idle_ns[Lane.SLOW])
+        if self.rate is WatchRate.SLOWING:
+            return {Lane.FAST: max(SLOWING_NS, idle_ns[Lane.FAST]), Lane.SLOW: slow_ns}
+        found = {Lane.FAST: max(REST_ROW_NS, idle_ns[Lane.FAST]), Lane.SLOW: slow_ns}
+        if self.plan.names.get(Lane.PULSE):
+            found[Lane.PULSE] = max(REST_PULSE_NS, self.plan.least_period_ns.get(Lane.PULSE, 0))
+        else:
+            found[Lane.FAST] = max(REST_PULSE_NS, idle_ns[Lane.FAST])
+        return found
 
     @property
     def fast_ns(self) -> int:

@@ -1,6 +1,5 @@
 """The refresh period of each value of a driver's page, learnt from readings."""
 
-import statistics
 from collections import deque
 from collections.abc import Sequence
 
@@ -77,5 +76,7 @@ class Refresh:
 
     def _period_ns(self, distances_ns: Sequence[int]) -> int | None:
         """Of ``fewest`` or more within half of the shortest ones; the very shortest of many may be chance."""
+        from statistics import median  # with decimals and fractions, which nobody waits for at a daemon's start
+
         near = [each for each in distances_ns if each < 1.5 * distances_ns[len(distances_ns) // 10]]
-        return round(statistics.median(near)) if len(near) >= self._fewest else None
+        return round(median(near)) if len(near) >= self._fewest else None

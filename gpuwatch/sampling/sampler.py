@@ -12,6 +12,7 @@ from gpuwatch.interfaces import Clock, Lost, Observed, Sink, Source, Sweep
 from gpuwatch.sampling.fast_lane import FastLane, FastLaneLoop
 from gpuwatch.sampling.loop import CurrentSource, LaneTurn, sweeps
 from gpuwatch.sampling.plan import LanePeriods, SamplingPlan
+from gpuwatch.sampling.rest import REST_AFTER_NS, Rest
 from gpuwatch.sampling.sampler_thread import HangWatch, SamplerThread
 
 _SPACING_NS = 100_000_000  # between two passes of a slow question, hurried or not
@@ -25,6 +26,8 @@ class SamplerTiming:
     idle_processes_ns: int = 1_000_000_000  # contexts exist two seconds before their first kernel
     power_record_ns: int = 1_000_000_000  # the driver's power record holds 2.4 s
     process_use_ns: int = 1_000_000_000
+    rest_after_ns: int = REST_AFTER_NS
+    rest_ns: int = 30_000_000_000  # what is asked beside the plan's lanes, while the GPU rests and nobody is connected
     idle_process_use_ns: int = 10_000_000_000
     hang_ns: int = 5_000_000_000  # the dearest call known took 0.3 s at worst
     nap_ns: int = 1_000_000_000  # ``stop`` of the sampler wakes its threads; the event alone is seen after this
@@ -58,6 +61,7 @@ class Sampler:
         self._stop = stop
         self._timing = timing
         self._periods = LanePeriods(plan)
+        self.rest = Rest(self._periods, lambda: self.set_active(self.is_active), timing.rest_after_ns)
         self._current = CurrentSource(source, reopen)
         self._loop = FastLaneLoop(self._periods, self._give)
         self._fast_lane = FastLane(
@@ -106,14 +110,14 @@ class Sampler:
         return not (self._fast.is_alive or self._slow.is_alive)
 
     def set_active(self, active: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Switch between the idle and the active rate, at once; either way the slow lane is read soon after."""
+        """Switch between the idle and the active rate, and read every lane at once."""
         self._periods.is_active = active
-        if active:
-            self._fast_lane.want_row()
-            now_ns = self._clock.now_ns()
-            for turn in self._fast.turns:
-                turn.hurry(now_ns)
-            self._wake_fast()
+        self.rest.end()
+        self._fast_lane.want_row()
+        now_ns = self._clock.now_ns()
+        for turn in (*self._fast.turns, self._power):
+            turn.hurry(now_ns)
+        self._wake_fast()
         self._hurry_slow()
 
     def set_periods(self, idle_period_ns: int, active_period_ns: int) -> None:
@@ -185,7 +189,9 @@ class Sampler:
     def sweeps(self) -> Iterator[Sweep]:
         """Yield every pass of both threads in this one, given to nobody: for a VirtualClock, faster than real time."""
         self._slow.wake = self._fast.wake
-        return sweeps((*self._fast.turns, *self._slow.turns), self._clock, self._stop, self._fast.wake)
+        for sweep in sweeps((*self._fast.turns, *self._slow.turns), self._clock, self._stop, self._fast.wake):
+            self.rest.take(sweep)
+            yield sweep
 
     def _read_edge(self, lanes: Sequence[Lane]) -> None:
         uuid, now_ns = self.plan.uuid, self._clock.now_ns()
@@ -216,6 +222,7 @@ class Sampler:
     def _give(self, sweep: Sweep) -> None:
         for sink in self._sinks:
             sink.take(sweep)
+        self.rest.take(sweep)
         if sweep.lane is Lane.POWER:
             begun_ns = self._power.begun_ns or 0
             while self._power_awaited and self._power_awaited[0][0] <= begun_ns:
@@ -229,8 +236,14 @@ def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) 
     def read_processes() -> Sequence[Observed]:
         return (current.source.read_process_list(uuid),)
 
+    def at_rest_ns(usual_ns: int) -> int:
+        return max(usual_ns, timing.rest_ns) if periods.is_resting and not periods.is_attended else usual_ns
+
     def processes_ns() -> int:
-        return timing.processes_ns if periods.is_active else timing.idle_processes_ns
+        return timing.processes_ns if periods.is_active else at_rest_ns(timing.idle_processes_ns)
+
+    def power_ns() -> int:
+        return at_rest_ns(timing.power_record_ns)
 
     def read_power() -> Sequence[Observed]:
         return (current.source.power_record(uuid),)
@@ -242,11 +255,11 @@ def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) 
         return (current.source.read_process_list(uuid, utilization=True),)
 
     def use_ns() -> int:
-        return timing.process_use_ns if periods.is_active else timing.idle_process_use_ns
+        return timing.process_use_ns if periods.is_active else at_rest_ns(timing.idle_process_use_ns)
 
     turns = [
         LaneTurn("processes", uuid, Lane.PROCESSES, read_processes, processes_ns),
-        LaneTurn("power", uuid, Lane.POWER, read_power, lambda: timing.power_record_ns),
+        LaneTurn("power", uuid, Lane.POWER, read_power, power_ns),
         LaneTurn("slow", uuid, Lane.SLOW, read_row, lambda: periods.by_lane_ns[Lane.SLOW], spacing_ns=_SPACING_NS),
         LaneTurn("utilization", uuid, Lane.PROCESSES, read_use, use_ns, spacing_ns=_SPACING_NS),
     ]

@@ -105,7 +105,7 @@ class HangWatch:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def _run(self) -> None:
-        while not self._clock.wait_until(self._clock.now_ns() + self._hang_ns // 5, self._stop):
+        while not self._clock.wait_until(self._clock.now_ns() + self._hang_ns // 2, self._stop):
             self._look()
 
     def _look(self) -> None:
@@ -135,7 +135,7 @@ class EventWatch:
         clock: Clock,
         stop: threading.Event,
         *,
-        timeout_s: float = 0.5,  # how long ``stop`` may go unseen
+        timeout_s: float = 1.0,  # how long ``stop`` may go unseen
         retry_ns: int = 5_000_000_000,
     ) -> None:
         self._source = source

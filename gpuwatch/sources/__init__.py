@@ -1,7 +1,6 @@
 """The sources of evidence: the only module that knows which source a specification means."""
 
 import ctypes
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -55,5 +54,7 @@ def _hint(kind: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` if one is near, else the list of what there is."""
     known = list(known)
+    import difflib
+
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""The one writer of a state folder: a queue that any thread fills, and a thread that commits it twice a second."""
+"""The one writer of a state folder: a queue that any thread fills, and a thread that commits it, as a rule twice a second."""
 
 import logging
 import threading
@@ -54,6 +54,7 @@ class Store:
         )
         self._queue: deque[Storable | Future[bool]] = deque()
         self._dropped_count = 0
+        self._is_resting = False
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._committer = Committer(state, self._facts, limits)
@@ -117,6 +118,12 @@ class Store:
         if added:
             self._put(lambda ledger: ledger.put_recorded(run, added))
 
+    def set_resting(self, resting: bool) -> None:  # noqa: FBT001 - the state is the whole call
+        """Commit rarely while there is hardly anything to store, and what waits at once when that ends."""
+        was_resting, self._is_resting = self._is_resting, resting
+        if was_resting and not resting:
+            self._wake.set()
+
     def set_budget(self, budget_bytes: int, max_age_s: float) -> None:
         """Change what may be stored; it takes effect within a minute."""
         self._limits = replace(self._limits, budget_bytes=budget_bytes, max_age_s=max_age_s)
@@ -158,7 +165,7 @@ class Store:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(self._limits.commit_s)
+            self._wake.wait(self._limits.rest_commit_s if self._is_resting else self._limits.commit_s)
             self._wake.clear()
             self._commit()
         self._commit()

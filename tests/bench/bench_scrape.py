@@ -43,7 +43,7 @@ def making_ms(fleet: Fleet, count: int = 20) -> float:
     least = float("inf")
     for _ in range(count):
         t0 = time.thread_time()
-        fleet.text()
+        fleet.collector.page().text(is_openmetrics=False)
         least = min(least, time.thread_time() - t0)
     return least * 1e3
 
@@ -92,7 +92,7 @@ def eight() -> Fleet:
     return fleet
 
 
-def main() -> None:
+def main() -> dict[str, float]:
     fleet = eight()
     web = HttpServer("127.0.0.1:0", Access(None, None), fleet.collector, lambda: True)
     body = fleet.text().encode()
@@ -103,9 +103,11 @@ def main() -> None:
     print(f"a scrape of 8 GPUs, {series_count} series, {len(body) / 1e3:.0f} kB     median ms    p99 ms")
     for name, took in (("gpuwatch", ours), ("the same bytes, static", theirs)):
         print(f"{name:<45} {statistics.median(took):9.2f} {took[int(len(took) * 0.99) - 1]:9.2f}")
-    print(f"processor time of making the page {making_ms(fleet):.2f} ms; of a sample in the tally {sample_us():.2f} µs")
+    page_ms, page_sample_us = making_ms(fleet), sample_us()
+    print(f"processor time of making the page {page_ms:.2f} ms; of a sample in the tally {page_sample_us:.2f} µs")
     web.close()
     server.shutdown()
+    return {"page_ms": page_ms, "sample_us": page_sample_us, "scrape_ms": statistics.median(ours)}
 
 
 if __name__ == "__main__":

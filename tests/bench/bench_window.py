@@ -1,7 +1,7 @@
 """The cost of a window to its benchmark, beside the least a local socket can cost: an echo over the same kind of socket.
 
-Closing one with 10 000 timed iterations hands their times over while the GPU idles: by the host's clock here, and beside it what
-arithmetic the stamps of as many would cost on 132 SMs; reading events from a GPU, some 3 µs each, is not in it.
+Closing one with 10 000 iterations timed by the host's clock hands them over before the block returns; those that CUDA events and
+stamps time are handed over beside the program (``tests/hardware/costs.py``).
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
-
 import gpuwatch
 from gpuwatch.config.settings import Settings
-from gpuwatch.cuda.stamp import Stamped
 from tests.gpuwatch.live import running
 
 _COUNT = 200
-_TIMED_COUNT, _CLOSED_COUNT, _SMS_COUNT = 10_000, 20, 132
+_TIMED_COUNT, _CLOSED_COUNT = 10_000, 20
 
 
 def echo(path: Path) -> float:
@@ -79,20 +76,6 @@ def close_timed(settings: Settings) -> list[float]:
     return sorted(leave)
 
 
-def stamps_arithmetic() -> list[float]:
-    """Seconds to make clocks and spread of as many iterations' stamps once they are in the host's memory, sorted."""
-    every = np.arange(_TIMED_COUNT + 1)
-    at_ns = every[:, None] * 500_000 + np.random.default_rng(0).integers(1, 2000, (len(every), _SMS_COUNT))
-    stamped = Stamped(at_ns, at_ns * 3 // 2)
-    took = []
-    for _ in range(_CLOSED_COUNT):
-        t0 = time.perf_counter()
-        stamped.clocks_mhz(every[:-1], every[1:])
-        np.median(stamped.last_ns(every) - stamped.first_ns(every))
-        took.append(time.perf_counter() - t0)
-    return sorted(took)
-
-
 def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder)) as live:
         enter, leave = enter_and_exit(live.settings)
@@ -101,12 +84,11 @@ def main() -> dict[str, float]:
             f"median of {_COUNT}                {statistics.median(enter) * 1e3:8.2f} {statistics.median(leave) * 1e3:10.2f} "
             f"{echo(Path(folder) / 'echo'):10.2f}"
         )
-        timed, stamps = close_timed(live.settings), stamps_arithmetic()
+        timed = close_timed(live.settings)
         print(f"\nclosing {_TIMED_COUNT} timed iterations    least ms  median ms")
-        for name, took in (("host's clock", timed), (f"stamps' arithmetic, {_SMS_COUNT} SMs", stamps)):
-            print(f"{name:32} {took[0] * 1e3:11.2f} {statistics.median(took) * 1e3:10.2f}")
+        print(f"{'host clock':32} {timed[0] * 1e3:11.2f} {statistics.median(timed) * 1e3:10.2f}")
         edges = {"enter_ms": statistics.median(enter) * 1e3, "exit_ms": statistics.median(leave) * 1e3}
-        return {**edges, "close_timed_ms": timed[0] * 1e3, "stamps_ms": stamps[0] * 1e3}
+        return {**edges, "close_timed_ms": timed[0] * 1e3}
 
 
 if __name__ == "__main__":

@@ -55,5 +55,23 @@ def cadence() -> Any:
     return {"on_time": on_time, "cut": len(cut), "none": len(none), "most": len(most)}
 
 
+def rest() -> Any:
+    """Of every GPU: the lanes of what runs at rest return one after the other, how long each took, and what an interrupt leaves."""
+    found, source = [], Nvml()
+    for device in source.devices():
+        loop, row_at_ns, seen = _series(source, device.uuid), clock.now_ns(), []
+        for _ in range(4):
+            begin_ns = clock.now_ns()
+            passes, _ = loop.run(begin_ns, begin_ns, 10 * MS, row_at_ns=row_at_ns, row_after_ns=295 * MS, is_resting=True)
+            (each,) = passes
+            row_at_ns = each.reading.at_ns if each.reading.lane is Lane.FAST else row_at_ns
+            seen.append([each.reading.lane, (clock.now_ns() - begin_ns) / MS, each.missed_count])
+        loop.interrupt()
+        now_ns = clock.now_ns()
+        none, _ = loop.run(now_ns, now_ns, 10 * MS, row_at_ns=now_ns, row_after_ns=10_000 * MS, is_resting=True)
+        found.append({"seen": seen, "none": len(none)})
+    return found
+
+
 if __name__ == "__main__":
-    print(json.dumps({"agree": agree, "cadence": cadence}[sys.argv[1]]()))
+    print(json.dumps({"agree": agree, "cadence": cadence, "rest": rest}[sys.argv[1]]()))

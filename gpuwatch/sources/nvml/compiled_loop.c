@@ -12,7 +12,7 @@ the answers' memory holds before.  It allocates nothing and holds no lock. */
 #include <time.h>
 #include <unistd.h>
 
-const uint32_t gpuwatch_compiled_loop_layout = 1; /* of these structures, as compiled_loop.py knows them */
+const uint32_t gpuwatch_compiled_loop_layout = 2; /* of these structures, as compiled_loop.py knows them */
 
 typedef struct { /* one call: f(handle, answer), or f(handle, number, answer) */
     void *function, *handle;
@@ -35,9 +35,9 @@ typedef struct {
     Row row, pulse;
     uint64_t ends; /* bits of the codes after which nothing more is to be asked */
     Pass *passes;
-    int32_t *codes;   /* of every pass: codes_count of them */
-    uint8_t *answers; /* of every pass: answers_bytes */
-    uint32_t passes_count, codes_count, answers_bytes, pad;
+    int32_t *codes;   /* of every pass, and of the last pulse after them: codes_count of them */
+    uint8_t *answers; /* of every pass, and of the last pulse after them: answers_bytes */
+    uint32_t passes_count, codes_count, answers_bytes, has_last_pulse;
     int32_t wake_fd, pad2;
     int64_t asking_since_ns; /* 0 while nothing is asked; others watch it */
 } Loop;
@@ -81,10 +81,26 @@ static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) 
     return 1;
 }
 
+/* A pulse that says what the last one said; it is the last one from now on. */
+static int is_repeated(Loop *loop, uint32_t pass) {
+    int32_t *codes = loop->codes + (uint64_t)pass * loop->codes_count;
+    int32_t *last_codes = loop->codes + (uint64_t)loop->passes_count * loop->codes_count;
+    uint8_t *answers = loop->answers + (uint64_t)pass * loop->answers_bytes;
+    uint8_t *last_answers = loop->answers + (uint64_t)loop->passes_count * loop->answers_bytes;
+    size_t codes_bytes = loop->pulse.questions_count * sizeof *codes;
+    int repeats = loop->has_last_pulse && !memcmp(codes, last_codes, codes_bytes) &&
+                  !memcmp(answers, last_answers, loop->pulse.bytes);
+    memcpy(last_codes, codes, codes_bytes);
+    memcpy(last_answers, answers, loop->pulse.bytes);
+    loop->has_last_pulse = 1;
+    return repeats;
+}
+
 /* Passes from ``due_ns`` on, ``period_ns`` apart, while they are due by ``until_ns``: the first one in any case, unless
-   woken.  The whole row when the last one, at ``row_at_ns``, is ``row_after_ns`` old; else the pulse.  Returns how many. */
+   woken.  The whole row when the last one, at ``row_at_ns``, is ``row_after_ns`` old; else the pulse.  ``is_resting``: only
+   the first pass that is a row, or a pulse that changed, however long that takes.  Returns how many. */
 uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
-                                int64_t row_after_ns) {
+                                int64_t row_after_ns, int64_t is_resting) {
     uint32_t count = 0;
     while (count < loop->passes_count) {
         if (woken(loop->wake_fd, due_ns)) break;
@@ -97,9 +113,13 @@ uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, i
         int goes_on = ask(is_pulse ? &loop->pulse : &loop->row, loop->ends, loop->codes + (uint64_t)count * loop->codes_count,
                           loop->answers + (uint64_t)count * loop->answers_bytes);
         __atomic_store_n(&loop->asking_since_ns, 0, __ATOMIC_RELEASE);
+        if (is_resting && is_pulse && goes_on && is_repeated(loop, count)) {
+            due_ns += period_ns;
+            continue;
+        }
         loop->passes[count++] = (Pass){due_ns, begin_ns, now_ns(), missed_count, is_pulse};
         due_ns += period_ns;
-        if (!goes_on || due_ns > until_ns) break;
+        if (!goes_on || is_resting || due_ns > until_ns) break;
     }
     return count;
 }

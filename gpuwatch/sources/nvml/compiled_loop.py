@@ -22,7 +22,7 @@ from gpuwatch.sources.nvml import fields
 from gpuwatch.sources.nvml.binding import GONE_OR_LOST, SUCCESS, Api, treat
 from gpuwatch.sources.nvml.questions import Row
 
-LAYOUT = 1  # of the structures below, as compiled_loop.c says it too: a library built from other ones is not used
+LAYOUT = 2  # of the structures below, as compiled_loop.c says it too: a library built from other ones is not used
 PASSES_COUNT = 64
 _ALIGNED_BYTES = 8
 
@@ -77,7 +77,7 @@ class _Loop(ctypes.Structure):
     _fields_ = [
         ("row", _Row), ("pulse", _Row), ("ends", ctypes.c_uint64), ("passes", ctypes.POINTER(_Pass)),
         ("codes", ctypes.POINTER(ctypes.c_int32)), ("answers", ctypes.c_void_p), ("passes_count", ctypes.c_uint32),
-        ("codes_count", ctypes.c_uint32), ("answers_bytes", ctypes.c_uint32), ("pad", ctypes.c_uint32),
+        ("codes_count", ctypes.c_uint32), ("answers_bytes", ctypes.c_uint32), ("has_last_pulse", ctypes.c_uint32),
         ("wake_fd", ctypes.c_int32), ("pad2", ctypes.c_int32), ("asking_since_ns", ctypes.c_int64),
     ]  # fmt: skip
 
@@ -146,8 +146,9 @@ class CompiledLoop:
         both = (self._row, self._pulse)
         self._codes_count, self._answers_bytes = max(each.count for each in both), max(each.bytes for each in both)
         self._passes = (_Pass * PASSES_COUNT)()
-        self._codes = (ctypes.c_int32 * (PASSES_COUNT * self._codes_count))()
-        self._answers = (ctypes.c_uint8 * (PASSES_COUNT * self._answers_bytes))()
+        # One more than passes: what the last pulse said, while the GPU rests.
+        self._codes = (ctypes.c_int32 * ((PASSES_COUNT + 1) * self._codes_count))()
+        self._answers = (ctypes.c_uint8 * ((PASSES_COUNT + 1) * self._answers_bytes))()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         weakref.finalize(self, os.close, self._wake_fd)
         self._loop = _Loop(
@@ -171,9 +172,9 @@ class CompiledLoop:
         os.eventfd_write(self._wake_fd, 1)
 
     def run(
-        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
+        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
     ) -> tuple[Sequence[Pass], SourceError | None]:
-        count = self._run(ctypes.byref(self._loop), due_ns, max(1, period_ns), until_ns, row_at_ns, row_after_ns)
+        count = self._run(ctypes.byref(self._loop), due_ns, max(1, period_ns), until_ns, row_at_ns, row_after_ns, is_resting)
         passes: list[Pass] = []
         try:
             passes.extend(self._read(count))
@@ -216,7 +217,7 @@ def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, 
         except (OSError, ValueError) as error:
             why = f"{path.name} cannot be loaded: {error}"
             continue
-        library.gpuwatch_compiled_loop.argtypes = (ctypes.c_void_p, *(ctypes.c_int64,) * 5)
+        library.gpuwatch_compiled_loop.argtypes = (ctypes.c_void_p, *(ctypes.c_int64,) * 6)
         library.gpuwatch_compiled_loop.restype = ctypes.c_uint32
         return library, ""
     return None, why

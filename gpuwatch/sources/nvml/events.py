@@ -25,7 +25,7 @@ class EventWait:
 
     def __init__(self, api: Api, boards: Iterable[tuple[str, Handle]], *, patience_s: float = 2.0) -> None:
         self._api = api
-        self._patience_s = patience_s  # four times as long as anybody waits for an event
+        self._patience_s = patience_s  # twice as long as anybody waits for an event
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._uuids: dict[int, str] = {}

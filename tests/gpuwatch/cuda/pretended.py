@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from gpuwatch import clock
+from tests.waiting import PATIENCE_S
 
 SMS_COUNT = 4
 CLOCK_MHZ = 1500.0
 OK = 0
+GLOBAL, RELAXED = 0, 2  # modes of capture
 
 
 class Refusal(int):
@@ -44,6 +47,11 @@ class Driver:
     freed: list[int] = field(default_factory=list)
     loaded_count: int = 0
     synchronized_count: int = 0
+    streams: set[int] = field(default_factory=set)
+    reading_threads: set[int] = field(default_factory=set)
+    may_copy: threading.Event = field(default_factory=threading.Event)
+    CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=RELAXED)
+    CUstream_flags = SimpleNamespace(CU_STREAM_NON_BLOCKING=1)
     CUdevice_attribute = SimpleNamespace(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT=16)
 
     def __post_init__(self) -> None:
@@ -95,6 +103,28 @@ class Driver:
         if not self._is_ours(source, size_bytes):
             return (NO,)
         ctypes.memmove(target, source, size_bytes)
+        return (OK,)
+
+    def cuMemcpyDtoHAsync(self, target: int, source: int, size_bytes: int, stream: int) -> tuple[int]:
+        """Copy on a stream of a thread that reads, once ``may_copy``; elsewhere it is refused."""
+        if stream not in self.streams or threading.get_ident() not in self.reading_threads:
+            return (NO,)
+        assert self.may_copy.wait(PATIENCE_S)
+        return self.cuMemcpyDtoH(target, source, size_bytes)
+
+    def cuCtxSetCurrent(self, context: int) -> tuple[int]:
+        return (OK,) if context == self.context else (NO,)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: int) -> tuple[int, int]:
+        (self.reading_threads.add if mode == RELAXED else self.reading_threads.discard)(threading.get_ident())
+        return OK, GLOBAL
+
+    def cuStreamCreate(self, flags: int) -> tuple[int, int]:
+        self.streams.add(made := 0x70 + len(self.streams))
+        return OK, made
+
+    def cuStreamDestroy(self, stream: int) -> tuple[int]:
+        self.streams.discard(stream)
         return (OK,)
 
     def cuMemcpyDtoDAsync(self, target: int, source: int, size_bytes: int, stream: int) -> tuple[int]:

@@ -136,13 +136,14 @@ def test_what_entering_leaving_and_an_iteration_cost(settings: Settings, gemm: A
 
 def test_windows_give_the_memory_of_their_stamps_back(settings: Settings, gemm: Any) -> None:
     def once(*, is_raising: bool) -> None:
-        with contextlib.suppress(ZeroDivisionError), gpuwatch.window(settings=settings) as w:
+        with contextlib.suppress(ZeroDivisionError), (w := gpuwatch.window(settings=settings)):
             for _ in w.iterations(1000):
                 gemm()
             with w.iteration():
                 gemm()
             if is_raising:
                 raise ZeroDivisionError
+        assert w.verdict, "whoever waits for it frees what the hand-over left"
 
     once(is_raising=False)  # the kernels are loaded, the edges' room is there
     free_bytes = torch.cuda.mem_get_info()[0]

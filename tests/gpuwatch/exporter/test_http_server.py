@@ -12,16 +12,13 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client.core import Metric as Family
-from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import Access, access, is_ours, own_names
@@ -130,10 +127,9 @@ def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: b
 
 def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
     """Who asks for a page and does not read it holds a place; a further page is refused until one is free, health is not."""
-    large = Family("large", "A page that no socket's buffers hold.", "gauge")
-    large.samples = [Sample("large", {"label": str(n) + "x" * (1 << 20)}, 1.0) for n in range(24)]
+    large = "x" * (24 << 20)  # which no socket's buffers hold
     with serving(fleet, connection_s=PATIENCE_S) as web, contextlib.ExitStack() as stack:
-        web.site.registry.register(Made(lambda: [large]))
+        made, web.site.make_text = web.site.make_text, lambda _: large
         slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
         for connection in slow:
             connection.setsockopt(
@@ -146,18 +142,19 @@ def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
         assert ask(web, "/-/healthy")[0] == ask(web, "/-/ready")[0] == 200
         for connection in slow:
             connection.close()
+        web.site.make_text = made
         assert b"gpuwatch_up" in patiently(web)
 
 
 def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
-    def collect() -> list[Family]:
+    def make_text(_: bool) -> str:
         if failing:
             raise RuntimeError("can't start new thread")
-        return []
+        return ""
 
     failing = True
     with serving(fleet) as web:
-        web.site.registry.register(Made(collect))
+        web.site.make_text = make_text
         for _ in range(2 * AT_ONCE_COUNT):
             assert ask(web)[0] == 500
         failing = False
@@ -192,30 +189,17 @@ def test_server_without_a_thread_frees_its_address(fleet: Fleet) -> None:
 def test_closing_does_not_wait_for_a_page_that_hangs(fleet: Fleet) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
 
-    def collect() -> list[Family]:
+    def make_text(_: bool) -> str:
         hangs.set()
         goes_on.wait()
-        return []
+        return ""
 
     with serving(fleet) as web, raw(web) as connection:
-        web.site.registry.register(Made(collect))
+        web.site.make_text = make_text
         connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert hangs.wait(PATIENCE_S)
         web.close()
         goes_on.set()
-
-
-class Made(Collector):
-    """A collector that gives what a function makes."""
-
-    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
-        self._collect = collect
-
-    def describe(self) -> list[Family]:
-        return []
-
-    def collect(self) -> Iterator[Family]:
-        return iter(self._collect())
 
 
 PARTS = st.sampled_from(

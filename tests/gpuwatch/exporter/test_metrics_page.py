@@ -50,6 +50,29 @@ def test_labels_and_values_survive_both_formats(name: str, value: float) -> None
     assert [(sample.labels["process"], sample.value) for sample in samples] == [(name, value)]
 
 
+@given(name=NAMES, value=st.floats(allow_nan=False))
+def test_text_is_what_the_client_library_makes_of_it(name: str, value: float) -> None:
+    """In both formats, of every kind of metric."""
+    page = MetricsPage()
+    page.put("gpuwatch_process_gpu_memory_bytes", value, "GPU-1", "0", "17", name)
+    page.put("gpuwatch_build_info", 1, name, "3")
+    page.put("gpuwatch_store_rows_total", abs(value))
+    buckets = Buckets((0.5, 1e7))
+    buckets.note(min(abs(value), 1e300))
+    page.histogram("gpuwatch_window_duration_seconds", buckets, "valid")
+    found = registry(page)
+    assert page.text(is_openmetrics=False) == generate_latest(found).decode()
+    assert page.text(is_openmetrics=True) == openmetrics(found).decode()  # type: ignore[no-untyped-call]
+
+
+def test_fleet_page_is_what_the_client_library_makes_of_it() -> None:
+    fleet = eight()
+    page = fleet.collector.page()
+    found = registry(page)
+    assert page.text(is_openmetrics=False) == generate_latest(found).decode()
+    assert page.text(is_openmetrics=True) == openmetrics(found).decode()  # type: ignore[no-untyped-call]
+
+
 def test_what_was_not_observed_is_not_on_the_page() -> None:
     page = MetricsPage()
     page.put("gpuwatch_up", None)

@@ -42,7 +42,7 @@ class Looping(Scripted):
         self._interrupted.set()
 
     def run(
-        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int
+        self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
     ) -> tuple[Sequence[Pass], SourceError | None]:
         passes: list[Pass] = []
         while not passes or due_ns <= until_ns:

@@ -1,0 +1,29 @@
+"""The verdicts of many windows, waited for together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+
+from annotate.verdict import Verdict
+from gpuwatch.client.conversation import Connections
+from gpuwatch.client.window import Window
+from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import found_words
+
+
+def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
+    """Wait once for the deciding verdicts of these windows, in their order: the judge works on all of them meanwhile.
+
+    Raises UsageError: for what is no window that was closed.
+    """
+    found = tuple(windows)
+    for each in found:
+        if not isinstance(each, Window):
+            raise UsageError(f"verdicts: expected windows, found {found_words(each)}")
+        if each.end_ns is None:
+            raise UsageError("verdicts: expected windows whose with block has ended, found one that has not")
+    with closing(Connections()) as connections:
+        # From the last one on: it is judged after the others, which then answer at once.
+        judged = {id(each): each.wait_for_verdicts(connections)[0] for each in reversed(found)}
+    return tuple(judged[id(each)] for each in found)

@@ -1,0 +1,76 @@
+"""The decision to look at an idle GPU rarely, and to look at it often again once it works."""
+
+from collections.abc import Callable
+
+from annotate.evidence import Lane, Reading, Reason
+from gpuwatch.interfaces import Sweep
+from gpuwatch.sampling.plan import SLOWING_NS, LanePeriods, WatchRate
+
+REST_AFTER_NS = 10_000_000_000  # a pause between two windows, or within a program, is watched as its work is
+
+
+class Rest:
+    """Sets the rate of one GPU by what its fast lane says.  ``awake`` has every lane read, once the GPU works again."""
+
+    def __init__(self, periods: LanePeriods, awake: Callable[[], None], after_ns: int) -> None:
+        self._periods = periods
+        self._awake = awake
+        self._after_ns = after_ns
+        self._idle_since_ns: int | None = None
+        self._row_due_ns = 0
+        self.on_change: Callable[[], None] = _do_nothing  # called when rest begins or ends
+
+    @property
+    def is_resting(self) -> bool:
+        """Return whether the GPU is idle and looked at rarely."""
+        return self._periods.is_resting
+
+    def set_attended(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
+        """Say whether anybody looks at what is dear to read: of a GPU at rest it is read at its usual rate only then."""
+        was_attended, self._periods.is_attended = self._periods.is_attended, attended
+        if attended and not was_attended and self.is_resting:
+            self._awake()
+
+    def take(self, sweep: Sweep) -> None:
+        """As a sink of the GPU's sampler."""
+        reading = sweep.observed
+        if not isinstance(reading, Reading) or reading.lane not in (Lane.FAST, Lane.PULSE):
+            return
+        if self._periods.is_active:
+            self._idle_since_ns = None
+            return
+        idle = is_idle(reading)
+        if idle is False:
+            self.end()
+        elif idle:
+            self._go_on(reading, sweep.due_ns)
+
+    def end(self) -> None:
+        """Return to the usual rate, and begin to count again."""
+        self._idle_since_ns = None
+        if self._periods.rate is not WatchRate.USUAL:
+            self._periods.rate = WatchRate.USUAL
+            self._awake()
+            self.on_change()
+
+    def _go_on(self, reading: Reading, due_ns: int) -> None:
+        before_ns, self._row_due_ns = self._row_due_ns, due_ns if reading.lane is Lane.FAST else self._row_due_ns
+        if self._idle_since_ns is None:
+            self._idle_since_ns = reading.at_ns
+        elif self._periods.rate is WatchRate.USUAL and reading.at_ns - self._idle_since_ns >= self._after_ns:
+            self._periods.rate = WatchRate.SLOWING
+        elif self._periods.rate is WatchRate.SLOWING and self._row_due_ns - before_ns > SLOWING_NS // 2:
+            # Rows that were due before, at the usual rate, come first.
+            self._periods.rate = WatchRate.RESTING
+            self.on_change()
+
+
+def is_idle(reading: Reading) -> bool | None:
+    """Return whether the driver calls the GPU idle; None where a reading does not say."""
+    if reading.event_reasons_mask is not None:
+        return bool(reading.event_reasons_mask & Reason.GPU_IDLE)
+    return None if reading.utilization_ratio is None else reading.utilization_ratio == 0
+
+
+def _do_nothing() -> None:
+    """Take no notice of rest."""

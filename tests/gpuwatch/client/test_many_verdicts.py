@@ -1,0 +1,58 @@
+"""The verdicts of many windows are waited for together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client.connection import connect
+from gpuwatch.config.settings import Settings, load
+from tests.gpuwatch.live import running
+from tests.waiting import sample_for
+
+
+def closed(settings: Settings, count: int) -> list[gpuwatch.Window]:
+    windows = []
+    for number in range(count):
+        with gpuwatch.window(f"number {number}", settings=settings) as w:
+            sample_for(0.05)
+        windows.append(w)
+    return windows
+
+
+def test_verdicts_of_many_windows_come_in_their_order(copying: Settings) -> None:
+    windows = closed(copying, 5)
+    found = gpuwatch.verdicts(windows)
+    assert [each.label for each in found] == [f"number {number}" for number in range(5)]
+    assert found == tuple(each.verdict for each in windows)
+    assert gpuwatch.verdicts([]) == ()
+
+
+def test_one_connection_asks_for_all_verdicts(copying: Settings) -> None:
+    windows = closed(copying, 3)
+    with connect(copying) as client:
+        before = client.status()["clients_count"]
+        gpuwatch.verdicts(iter(windows))
+        assert client.status()["clients_count"] == before, "and it is closed"
+
+
+def test_daemons_of_two_places_are_asked_each(copying: Settings, tmp_path: Path) -> None:
+    with running(tmp_path) as live:
+        found = gpuwatch.verdicts([*closed(copying, 1), *closed(live.settings, 1), *closed(copying, 1)])
+    assert all(each.findings for each in found)
+
+
+def test_window_without_a_daemon_is_unproven_among_others(copying: Settings) -> None:
+    nowhere = load({"socket": "/proc/nowhere/s", "state": "/proc/nowhere"})
+    first, lost = gpuwatch.verdicts([*closed(copying, 1), *closed(nowhere, 1)])
+    assert first.findings
+    assert (lost.status, lost.findings) == (gpuwatch.Status.UNPROVEN, ())
+
+
+def test_what_is_no_closed_window_is_refused(copying: Settings) -> None:
+    with pytest.raises(gpuwatch.UsageError, match="expected windows, found"):
+        gpuwatch.verdicts(["gemm"])  # type: ignore[list-item]  # what is tested
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="has ended"):
+        gpuwatch.verdicts([w])

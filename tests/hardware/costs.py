@@ -1,0 +1,232 @@
+"""The price of watching on a real GPU: first window, closing many timed iterations, processor time and memory of the daemon.
+
+    python -m tests.hardware.costs OUT_FOLDER [SECONDS]
+
+Each daemon watches an idle GPU, then a busy one, then one with a window open; ``nvidia-smi -lms 10`` watches the same in the
+same run.  Bytecode is to be compiled first (``python -m compileall``), as pip does.  Writes ``figures-costs.json``: a row a figure, which ``tests.hardware.merged`` keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import gpuwatch
+from gpuwatch.config.settings import Settings
+from tests.bench.scraping import scraped
+from tests.bench.spent import spending
+from tests.gpuwatch.live import Live, running, settings
+from tests.hardware.effect import gemms, launches, versions
+from tests.waiting import wait_until
+
+ROUNDS_COUNT = 5
+WATCHED_S = 15.0
+SETTLE_S = 4.0
+REST_S = 18.0  # until the lanes are measured, and an idle GPU is looked at rarely
+STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
+_QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
+_ENTERED = """
+import json, sys, time
+with_torch = sys.argv.pop(1) == "torch"
+import gpuwatch
+from gpuwatch.client.connection import connect
+from gpuwatch.config.settings import load
+if with_torch:
+    import torch
+    torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+found = load(dict(flag[2:].split("=", 1) for flag in sys.argv[1:]))
+window = gpuwatch.window("start", settings=found)
+began_s = time.perf_counter()
+window.__enter__()
+enter_s = time.perf_counter() - began_s
+with connect(found, start=False) as client:
+    pid = client.status()["pid"]
+window.__exit__(None, None, None)
+again_s = time.perf_counter()
+with gpuwatch.window("again", settings=found):
+    again_s = time.perf_counter() - again_s
+closed_s = time.perf_counter()
+window.verdict
+print(json.dumps({"pid": pid, "enter_s": enter_s, "again_s": again_s, "verdict_s": time.perf_counter() - closed_s}))
+"""
+
+Row = dict[str, Any]
+
+
+def starts(how: str, count: int) -> Iterator[Row]:
+    """Time first windows that start their daemon, in processes with torch's context or without."""
+    for _ in range(count):
+        with tempfile.TemporaryDirectory(prefix="gw") as folder:
+            command = [sys.executable, "-c", _ENTERED, how, *settings(Path(folder), "nvml").flags()]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+            found = json.loads(done.stdout)
+            os.kill(found["pid"], signal.SIGTERM)
+            wait_until(lambda found=found: not Path(f"/proc/{found['pid']}").exists())  # type: ignore[misc]
+            yield {"table": "first-window", "how": how, **{name: found[name] for name in ("enter_s", "again_s", "verdict_s")}}
+
+
+def closings(found: Settings) -> Iterator[Row]:
+    """Time the ends of windows with many timed iterations, after the GPU is done: it idles for as long."""
+    x = torch.zeros(1, device="cuda")
+    for how, count in (("stamped", STAMPED_COUNT), ("host", HOST_COUNT)) * ROUNDS_COUNT:
+        with _hidden(is_hidden=how == "host"):
+            window = gpuwatch.window(f"close {how}", settings=found).__enter__()
+            for _ in window.iterations(count):
+                x.add_(1.0)
+        torch.cuda.synchronize()
+        begin_s = time.perf_counter()
+        window.__exit__(None, None, None)
+        took_s = time.perf_counter() - begin_s
+        launch_s = launches()  # while the times are still read
+        yield {
+            "table": "closing", "how": how, "count": count, "close_s": took_s, "status": window.verdict.status.value,
+            "verdict_s": time.perf_counter() - begin_s - took_s, "launch_p50_us": launch_s[0] * 1e6, "launch_p99_us": launch_s[1] * 1e6,
+        }  # fmt: skip
+
+
+@contextlib.contextmanager
+def _hidden(*, is_hidden: bool) -> Iterator[None]:
+    """Hide torch from windows that shall time by the host's clock."""
+    hidden = sys.modules.pop("torch") if is_hidden else None
+    try:
+        yield
+    finally:
+        if hidden is not None:
+            sys.modules["torch"] = hidden
+
+
+@contextlib.contextmanager
+def busy() -> Iterator[None]:
+    """Keep the GPU busy in another thread."""
+    over = threading.Event()
+
+    def work() -> None:
+        a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
+        while not over.is_set():
+            gemms(a, b, out)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def watched(name: str, pid: int, seconds: float) -> Row:
+    """Return what a watcher spends in so many seconds; beside it each thread's part, in the order in which they began."""
+    before = _threads_s(pid)
+    with spending(pid) as spent:
+        time.sleep(seconds)
+    after = _threads_s(pid)
+    threads = [round(after[tid] - before.get(tid, 0.0), 5) for tid in sorted(after)]
+    return {
+        "table": "watching", "who": name, "cpu_ratio": spent.cpu_ratio, "memory_bytes": spent.memory_bytes,
+        "threads_ratio": [each / spent.length_s for each in threads],
+    }  # fmt: skip
+
+
+def _threads_s(pid: int) -> dict[int, float]:
+    found = {}
+    for path in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            found[int(path.name)] = int((path / "schedstat").read_text().split()[0]) / 1e9
+    return found
+
+
+def daemons(live: Live, seconds: float) -> Iterator[Row]:
+    """Watch an idle GPU, a busy one, and one with a window open."""
+    from gpuwatch.client.connection import connect
+
+    pid = live.process.pid
+    time.sleep(REST_S)
+    yield watched("gpuwatch, idle GPU, nobody connected", pid, seconds)
+    with connect(live.settings) as client:
+        status = client.status()
+    with busy():
+        time.sleep(SETTLE_S / 2)
+        with scraped(status["metrics"]):
+            yield watched("gpuwatch, busy GPU, scraped", pid, seconds)
+        with connect(live.settings) as client:
+            yield {"table": "questions", "when": "busy", "questions": client.status()["gpus"][0]["questions"]}
+        with gpuwatch.window("held open", sync=False, settings=live.settings):
+            time.sleep(SETTLE_S / 2)
+            yield watched("gpuwatch, busy GPU, a window open", pid, seconds)
+            with connect(live.settings) as client:
+                yield {"table": "questions", "when": "window", "questions": client.status()["gpus"][0]["questions"]}
+
+
+def smi(seconds: float) -> Iterator[Row]:
+    if shutil.which("nvidia-smi") is None:
+        return
+    command = ["nvidia-smi", _QUERY, "--format=csv", "-lms=10"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(1.0)
+        yield watched("nvidia-smi -lms 10, idle GPU", process.pid, seconds / 2)
+        with busy():
+            time.sleep(1.0)
+            yield watched("nvidia-smi -lms 10, busy GPU", process.pid, seconds / 2)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main(arguments: list[str]) -> int:
+    out = Path(arguments[0])
+    out.mkdir(parents=True, exist_ok=True)
+    seconds = float(arguments[1]) if len(arguments) > 1 else WATCHED_S
+    rows: list[Row] = []
+    about = {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), "versions": versions()}
+
+    def keep(found: Iterator[Row]) -> None:
+        for row in found:
+            rows.append(about | row)
+            print(_line(row), flush=True)
+            (out / "figures-costs.json").write_text(json.dumps(rows, indent=1))
+
+    keep(starts("plain", ROUNDS_COUNT))
+    keep(starts("torch", ROUNDS_COUNT // 2))
+    scraped_daemon = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
+    with (
+        tempfile.TemporaryDirectory(prefix="gw") as folder,
+        running(Path(folder), "nvml", environment=scraped_daemon) as live,
+    ):
+        keep(daemons(live, seconds))
+        keep(closings(live.settings))
+    keep(smi(seconds))
+    for table, key in (("first-window", "enter_s"), ("closing", "close_s")):
+        for how in sorted({row["how"] for row in rows if row["table"] == table}):
+            found = [row[key] for row in rows if row["table"] == table and row["how"] == how]
+            print(f"{table} {how}: least {min(found) * 1e3:.1f} ms, median {statistics.median(found) * 1e3:.1f} ms")
+    return 0
+
+
+def _line(row: Row) -> str:
+    if row["table"] == "watching":
+        threads = " ".join(f"{each:.2%}" for each in row["threads_ratio"] if each > 5e-5)
+        return f"{row['who']:<40}{row['cpu_ratio']:>8.3%}{row['memory_bytes'] / 1e6:>7.1f} MB   threads {threads}"
+    if row["table"] == "questions":
+        asked = {name: f"{each['rate_hz']:.2f}/s {each['cost_ratio']:.3%}" for name, each in row["questions"].items()}
+        return f"questions, {row['when']}: {asked}"
+    return ", ".join(f"{name} {value:.4f}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
