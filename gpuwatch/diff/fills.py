@@ -12,6 +12,7 @@ from gpuwatch.diff.kernel_device import Bytes
 from gpuwatch.errors import UsageError
 
 NAMES = ("randn", "zeros", "iota")
+INPUT_FILLS = ("nan", "large")
 # Longer buffers repeat their beginning; no power of two, so that a wrong index meets another value.
 _PERIOD_COUNT = (1 << 24) - 3
 _WHOLE_NUMBERS = 128  # below it: fits the smallest type, and is a valid index of any buffer

@@ -12,6 +12,13 @@ from gpuwatch.diff.cubin import Threads
 
 Bytes = npt.NDArray[np.uint8]
 Launch = Callable[[], None]  # one launch with everything bound: what is timed
+_HINTS = {
+    "CUDA_ERROR_ILLEGAL_ADDRESS": ": it reads or writes memory that is no buffer of its arguments",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": ": it reads or writes more bytes at once than an address is a multiple of",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": ": it is compiled for another architecture",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": ": a block takes more threads, registers or shared memory than there are",
+    "CUDA_ERROR_INVALID_VALUE": ": the GPU takes no such launch",
+}
 _USUAL_SHARED_BYTES = 48 << 10  # more dynamic shared memory must be asked for
 
 
@@ -100,4 +107,5 @@ def _run(answer: tuple[Any, ...]) -> Any:
     try:
         return checked(answer)
     except RuntimeError as error:
-        raise KernelFault(str(error).removeprefix("CUDA: ")) from error
+        name = str(error).removeprefix("CUDA: ")
+        raise KernelFault(f"fails with {name}{_HINTS.get(name, '')}") from error

@@ -118,7 +118,7 @@ class TimingProcess:
                 if message.usage:
                     raise UsageError(message.usage)
                 if message.fault:
-                    return msgspec.structs.replace(message, fault=f"{doing}: {message.fault}")
+                    return msgspec.structs.replace(message, fault=f"{doing}: it {message.fault}")
                 if message.timed is not None or message.has_run_alone:
                     return message
                 doing, limit_s = message.doing, message.limit_s

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from gpuwatch.diff.fills import encode, make_values
+from gpuwatch.diff.fills import INPUT_FILLS, NAMES, encode, make_values
 from gpuwatch.diff.kernel_arguments import ROW_LENGTHS, SizePlan, Slot, pack, scalar_values
 from gpuwatch.diff.kernel_device import Bytes, KernelDevice, KernelFault, Launch
 from gpuwatch.errors import UsageError
 
 GUARD_BYTES = 64 << 10  # on each side of a buffer: an index that misses by one row of most shapes
-_GUARD = 0xFF  # NaN in each floating-point type, -1 in each whole number
+# NaN in each floating-point type around inputs; a plain number around outputs, so that what is copied from beyond shows.
+_INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
 _POISON = 0xA5  # a small number in each type, which no kernel writes by chance
 
 Touched = npt.NDArray[np.bool_]
@@ -110,7 +111,7 @@ class Trial:
     def reset(self, *, poisoned: bool = False) -> None:
         """Fill buffers and guard zones as before any run; ``poisoned`` fills outputs with one byte's value."""
         for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True):
-            self.device.fill(base, _GUARD, values.nbytes + 2 * GUARD_BYTES)
+            self.device.fill(base, _guard(slot), values.nbytes + 2 * GUARD_BYTES)
             self.device.synchronize()
             if poisoned and not slot.is_input:
                 self.device.fill(base + GUARD_BYTES, _POISON, values.nbytes)
@@ -143,12 +144,14 @@ class Trial:
     def _make(self, slot: Slot, terms: TrialTerms, rng: np.random.Generator) -> Bytes:
         if slot.name in terms.arrays:
             return encode(slot, terms.arrays[slot.name])
-        return make_values(slot, self.plan.elements_count, terms.fill, rng)
+        # What an output held before is not the input that such a fill is about.
+        is_special = terms.fill in INPUT_FILLS and not slot.is_input and any(each.is_input for each in self.slots)
+        return make_values(slot, self.plan.elements_count, NAMES[0] if is_special else terms.fill, rng)
 
     def _check_guards(self) -> None:
         for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True):
             for at, where in ((base, "before"), (base + GUARD_BYTES + values.nbytes, "behind")):
-                hurt = np.flatnonzero(self.device.read(at, GUARD_BYTES) != _GUARD)
+                hurt = np.flatnonzero(self.device.read(at, GUARD_BYTES) != _guard(slot))
                 if len(hurt):
                     nearest = GUARD_BYTES - int(hurt[-1]) if where == "before" else int(hurt[0])
                     count = values.nbytes // slot.itemsize
@@ -156,6 +159,10 @@ class Trial:
                         f"writes outside of {slot.name}: {len(hurt)} bytes {where} its {count} elements, the nearest at byte "
                         f"{nearest} ({self.plan})"
                     )
+
+
+def _guard(slot: Slot) -> int:
+    return _INPUT_GUARD if slot.is_input else _OUTPUT_GUARD
 
 
 def check_aliases(slots: Sequence[Slot], aliases: Mapping[str, str]) -> None:
