@@ -162,7 +162,8 @@ def command(
 def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], state: Path) -> Diff:
     arch, why_not = gpu
     if arch:
-        request = replace(request, arch=request.arch or arch, takes_functions=True)
+        has_cubin = any(side.language == "cubin" for side in sides)  # which decides for itself
+        request = replace(request, arch=request.arch or (None if has_cubin else arch), takes_functions=True)
     sizes, types = timing.points[0]
     found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
     if not arch:

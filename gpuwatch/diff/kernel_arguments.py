@@ -34,6 +34,10 @@ ROW_LENGTH = 1024  # of rows that a block takes one at a time
 _STEP = 256  # sizes are multiples of it, or a little more
 
 
+class NotTimedError(UsageError):
+    """A pair whose code can be compared, and that cannot be run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One argument of both kernels: ``kind`` is numpy's code of its elements, or bf16; ``other_name`` is B's."""
@@ -156,5 +160,5 @@ def _slot(parameter: Parameter, number: int, shown: str) -> Slot:
     if kind is None or (vector and not is_pointer):
         found = parameter.type or f"{parameter.bytes_count} bytes of no known type"
         name = parameter.name or f"argument {number + 1}"
-        raise UsageError(f"{shown}: {name}: expected a number or a pointer to numbers, found {found}; it cannot be timed")
+        raise NotTimedError(f"{shown}: {name}: expected a number or a pointer to numbers, found {found}")
     return Slot(parameter.name or f"argument{number + 1}", kind, is_pointer, parameter.is_input)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.cuda.driver import checked
+from gpuwatch.diff.kernel_arguments import NotTimedError
 from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.sweep import SweepPoint, summarise
@@ -54,7 +55,10 @@ def time_diff(
 
     Raises UsageError: for arguments, launches and inputs that cannot be derived.
     """
-    timed = tuple(pair for pair, _ in timed_pairs(sides, found, request, timing, say))
+    try:
+        timed = tuple(pair for pair, _ in timed_pairs(sides, found, request, timing, say))
+    except NotTimedError as error:
+        return replace(found, why_not_timed=str(error))
     if len(timing.points) < 2:
         return replace(found, timed=timed)
     points = [SweepPoint(dict(timing.points[0][0]), dict(timing.points[0][1]), timed[0])]
