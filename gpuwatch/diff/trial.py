@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ GUARD_BYTES = 64 << 10  # on each side of a buffer: an index that misses by one 
 # NaN in each floating-point type around inputs; a plain number around outputs, so that what is copied from beyond shows.
 _INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
 _POISON = 0xA5  # a small number in each type, which no kernel writes by chance
+
+_POISONED = np.full(8, _POISON, np.uint8)
 
 Touched = npt.NDArray[np.bool_]
 
@@ -101,11 +104,10 @@ class Trial:
         An input counts whole; an output counts as read where the result depends on what it held.
         """
         read, written = self.input_bytes, 0
-        starts = [self.run(launch), self.run(launch, poisoned=True)]
-        for slot, touched, one, other in zip(self.outputs, self.touched(launch), *starts, strict=True):
+        starts = self.run(launch), self.run(launch, poisoned=True)
+        for slot, touched, one, other in zip(self.outputs, self._changed(*starts), *starts, strict=True):
             written += int(touched.sum()) * slot.itemsize
-            differs = (one != other).reshape(-1, slot.itemsize).any(axis=1) & touched
-            read += int(differs.sum()) * slot.itemsize
+            read += int(((_words(one, slot) != _words(other, slot)) & touched).sum()) * slot.itemsize
         return read, written
 
     def reset(self, *, poisoned: bool = False) -> None:
@@ -133,13 +135,14 @@ class Trial:
 
     def touched(self, launch: Launch) -> list[Touched]:
         """Return the elements of each output that a launch writes: those that differ from either of two beginnings."""
-        marks = []
+        return self._changed(self.run(launch), self.run(launch, poisoned=True))
+
+    def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
         starts = [values for slot, values in zip(self._pointers, self._initial, strict=True) if not slot.is_input]
-        found = zip(self.outputs, starts, self.run(launch), self.run(launch, poisoned=True), strict=True)
-        for slot, start, after, after_poison in found:
-            changed = (after != start) | (after_poison != _POISON)
-            marks.append(changed.reshape(-1, slot.itemsize).any(axis=1))
-        return marks
+        return [
+            (_words(one, slot) != _words(start, slot)) | (_words(other, slot) != _words(_POISONED, slot)[0])
+            for slot, start, one, other in zip(self.outputs, starts, after, after_poison, strict=True)
+        ]
 
     def _make(self, slot: Slot, terms: TrialTerms, rng: np.random.Generator) -> Bytes:
         if slot.name in terms.arrays:
@@ -159,6 +162,11 @@ class Trial:
                         f"writes outside of {slot.name}: {len(hurt)} bytes {where} its {count} elements, the nearest at byte "
                         f"{nearest} ({self.plan})"
                     )
+
+
+def _words(data: Bytes, slot: Slot) -> npt.NDArray[Any]:
+    """Return elements as whole numbers, which compare by their bits."""
+    return data.view(f"u{slot.itemsize}")
 
 
 def _guard(slot: Slot) -> int:
