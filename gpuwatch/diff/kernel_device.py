@@ -40,6 +40,8 @@ class KernelDevice(Protocol):
 
     def fill(self, at: int, value: int, bytes_count: int) -> None: ...
 
+    def copy(self, to: int, source: int, bytes_count: int) -> None: ...
+
     def read(self, at: int, bytes_count: int) -> Bytes: ...
 
     def load(self, code: bytes, symbol: str, shared_bytes: int) -> object:
@@ -73,6 +75,9 @@ class DriverDevice:
 
     def fill(self, at: int, value: int, bytes_count: int) -> None:
         _run(self._driver.cuMemsetD8Async(at, value, bytes_count, self._stream(0)))
+
+    def copy(self, to: int, source: int, bytes_count: int) -> None:
+        _run(self._driver.cuMemcpyDtoDAsync(to, source, bytes_count, self._stream(0)))
 
     def read(self, at: int, bytes_count: int) -> Bytes:
         self.synchronize()

@@ -99,8 +99,8 @@ def _with_function(
 ) -> Diff:
     """Return a comparison without code: a Python function on one side or both."""
     found: list[KernelSide | None] = []
-    for code, name in zip(codes, wanted, strict=True):
-        own = name if code.compiled.compiler != "Python" and sides[codes.index(code)].kernel else ""
+    for side, code, name in zip(sides, codes, wanted, strict=True):
+        own = name if side.kernel else ""  # --fn may be the function's name alone
         pair = kernel_choice.choose_pairs(code, code, (own, own), takes_all=False)[0] if code.kernels else None
         found.append(_with_launch(read_kernels(code, pair)[pair[0]], arch, request) if pair else None)
     return Diff(codes[0], codes[1], arch, (), "", (found[0], found[1]))

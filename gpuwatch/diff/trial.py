@@ -46,9 +46,13 @@ class Trial:
         self._pointers = [each for each in slots if each.is_pointer and each.name not in terms.aliases]
         self._initial = [self._make(slot, terms, rng) for slot in self._pointers]
         self._bases: list[int] = []
+        self._copies: list[int] = []  # of what the buffers hold before a run: the host's take a hundred times as long
         try:
             for values in self._initial:
                 self._bases.append(device.allocate(values.nbytes + 2 * GUARD_BYTES))
+                self._copies.append(device.allocate(values.nbytes))
+                device.write(self._copies[-1], values)
+            device.synchronize()
         except KernelFault as fault:
             self.close()
             need = sum(each.nbytes for each in self._initial) >> 20
@@ -65,9 +69,9 @@ class Trial:
         self.close()
 
     def close(self) -> None:
-        for base in self._bases:
+        for base in (*self._bases, *self._copies):
             self.device.free(base)
-        self._bases = []
+        self._bases, self._copies = [], []
 
     def arguments(self) -> list[bytes]:
         """Return the bytes of each argument, as a launch takes them."""
@@ -112,13 +116,12 @@ class Trial:
 
     def reset(self, *, poisoned: bool = False) -> None:
         """Fill buffers and guard zones as before any run; ``poisoned`` fills outputs with one byte's value."""
-        for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True):
+        for slot, base, values, copy in zip(self._pointers, self._bases, self._initial, self._copies, strict=True):
             self.device.fill(base, _guard(slot), values.nbytes + 2 * GUARD_BYTES)
-            self.device.synchronize()
             if poisoned and not slot.is_input:
                 self.device.fill(base + GUARD_BYTES, _POISON, values.nbytes)
             else:
-                self.device.write(base + GUARD_BYTES, values)
+                self.device.copy(base + GUARD_BYTES, copy, values.nbytes)
         self.device.synchronize()
 
     def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
@@ -136,6 +139,11 @@ class Trial:
     def touched(self, launch: Launch) -> list[Touched]:
         """Return the elements of each output that a launch writes: those that differ from either of two beginnings."""
         return self._changed(self.run(launch), self.run(launch, poisoned=True))
+
+    def overwritten(self, launch: Launch) -> list[Touched]:
+        """Return the elements of each output that a launch changes from one beginning: in half the time, and nearly all."""
+        found = self.run(launch, poisoned=True)
+        return [_words(each, slot) != _words(_POISONED, slot)[0] for slot, each in zip(self.outputs, found, strict=True)]
 
     def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
         starts = [values for slot, values in zip(self._pointers, self._initial, strict=True) if not slot.is_input]

@@ -73,6 +73,9 @@ class HostDevice:
     def fill(self, at: int, value: int, bytes_count: int) -> None:
         self._memory[at : at + bytes_count] = value
 
+    def copy(self, to: int, source: int, bytes_count: int) -> None:
+        self._memory[to : to + bytes_count] = self._memory[source : source + bytes_count]
+
     def read(self, at: int, bytes_count: int) -> Bytes:
         return self._memory[at : at + bytes_count].copy()
 

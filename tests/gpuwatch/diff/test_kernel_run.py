@@ -87,6 +87,23 @@ def test_scans_of_two_kinds_are_shifted_by_one() -> None:
     assert "equal when shifted by one: B is A one place later" in found
 
 
+def test_sums_of_other_elements_agree_in_all() -> None:
+    def partial_sums(launch: HostLaunch, step: int) -> None:
+        values = launch.at(0, launch.number(2))
+        launch.at(1, 16)[:] = [values[part::16].sum() if step else values.reshape(16, -1)[part].sum() for part in range(16)]
+
+    found = reason(partial(partial_sums, step=0), partial(partial_sums, step=1), SCAN)
+    assert "the sums of both agree, as where each block adds up other elements: --no-check times them" in found
+
+
+def test_element_that_stays_by_chance_is_no_hole() -> None:
+    def mostly(launch: HostLaunch) -> None:
+        n = min(launch.number(3), len(launch.threads))
+        launch.at(1, n)[[place for place in range(n) if place != 30000]] = 1
+
+    assert geometry(mostly, SAXPY, (256, 1, 1), n=1 << 16) == (256, 1, 1)
+
+
 def test_race_shows_between_two_runs() -> None:
     runs = iter(range(1000))
 
