@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from annotate.compare.decision import duration_text
 from gpuwatch.diff.run_diff import Diff
-from gpuwatch.diff.sweep import Sweep
+from gpuwatch.diff.sweep import ShapeSweep
 from gpuwatch.diff.timed_pair import TimedPair
 
 
@@ -35,7 +35,7 @@ def decision_text(timed: TimedPair) -> str:
     return f"{text}: {timed.reason}" if timed.reason else text
 
 
-def sweep_lines(sweep: Sweep) -> Iterator[str]:
+def sweep_lines(sweep: ShapeSweep) -> Iterator[str]:
     """Yield a line for each point of a sweep, then the trend and the crossover."""
     width = max(len(str(each)) for each in sweep.points)
     for each in sweep.points:
