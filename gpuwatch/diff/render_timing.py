@@ -18,6 +18,7 @@ def timing_lines(found: Diff) -> Iterator[str]:
             times = f"A {duration_text(timed.a.median_s)}, B {duration_text(timed.b.median_s)} a call"
             yield f"  {times}, {timed.cache} L2 cache, {timed.pairs_count} pairs{f', {shape}' if shape else ''}"
             yield f"  launches: A {timed.launches[0]}; B {timed.launches[1]}"
+            yield from (f"  {note}" for note in timed.notes)
             yield f"  window: {timed.verdict or 'none'}"
     if found.sweep is not None:
         yield ""
