@@ -17,9 +17,9 @@ def timing_lines(found: Diff) -> Iterator[str]:
             shape = " ".join(f"{each}={size}" for each, size in timed.sizes.items())
             times = f"A {duration_text(timed.a.median_s)}, B {duration_text(timed.b.median_s)} a call"
             yield f"  {times}, {timed.cache} L2 cache, {timed.pairs_count} pairs{f', {shape}' if shape else ''}"
-            yield f"  launches: A {timed.launches[0]}; B {timed.launches[1]}"
-            yield from (f"  {note}" for note in timed.notes)
-            yield f"  window: {timed.verdict or 'none'}"
+        yield from [f"  launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
+        yield from (f"  {note}" for note in timed.notes)
+        yield from [f"  window: {timed.verdict}"] if timed.verdict else []
     if found.sweep is not None:
         yield ""
         yield from sweep_lines(found.sweep)
