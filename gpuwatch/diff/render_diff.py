@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.kernel_code import SideCode
+from gpuwatch.diff.render_timing import timing_lines
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
 
@@ -33,7 +34,7 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
     yield table(("", "side", "compiler", "flags"), [("A", *_side(found.a)), ("B", *_side(found.b))])
     yield from ([""] if is_markdown else [])
     yield from _flags_differ(found)
-    yield f"not timed: {found.why_not_timed}"
+    yield from timing_lines(found) if found.timed else [f"not timed: {found.why_not_timed}"]
     for each in found.comparisons:
         yield ""
         yield from _kernel(each, table, is_whole=is_whole)
