@@ -57,7 +57,7 @@ def markdown(verdict: Verdict) -> str:
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
     label = f" {marked(_label(verdict))}" if verdict.label else ""
     numbers = f"; {marked(plain(first))}" if (first := headline(verdict)) else ""
-    lines = [f"{status}{label} on {marked(_device(verdict))}, {_length(verdict)}{numbers}"]
+    lines = [f"{status}{label} on {marked(_device(verdict))}, {length_words(verdict.length_s)}{numbers}"]
     if verdict.why:
         lines += ["", f"Not proven: {marked(plain(verdict.why))}"]
     for line in _beside(verdict):
@@ -111,7 +111,14 @@ def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int
 
 def _before(verdict: Verdict, device: str) -> list[str]:
     simulated = ["SIMULATED"] if verdict.simulated else []
-    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict), headline(verdict)]
+    head = [
+        verdict.status.value.upper(),
+        *simulated,
+        _label(verdict),
+        device,
+        length_words(verdict.length_s),
+        headline(verdict),
+    ]
     lines = ["  ".join(part for part in head if part)]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
@@ -224,8 +231,8 @@ def _shortened(uuid: str) -> str:
     return f"{uuid[:8]}…{uuid[-4:]}" if len(uuid) > 13 else uuid
 
 
-def _length(verdict: Verdict) -> str:
-    length_s = verdict.length_s
+def length_words(length_s: float) -> str:
+    """Write a window's length in the unit that suits it; every face writes it so."""
     if length_s < 0.9995:
         return f"{length_s * 1e3:.3g} ms"
     if length_s < 120:
@@ -252,7 +259,7 @@ def _card(verdict: Verdict) -> str:
         f"<b>{verdict.status.value.upper()}</b>",
         *(["<b>SIMULATED</b>"] if verdict.simulated else []),
         *(escape(text) for text in (verdict.label, verdict.device_name) if text),
-        f"{verdict.length_s:.3g} s",
+        length_words(verdict.length_s),
         *([escape(first)] if (first := headline(verdict)) else []),
     ]
     why = f"<div>{escape(verdict.why)}</div>" if verdict.why else ""

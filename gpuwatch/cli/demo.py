@@ -11,6 +11,7 @@ import click
 from annotate.verdict import Verdict, worst
 from gpuwatch.cli import options, output
 from gpuwatch.cli.benchmarks import benchmarks, torch_with_gpu
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
@@ -33,7 +34,7 @@ What to type next:
   {doctor:<{column}}   what this machine can prove"""
 
 
-@click.command("demo", short_help="Three benchmarks, three verdicts.")
+@click.command("demo", cls=CheckedCommand, short_help="Three benchmarks, three verdicts.")
 @click.option("--scenes", metavar="A,B,C", help=f"Simulated scenes to play, even if there is a GPU; by default {SCENES}.")
 @options.json_option
 @options.settings_options

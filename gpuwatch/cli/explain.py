@@ -17,6 +17,7 @@ from annotate import clock_reasons
 from annotate.clock_reasons import REASONS
 from annotate.verdict import Status
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _STATUSES = {
 _RETIRED = "A rule of earlier versions, which policies may still name: without effect. In its place: {}."
 
 
-@click.command("explain", short_help="A rule's page, or a clock event reason.")
+@click.command("explain", cls=CheckedCommand, short_help="A rule's page, or a clock event reason.")
 @click.argument("name", metavar="[RULE|REASON|STATUS]", required=False)
 @options.json_option
 @options.settings_options

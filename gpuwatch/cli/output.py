@@ -151,6 +151,17 @@ def cut(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else text[: most - 1].rstrip(" ,") + "…"
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: ``1 GPU``, ``2 GPUs``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def size_words(size_bytes: int) -> str:
+    """Write a file's size in the unit that suits it."""
+    scale, unit = next(each for each in ((1e6, "MB"), (1e3, "kB"), (1, "bytes")) if size_bytes >= each[0] or each[0] == 1)
+    return f"{size_bytes / scale:.{1 if scale > 1 else 0}f} {unit}"
+
+
 def _finite(value: Any) -> Any:  # any JSON value
     if isinstance(value, float) and not math.isfinite(value):
         return None

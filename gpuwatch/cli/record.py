@@ -6,15 +6,17 @@ from pathlib import Path
 import click
 
 from annotate.evidence import Evidence
+from annotate.output.report import length_words
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 
 
-@click.command("record", short_help="Evidence as one file.")
+@click.command("record", cls=CheckedCommand, short_help="Evidence as one file.")
 @click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
 @click.option("--seconds", metavar="N", help="Watch for so long from now, at the full rate; by default 10s.")
 @click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
@@ -48,7 +50,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
         uuids = [piece.device.uuid if piece.device is not None else None for piece in pieces]
         output.emit_json({"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": uuids})
     else:
-        size = f"{length_s:.1f} s of {len(pieces)} GPUs, {len(blob)} bytes"
+        size = f"{length_words(length_s)} of {output.counted(len(pieces), 'GPU')}, {output.size_words(len(blob))}"
         output.say(f"{target}: {size}; gpuwatch audit --trace {target} judges it")
 
 
@@ -77,7 +79,7 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     wanted = [uuid for uuid in known if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
     if not wanted:
         raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
-    output.say(f"recording {len(wanted)} GPUs for {length_s:g} s; Ctrl-C keeps what there is")
+    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps what there is")
     with window("record", gpus=wanted, sync=False, settings=settings) as watched:
         try:
             threading.Event().wait(length_s)

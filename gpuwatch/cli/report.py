@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Run
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _LOOKS_COUNT = 30
 
 
-@click.command("report", short_help="One file with verdict, pictures and evidence.")
+@click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
 @click.argument("run_ids", metavar="[RUN…]", nargs=-1)
 @click.option(
     "--output",
@@ -69,9 +70,9 @@ def command(
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
-        output.write_file(Path(target), text.encode())
-        count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
-        output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
+        blob = text.encode()
+        output.write_file(Path(target), blob)
+        output.say(f"{target}: {output.counted(len(windows), 'window')}, {output.size_words(len(blob))}")
         if not markdown and not junit:
             output.say(f"  {_signed(windows, without)}")
             output.say("  opens from disk in any browser; `gpuwatch verify` judges its evidence again")

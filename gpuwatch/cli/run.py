@@ -14,6 +14,7 @@ import click
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client.stated_claim import describe
@@ -30,7 +31,7 @@ class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, a
         return named()
 
 
-class _Wrapper(click.Command):
+class _Wrapper(CheckedCommand):
     """A command whose own failures are 125, as env(1): 1 and 2 may be the wrapped command's."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # as click types it

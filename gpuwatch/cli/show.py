@@ -5,12 +5,13 @@ import sys
 import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.errors import UsageError
 
 
-@click.command("show", short_help="One window's verdict, with its evidence.")
+@click.command("show", cls=CheckedCommand, short_help="One window's verdict, with its evidence.")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--last", is_flag=True, help="The latest window; the default.")
 @click.option("--verbose", "-v", is_flag=True, help="Every fact, every rule that was clear or not checked.")

@@ -14,6 +14,7 @@ import msgspec
 from annotate.clock_reasons import REASONS
 from annotate.evidence import SIGNALS, Lane
 from gpuwatch.cli import open_store, options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import user_config
 from gpuwatch.config.settings import Settings, load
@@ -25,7 +26,7 @@ SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no dr
 PASTED_COLUMNS = 120
 
 
-@click.command("top", short_help="Every GPU and window, now.")
+@click.command("top", cls=CheckedCommand, short_help="Every GPU and window, now.")
 @click.option("--once", is_flag=True, help="Print one table to paste, and leave.")
 @click.option("--trace", metavar="FILE", help="Look at a recording, as `audit --trace` reads it; no daemon is asked.")
 @options.json_option

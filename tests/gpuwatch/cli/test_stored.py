@@ -203,6 +203,8 @@ def test_what_comes_and_what_was_can_be_recorded(gpuwatch: Gpuwatch, daemon: Set
         assert ended.code == 0
         assert gpuwatch("audit", "--trace", str(file), "--json").code == 0
         assert ended.data["gpus"] == [longer.verdict.device_uuid]
+    said = gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).err
+    assert "3.2 s of 1 GPU, " in said
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
