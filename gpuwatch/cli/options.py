@@ -71,12 +71,12 @@ def repeated(settings: Settings) -> str:
 
 def gpu_option(help_text: str) -> Callable[[_F], _F]:
     """Add --gpu, which may be repeated, as ``gpus``; an empty name is refused: it would begin every UUID."""
-    return click.option("--gpu", "gpus", metavar="UUID", multiple=True, callback=_refuse_empty, help=help_text)
+    return click.option("--gpu", "gpus", metavar="GPU", multiple=True, callback=_refuse_empty, help=help_text)
 
 
 def _refuse_empty(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     if not all(name.strip() for name in names):
-        raise UsageError("--gpu: expected a UUID or its beginning, found an empty one; `gpuwatch doctor` lists the UUIDs")
+        raise UsageError("--gpu: expected an index, a UUID, an end of one, or a PCI address, found an empty text")
     return names
 
 

@@ -8,7 +8,7 @@ import click
 from annotate.evidence import Evidence
 from annotate.output.report import length_words
 from gpuwatch import clock
-from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli import chosen_gpus, open_store, options, output, rejudge, times
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
@@ -76,7 +76,7 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     with connect(settings) as client:
         status = client.status()
     known = [str(gpu["uuid"]) for gpu in status["gpus"]]
-    wanted = [uuid for uuid in known if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
+    wanted = list(chosen_gpus.choose_of_daemon(gpus, settings)) if gpus and known else known
     if not wanted:
         raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
     output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps what there is")
@@ -88,16 +88,17 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     _ = watched.verdicts  # its evidence is kept once it is judged
     if watched.run_id is None:
         raise DaemonError(watched.verdict.why, "unreachable")
-    return _of_run(settings, watched.run_id, gpus)
+    return _of_run(settings, watched.run_id, ())
 
 
 def _of_run(settings: Settings, run_id: str, gpus: tuple[str, ...]) -> list[Evidence]:
     with open_store.reader(settings) as store:
         run = open_store.run(store, run_id)
-        wanted = [uuid for uuid in run.uuids if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
+        named = chosen_gpus.choose(gpus, store.devices()) if gpus else run.uuids
+        wanted = [uuid for uuid in run.uuids if uuid in named]
         if not wanted:
             raise UsageError(
-                f"--gpu: expected one of {', '.join(run.uuids) or 'no GPU: the window covered none'}, found {', '.join(gpus)}"
+                f"--run: expected a window of {', '.join(named) or 'a GPU'}, found {', '.join(run.uuids) or 'none'}"
             )
         return [store.evidence(run, uuid) for uuid in wanted]
 

@@ -13,7 +13,7 @@ import click
 
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
-from gpuwatch.cli import child, options, output
+from gpuwatch.cli import child, chosen_gpus, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
@@ -60,7 +60,7 @@ def _as_wrapper() -> Any:
     short_help="Run a program in a window and judge it.",
 )
 @click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
-@options.gpu_option("Judge this GPU, by UUID or its beginning. Repeatable.")
+@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
 @options.fail_on_option
@@ -84,7 +84,6 @@ def command(
     Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
     """
     failing = options.fail_on(fail_on)
-    _refuse_indices(gpus)
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
@@ -92,10 +91,11 @@ def command(
         settings = options.settings()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
+    chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
     watched = window(
         label or _name(command),
         policy=policy,
-        gpus=list(gpus) or None,
+        gpus=list(chosen) or None,
         sync=False,
         settings=settings,
         **stated_options.arguments(),
@@ -116,17 +116,6 @@ def command(
             output.say(f"gpuwatch: not waited for the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or worst_code(statuses, failing)
-
-
-def _refuse_indices(gpus: tuple[str, ...]) -> None:
-    """Raises UsageError before the program starts: the daemon would find out only afterwards that it knows no such GPU."""
-    for name in gpus:
-        # A UUID's beginning may be digits only, but nobody types fewer than three of it.
-        if name.isdecimal() and len(name) < 3:
-            raise click.UsageError(
-                f"--gpu: expected a UUID or its beginning, found {name!r}; an index means different GPUs in CUDA and in the "
-                "driver; `gpuwatch doctor` lists the UUIDs"
-            )
 
 
 def _name(command: tuple[str, ...]) -> str:
