@@ -1,6 +1,5 @@
 """Commands and groups as click's, which refuse a mistyped option value and say what was meant by an unknown command."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,15 +35,14 @@ class CheckedGroup(CheckedCommand, click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            raise click.UsageError(f"unknown command {args[0]!r}; {nearest(args[0], names)}", ctx)
+            raise click.UsageError(f"unknown command {args[0]!r}; {_meant(args[0], names)}", ctx)
         return super().resolve_command(ctx, args)
 
 
 _MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # no spelling leads from the one to the other
 
 
-def nearest(word: str, names: Sequence[str]) -> str:
-    """Return the name that was probably meant, as a question, or all of them."""
-    meant = _MEANT.get(word)
-    near = [meant] if meant in names else difflib.get_close_matches(word, names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+def _meant(word: str, names: Sequence[str]) -> str:
+    from gpuwatch.sources import nearest  # which takes its time, and only a mistake needs it
+
+    return nearest(_MEANT[word] if _MEANT.get(word) in names else word, names)

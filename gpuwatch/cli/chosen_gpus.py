@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from annotate.output.report import plain
 from gpuwatch.cli import output
 from gpuwatch.errors import DaemonError, UsageError
+from gpuwatch.host import pci
 
 if TYPE_CHECKING:
     from annotate.evidence import Device
     from gpuwatch.config.settings import Settings
 
-_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.([0-7]))?\Z", re.IGNORECASE)
+_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})(?:\.[0-7])?\Z", re.IGNORECASE)
 _INDEX_LENGTH = 2  # digits: no machine has a hundred GPUs, and three digits may begin a UUID
 
 
@@ -25,9 +26,7 @@ def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0)
     ``without``: how many GPUs of the driver are not among them; an index is not certain then.
     Raises UsageError: for a name of no GPU, or of several.
     """
-    known = sorted(
-        {device.uuid: device for device in devices}.values(), key=lambda device: (device.pci_bus_id or "", device.uuid)
-    )
+    known = pci.in_order({device.uuid: device for device in devices}.values())
     places = list(dict.fromkeys(_place(device) for device in known))
     chosen: dict[str, Device] = {}
     for name in names:
@@ -68,7 +67,7 @@ def is_named(name: str, device: Device, index: int) -> bool:
         return int(name) == index
     uuid, word = device.uuid.lower(), name.lower()
     if (address := _address(word)) is not None:
-        return address == _address(device.pci_bus_id or "")
+        return address == pci.place(device.pci_bus_id)
     begin, _, end = word.partition("…")  # as verdicts and `doctor` shorten a UUID
     if "…" in word and end:
         return uuid.startswith((begin, f"gpu-{begin}")) and uuid.endswith(end)
@@ -80,7 +79,7 @@ def _is_index(name: str) -> bool:
 
 
 def _address(text: str) -> tuple[int, ...] | None:
-    """Read a PCI address as domain, bus, device and function; None for other text."""
+    """Read a PCI address, whose domain may be left out, as domain, bus and device; None for other text."""
     found = _PCI.match(text)
     return None if found is None else tuple(int(part or "0", 16) for part in found.groups())
 

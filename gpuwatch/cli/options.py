@@ -80,6 +80,15 @@ def _refuse_empty(_context: click.Context, _parameter: click.Parameter, names: t
     return names
 
 
+def back_option(command: _F) -> _F:
+    """Add -1 to -9 and --last as ``back``: a window counted from the last one; None without."""
+    for count in range(9, 0, -1):
+        names = ("-1", "--last") if count == 1 else (f"-{count}",)
+        text = "The latest window; -2 is the one before it, down to -9."
+        command = click.option(*names, "back", flag_value=count, type=int, default=None, hidden=count > 1, help=text)(command)
+    return command
+
+
 def json_option(command: _F) -> _F:
     return click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")(command)
 

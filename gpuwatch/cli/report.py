@@ -26,6 +26,7 @@ _LOOKS_COUNT = 30
 
 @click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
 @click.argument("run_ids", metavar="[RUN…]", nargs=-1)
+@options.back_option
 @click.option(
     "--output",
     "-o",
@@ -41,6 +42,7 @@ _LOOKS_COUNT = 30
 @options.settings_options
 def command(
     run_ids: tuple[str, ...],
+    back: int | None,
     target: str | None,
     trace: str | None,
     markdown: bool,
@@ -48,7 +50,7 @@ def command(
     redact: str | None,
     fail_on: str | None,
 ) -> Exit:
-    """Report on each RUN, an id or the beginning of one; by default on the latest window.
+    """Report on each RUN, an id, the beginning of one, or a label; by default on the latest window.
 
     The HTML file needs no network, and holds the evidence: `gpuwatch verify FILE` judges it again.
     """
@@ -56,6 +58,8 @@ def command(
 
     if markdown and junit:
         raise UsageError("expected --markdown or --junit, found both")
+    if back is not None and (run_ids or trace is not None):
+        raise UsageError(f"expected runs or -{back}, found both: {run_ids[0] if run_ids else '--trace'} -{back}")
     if trace is not None and run_ids:
         raise UsageError(f"expected runs or --trace, found both: {run_ids[0]} --trace {trace}")
     if target is None and not markdown and not junit:
@@ -64,7 +68,7 @@ def command(
     failing, without = options.fail_on(fail_on), redaction.kinds(redact)
     if target is not None:
         output.check_file(Path(target))
-    found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids)
+    found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids, back or 1)
     windows = redaction.redacted(found, without)
     text = _text(windows, without, is_markdown=markdown, is_junit=junit)
     if target is None:
@@ -98,9 +102,9 @@ def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, is_m
     return html_page.render(record.make_record(windows, without), secrets.token_urlsafe(24))
 
 
-def _of_runs(ids: tuple[str, ...]) -> list[ReportedWindow]:
+def _of_runs(ids: tuple[str, ...], back: int) -> list[ReportedWindow]:
     with open_store.reader(options.settings()) as store:
-        runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None)]
+        runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None, back=back)]
         return [judged for run in {run.id: run for run in runs}.values() for judged in _of_run(store, run)]
 
 

@@ -22,12 +22,12 @@ START_S = 20.0
 _FOREVER_S = 1e6  # a scene longer than this does not come round again
 
 
-def play(names: str, folder: Path) -> list[tuple[Scene, Window]]:
-    """Play the scenes side by side in real time, each on a GPU of its own.  Raises UsageError, DaemonError."""
+def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scene, Window]]:
+    """Play the scenes side by side in real time, each on a GPU of its own, and keep the windows in the store of the settings.
+
+    ``folder`` takes the daemon's log.  Raises UsageError, DaemonError.
+    """
     scenes = scenes_named(names)
-    settings = config.load(
-        {"source": f"simulated:{names}", "state": str(folder / "state"), "socket": str(folder / "daemon.sock")}
-    )
     with own_daemon(settings, folder) as facts:
         epoch_ns, uuids = int(facts["epoch_ns"]), sorted(gpu["uuid"] for gpu in facts["gpus"])
         if len(uuids) != len(scenes):

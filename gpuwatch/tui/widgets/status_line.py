@@ -79,5 +79,5 @@ class Banner(TextLines):
     def show_live(self, live: Live) -> None:
         replayed = live.source.startswith("replay:")
         self.display = live.simulated or replayed
-        word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", "these GPUs do not exist")
+        word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", words.simulated_why(live))
         self.show([[Piece(f" {word}  {why}: {report.plain(live.source.removeprefix('replay:'))}  {word} ")]])

@@ -56,7 +56,7 @@ def test_gpu_index_is_refused_while_a_gpu_is_silent() -> None:
 
 def test_gpu_of_the_daemon_is_found_by_index(daemon: Settings, gpuwatch: Gpuwatch) -> None:
     (uuid,) = choose_of_daemon(["0"], daemon)
-    ended = gpuwatch("run", *daemon.flags(), "--gpu", "0", "--", "sleep", "0.3")
+    ended = gpuwatch("run", *daemon.flags(), "--json", "-", "--gpu", "0", "--", "sleep", "0.3")
     assert ended.code == 0
     assert ended.err.startswith(f"GPU 0: SIMULATED NVIDIA H200, {uuid}, PCI ")
-    assert uuid in gpuwatch(*daemon.flags(), "show", "--json").out
+    assert [verdict["device"]["uuid"] for verdict in ended.data["verdicts"]] == [uuid]
