@@ -157,10 +157,13 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
     """Write the verdicts; the statuses found.  ``show`` is the command that shows them again."""
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
-        output.say(output.lay_out(verdicts, sys.stderr, more="`gpuwatch show -v` lists them"))
+        is_valid = all(verdict.status is Status.VALID for verdict in verdicts)
+        more = f"`{show}` says more" if is_valid else "`gpuwatch show -v` lists them"
+        said = output.lay_out(verdicts, sys.stderr, more=more)
+        output.say(said)
         if stated := describe(watched.stated):
             output.say(f"  stated: {stated}")
-        if watched.run_id is not None:
+        if watched.run_id is not None and show not in " ".join(said.split()):
             output.say(f"  {show} says more")
         if report is not None:
             if report is not sys.stdout and report.seekable():
