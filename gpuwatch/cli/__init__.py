@@ -11,12 +11,13 @@ from gpuwatch.cli import failures, output
 from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.cli.options import settings_options
 
-COMMANDS: Mapping[str, str] = {
-    name: f"gpuwatch.cli.{name}"
-    for name in (
-        "run", "show", "top", "audit", "compare", "diff", "explain", "doctor", "selftest", "demo", "record", "report", "verify", "export", "daemon", "config", "db",
-    )
-}  # fmt: skip
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "Measure": ("run", "compare", "diff", "selftest", "demo"),
+    "Look": ("show", "top", "audit", "explain"),
+    "Hand on": ("report", "record", "judge", "verify", "export"),
+    "Set up": ("doctor", "daemon", "config", "scenes", "db"),
+}
+COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.values() for name in names}
 
 WHAT_NEXT = """\
 Was this GPU benchmark valid, and how do you know?
@@ -38,6 +39,13 @@ class _Commands(CheckedGroup):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         return importlib.import_module(COMMANDS[cmd_name]).command if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = {name: self.get_command(ctx, name) for name in COMMANDS}
+        room = formatter.width - max(map(len, COMMANDS)) - 6  # as click leaves for its own two columns
+        for task, names in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl([(name, each.get_short_help_str(room)) for name in names if (each := found[name])])
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

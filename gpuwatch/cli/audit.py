@@ -68,7 +68,7 @@ class _IntervalOptions:
 
 @click.command("audit", cls=CheckedCommand, short_help="Every window so far, worst first.")
 @click.option("--since", metavar="TIME", help='Only windows since then: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
-@click.option("--label", metavar="LABEL", help="Only windows of this label.")
+@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="Only windows of this label.")
 @click.option("--status", "status", metavar="STATUSES", help="Only these: valid, flagged, rejected, unproven; with commas.")
 @click.option(
     "--count",

@@ -34,7 +34,7 @@ class CheckedGroup(CheckedCommand, click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         names = self.list_commands(ctx)
-        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+        if args and not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"unknown command {args[0]!r}; {_meant(args[0], names)}", ctx)
         return super().resolve_command(ctx, args)
 

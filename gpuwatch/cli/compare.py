@@ -48,9 +48,7 @@ class _RecordOptions:
     is_ratio: bool
 
 
-@click.command(
-    "compare", cls=CheckedCommand, short_help="Two runs, or two functions: faster, slower, the same, or not comparable."
-)
+@click.command("compare", cls=CheckedCommand, short_help="Two runs or functions: faster, slower or the same.")
 @click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")

@@ -38,7 +38,10 @@ What to type next, as each line ends:
 
 @click.command("demo", cls=CheckedCommand, short_help="Three benchmarks, three verdicts.")
 @click.option(
-    "--scenes", metavar="A,B,C", help="Simulated scenes to play, even if there is a GPU; `gpuwatch scenes` lists them."
+    "--scenes",
+    metavar="A,B,C",
+    shell_complete=options.completed_by("scenes"),
+    help="Simulated scenes to play, even if there is a GPU; `gpuwatch scenes` lists them.",
 )
 @options.json_option
 @options.settings_options
@@ -86,7 +89,7 @@ def _why_simulated(settings: Settings) -> str | None:
 
 
 def _simulated(names: str, settings: Settings) -> list[Window]:
-    from gpuwatch.cli.scenes import play
+    from gpuwatch.cli.scene_player import play
     from gpuwatch.sources.simulated.simulated_source import scenes_named
 
     output.say(f"playing {', '.join(scene.name for scene in scenes_named(names))} in real time, some 10 s …")

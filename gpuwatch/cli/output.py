@@ -22,7 +22,9 @@ from gpuwatch.utf8 import clean_text
 SCHEMA = 1
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_OURS = re.compile(r"\x1b\[(?:0|31|32|33|35|31;1)m|[\n\t\u200b]")  # colours, and what keeps Markdown of labels from being links
+_OURS = re.compile(
+    r"\x1b\[(?:0|1|3|36|1;36|31|32|33|35|31;1)m|[\n\t\u200b]"
+)  # colours, and what keeps Markdown of labels from being links
 _STEERING = re.compile(rf"{_OURS.pattern}|[^\x20-\x7e]")
 _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Status.REJECTED: "31;1"}
 
@@ -117,9 +119,14 @@ def _clean(text: str, stream: IO[str] | None) -> str:
     return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
 
 
+def is_coloured(stream: IO[str] | None) -> bool:
+    """Return whether a stream is a terminal that shows colours, and nobody refused them."""
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def coloured(text: str, stream: IO[str] | None) -> str:
     """Colour a report's status words where a terminal shows them and NO_COLOR is not set."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or stream is None or not stream.isatty():
+    if not is_coloured(stream):
         return text
     return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
 

@@ -20,7 +20,9 @@ from gpuwatch.errors import DaemonError, UsageError
 @click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
 @click.option("--seconds", metavar="N", help="Watch for so long from now, at the full rate; by default 10s.")
 @click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
-@click.option("--run", "run_id", metavar="RUN", help="The evidence of a stored window.")
+@click.option(
+    "--run", "run_id", metavar="RUN", shell_complete=options.completed_by("windows"), help="The evidence of a stored window."
+)
 @options.gpu_option("Only this GPU. Repeatable.")
 @options.json_option
 @options.settings_options

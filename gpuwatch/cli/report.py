@@ -25,7 +25,7 @@ _LOOKS_COUNT = 30
 
 
 @click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
-@click.argument("run_ids", metavar="[RUN…]", nargs=-1)
+@click.argument("run_ids", metavar="[RUN…]", nargs=-1, shell_complete=options.completed_by("windows"))
 @options.back_option
 @click.option(
     "--output",

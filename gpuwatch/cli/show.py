@@ -12,7 +12,7 @@ from gpuwatch.errors import UsageError
 
 
 @click.command("show", cls=CheckedCommand, short_help="One window's verdict, with its evidence.")
-@click.argument("run_id", metavar="[RUN]", required=False)
+@click.argument("run_id", metavar="[RUN]", required=False, shell_complete=options.completed_by("windows"))
 @options.back_option
 @click.option("--verbose", "-v", is_flag=True, help="Every fact, every rule that was clear or not checked.")
 @click.option("--markdown", is_flag=True, help="For a pull request or an issue.")

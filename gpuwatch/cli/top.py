@@ -82,7 +82,7 @@ def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
     if settings.source != "auto" or has_driver():
         yield looker, past
         return
-    from gpuwatch.cli.scenes import own_daemon
+    from gpuwatch.cli.scene_player import own_daemon
     from gpuwatch.view.two_sources import HistoryOfTwo, LookerAtTwo
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-top-") as folder:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli import scenes
+from gpuwatch.cli import scene_player
 from gpuwatch.sources.simulated import SCENES
 from tests.busy_machine import BUSY_MACHINE
 from tests.gpuwatch.cli.conftest import Gpuwatch
@@ -40,14 +40,14 @@ def test_a_scene_that_is_over_is_met_when_it_comes_round_again() -> None:
     scene = SCENES["from-idle"]
     begin_s, end_s = scene.bench
     second = 1_000_000_000
-    assert scenes._bench(scene, 0, 1 * second) == (begin_s * second, end_s * second)
-    late = scenes._bench(scene, 0, round((begin_s + 0.5) * second))
+    assert scene_player._bench(scene, 0, 1 * second) == (begin_s * second, end_s * second)
+    late = scene_player._bench(scene, 0, round((begin_s + 0.5) * second))
     assert late == ((begin_s + scene.length_s) * second, (end_s + scene.length_s) * second)
 
 
 def test_a_steady_scene_is_measured_as_long_though_later() -> None:
     scene = SCENES["steady-copy"]
-    begin_ns, end_ns = scenes._bench(scene, 0, 20_000_000_000)
+    begin_ns, end_ns = scene_player._bench(scene, 0, 20_000_000_000)
     assert begin_ns == 20_000_000_000
     assert end_ns - begin_ns == round((scene.bench[1] - scene.bench[0]) * 1e9)
 
