@@ -55,9 +55,7 @@ def command(scenes: str | None, as_json: bool) -> None:
     settings = options.settings()
     kind, _, argument = settings.source.partition(":")
     if kind == "replay":
-        raise UsageError(
-            "--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch audit --trace FILE"
-        )
+        raise UsageError("--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch judge FILE")
     why = "as asked for" if scenes is not None or kind == "simulated" else _why_simulated(settings)
     names = scenes or argument or SCENES
     if why is not None:

@@ -29,7 +29,7 @@ from gpuwatch.errors import DaemonError, UsageError
 def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
     """Write a recording: from now on, of the last while, or of a stored window.
 
-    `gpuwatch audit --trace FILE` judges it anywhere; `--source replay:FILE` plays it.
+    `gpuwatch judge FILE` judges it anywhere; `--source replay:FILE` plays it.
     """
     from annotate.capsule.pack import pack
 
@@ -53,7 +53,7 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
         output.emit_json({"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": uuids})
     else:
         size = f"{length_words(length_s)} of {output.counted(len(pieces), 'GPU')}, {output.size_words(len(blob))}"
-        output.say(f"{target}: {size}; gpuwatch audit --trace {target} judges it")
+        output.say(f"{target}: {size}; gpuwatch judge {target} judges it")
 
 
 def _duration_s(option: str, text: str) -> float:

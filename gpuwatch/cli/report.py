@@ -52,7 +52,7 @@ def command(
 ) -> Exit:
     """Report on each RUN, an id, the beginning of one, or a label; by default on the latest window.
 
-    The HTML file needs no network, and holds the evidence: `gpuwatch verify FILE` judges it again.
+    The HTML file needs no network, and holds the evidence: `gpuwatch judge FILE` judges it again.
     """
     from gpuwatch.report import redaction
 
@@ -79,7 +79,7 @@ def command(
         output.say(f"{target}: {output.counted(len(windows), 'window')}, {output.size_words(len(blob))}")
         if not markdown and not junit:
             output.say(f"  {_signed(windows, without)}")
-            output.say("  opens from disk in any browser; `gpuwatch verify` judges its evidence again")
+            output.say("  opens from disk in any browser; `gpuwatch judge` judges its evidence again")
     return worst_code(list_statuses(window.verdict for window in windows), failing)
 
 

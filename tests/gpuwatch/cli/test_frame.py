@@ -67,7 +67,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["show", "--limit", "no-work.busy_ratio=nan"], "expected RULE.NAME=NUMBER"),
         (["explain", "darktime"], "did you mean 'dark-time'"),
         (["demo", "--scenes", "stedy-copy"], "did you mean 'steady-copy'"),
-        (["demo", "--source", "replay:x.csv"], "gpuwatch audit --trace"),
+        (["demo", "--source", "replay:x.csv"], "gpuwatch judge"),
         (["--source", "cuda", "doctor"], "--source: expected auto, nvml"),
         (["doctor", "--source", "simulatd"], "did you mean 'simulated'"),
         (["record"], "--output"),
