@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from gpuwatch.measuring import Measurement, bench
 
 # What needs numpy and more is imported when it is asked for: a window alone is there in 50 ms.
-_LATER = {"bench": "measuring", "Measurement": "measuring", "compare": "comparing", "Compared": "comparing"}
+_LATER = {
+    "bench": "measuring",
+    "Measurement": "measuring",
+    "compare": "comparing",
+    "Compared": "comparing",
+    "load_ipython_extension": "cli.notebook",  # `%load_ext gpuwatch` calls it
+}
 
 
 def __getattr__(name: str) -> Any:  # of whatever type is asked for

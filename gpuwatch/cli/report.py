@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 _LOOKS_COUNT = 30
 
 
+@dataclass(frozen=True, slots=True)
+class _FormOptions:
+    """The options of the report's form: a page by default."""
+
+    markdown: bool
+    junit: bool
+    redact: str | None
+
+
 @click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
 @click.argument("run_ids", metavar="[RUN…]", nargs=-1, shell_complete=options.completed_by("windows"))
 @options.back_option
@@ -40,14 +49,13 @@ _LOOKS_COUNT = 30
 @click.option("--redact", metavar="WHAT", help="Take names out: host, user, serial. Comma-separated.")
 @options.fail_on_option
 @options.settings_options
+@options.gathered(_FormOptions, "form")
 def command(
     run_ids: tuple[str, ...],
     back: int | None,
     target: str | None,
     trace: str | None,
-    markdown: bool,
-    junit: bool,
-    redact: str | None,
+    form: _FormOptions,
     fail_on: str | None,
 ) -> Exit:
     """Report on each RUN, an id, the beginning of one, or a label; by default on the latest window.
@@ -56,28 +64,28 @@ def command(
     """
     from gpuwatch.report import redaction
 
-    if markdown and junit:
+    if form.markdown and form.junit:
         raise UsageError("expected --markdown or --junit, found both")
     if back is not None and (run_ids or trace is not None):
         raise UsageError(f"expected runs or -{back}, found both: {run_ids[0] if run_ids else '--trace'} -{back}")
     if trace is not None and run_ids:
         raise UsageError(f"expected runs or --trace, found both: {run_ids[0]} --trace {trace}")
-    if target is None and not markdown and not junit:
+    if target is None and not form.markdown and not form.junit:
         raise UsageError("--output: expected -o FILE.html, found none")
     target = None if target == "-" else target
-    failing, without = options.fail_on(fail_on), redaction.kinds(redact)
+    failing, without = options.fail_on(fail_on), redaction.kinds(form.redact)
     if target is not None:
         output.check_file(Path(target))
     found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids, back or 1)
     windows = redaction.redacted(found, without)
-    text = _text(windows, without, is_markdown=markdown, is_junit=junit)
+    text = _text(windows, without, is_markdown=form.markdown, is_junit=form.junit)
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
         blob = text.encode()
         output.write_file(Path(target), blob)
         output.say(f"{target}: {output.counted(len(windows), 'window')}, {output.size_words(len(blob))}")
-        if not markdown and not junit:
+        if not form.markdown and not form.junit:
             output.say(f"  {_signed(windows, without)}")
             output.say("  opens from disk in any browser; `gpuwatch judge` judges its evidence again")
     return worst_code(list_statuses(window.verdict for window in windows), failing)
