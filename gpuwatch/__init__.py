@@ -29,6 +29,7 @@ _LATER = {
     "Policy": "annotate.user_policy",
     "start": "gpuwatch.client.start",
     "verdicts": "gpuwatch.client.many_verdicts",
+    "load_ipython_extension": "gpuwatch.cli.notebook",  # `%load_ext gpuwatch` calls it
 }
 
 

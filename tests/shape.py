@@ -35,6 +35,7 @@ STATEMENTS_COUNT = sum(
         "the code of two kernels side by side (diff)": 1_660,
         "many GPUs measured without holding each other up": 12,
         "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,
+        "commands and screens that take and say what people type: GPUs, labels, judge, completion, notebooks": 470,
     }.values()
 )
 FILE_LINES, MEDIAN_LINES = 300, 110

@@ -21,6 +21,7 @@ _LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE
 
 
 _SEPARATOR = " · "
+_GIVEN = frozenset({"timings", "told"})  # the bases of evidence that the measuring program gives
 _MORE = "`gpuwatch show -v` lists them"
 _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: "#b45309", Status.REJECTED: "#b91c1c"}
 
@@ -57,7 +58,7 @@ def markdown(verdict: Verdict) -> str:
     status = f"**{verdict.status.value.upper()}**" + (" **SIMULATED**" if verdict.simulated else "")
     label = f" {marked(_label(verdict))}" if verdict.label else ""
     numbers = f"; {marked(plain(first))}" if (first := headline(verdict)) else ""
-    lines = [f"{status}{label} on {marked(_device(verdict))}, {_length(verdict)}{numbers}"]
+    lines = [f"{status}{label} on {marked(_device(verdict))}, {length_words(verdict.length_s)}{numbers}"]
     if verdict.why:
         lines += ["", f"Not proven: {marked(plain(verdict.why))}"]
     for line in _beside(verdict):
@@ -85,8 +86,9 @@ def _harmless(character: str) -> str:
 
 def around(verdict: Verdict, *, verbose: bool, more: str) -> tuple[list[str], list[str]]:
     """Return the lines of ``text`` before the hazards, and after them, for faces that show hazards in their own way."""
-    rest = _full(verdict, has_figures=False) if verbose else _short(verdict, more)
-    return _before(verdict, _device(verdict)), rest
+    if verbose:
+        return _before(verdict, _device(verdict)), _full(verdict, has_figures=False)
+    return _briefly(verdict, _device(verdict), more)
 
 
 def first_lines(verdict: Verdict) -> list[str]:
@@ -95,13 +97,12 @@ def first_lines(verdict: Verdict) -> list[str]:
 
 
 def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int | None) -> str:
-    lines = _before(verdict, device)
+    lines, rest = (_before(verdict, device), _full(verdict)) if verbose else _briefly(verdict, device, more)
     told = _told(verdict, is_all=verbose)
     column = max((len(plain(finding.rule)) for finding in told), default=0)
     hazards = [
         f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in told
     ]
-    rest = _full(verdict) if verbose else _short(verdict, more)
     if width is not None:
         lines = [_wrapped(line, width, 4) for line in lines]
         hazards = [_wrapped(line, width, column + 5) for line in hazards]
@@ -111,12 +112,31 @@ def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int
 
 def _before(verdict: Verdict, device: str) -> list[str]:
     simulated = ["SIMULATED"] if verdict.simulated else []
-    head = [verdict.status.value.upper(), *simulated, _label(verdict), device, _length(verdict), headline(verdict)]
+    head = [
+        verdict.status.value.upper(),
+        *simulated,
+        _label(verdict),
+        device,
+        length_words(verdict.length_s),
+        headline(verdict),
+    ]
     lines = ["  ".join(part for part in head if part)]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
     lines += [f"  {line}" for line in _beside(verdict)]
     return lines
+
+
+def _briefly(verdict: Verdict, device: str, more: str) -> tuple[list[str], list[str]]:
+    """Return the lines before the hazards and after them; those of a valid window are three, whatever was declared."""
+    before, rest = _before(verdict, device), _short(verdict, more)
+    if verdict.status is not Status.VALID:
+        return before, rest
+    head, *others, shown = [*before, *rest] if len(before) + len(rest) > 1 else [*before, ""]
+    if rest and others:  # what was not checked limits what was shown
+        shown = f"{others.pop()}{_SEPARATOR}{shown.strip()}"
+    middle = f"  {_SEPARATOR.join(line.strip() for line in others)}" if others else ""
+    return [line for line in (head, middle, shown) if line], []
 
 
 def _beside(verdict: Verdict) -> list[str]:
@@ -148,11 +168,18 @@ def _wrapped(line: str, width: int, indent: int) -> str:
     )
 
 
+def _is_open_to_action(finding: Finding, verdict: Verdict) -> bool:
+    """Return whether somebody who measures can have a rule look: by times, by declared facts, or by what the status lacks."""
+    return finding.basis in _GIVEN or finding.failure is not None or finding.required or bool(verdict.why == finding.says != "")
+
+
 def _short(verdict: Verdict, more: str) -> list[str]:
-    if not verdict.unobserved:
+    """Count the rules that somebody can have look; those that no window like this one answers are listed by ``-v`` only."""
+    unseen = [finding for finding in verdict.unobserved if _is_open_to_action(finding, verdict)]
+    if not unseen:
         return []
-    count = len(verdict.unobserved)
-    [(reason, times)] = Counter(finding.says for finding in verdict.unobserved).most_common(1)
+    count = len(unseen)
+    [(reason, times)] = Counter(finding.says for finding in unseen).most_common(1)
     why = "for the reason above" if reason and reason == verdict.why else plain(reason) or "no reason given"
     return [f"  not checked: {_rules(count)} ({why if times == count else f'{times} of them: {why}'}); {more}"]
 
@@ -224,8 +251,8 @@ def _shortened(uuid: str) -> str:
     return f"{uuid[:8]}…{uuid[-4:]}" if len(uuid) > 13 else uuid
 
 
-def _length(verdict: Verdict) -> str:
-    length_s = verdict.length_s
+def length_words(length_s: float) -> str:
+    """Write a window's length in the unit that suits it; every face writes it so."""
     if length_s < 0.9995:
         return f"{length_s * 1e3:.3g} ms"
     if length_s < 120:
@@ -252,7 +279,7 @@ def _card(verdict: Verdict) -> str:
         f"<b>{verdict.status.value.upper()}</b>",
         *(["<b>SIMULATED</b>"] if verdict.simulated else []),
         *(escape(text) for text in (verdict.label, verdict.device_name) if text),
-        f"{verdict.length_s:.3g} s",
+        length_words(verdict.length_s),
         *([escape(first)] if (first := headline(verdict)) else []),
     ]
     why = f"<div>{escape(verdict.why)}</div>" if verdict.why else ""

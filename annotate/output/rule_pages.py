@@ -5,10 +5,13 @@ import re
 from dataclasses import dataclass
 
 from annotate.claims import REQUIRED
+from annotate.clock_reasons import REASONS
+from annotate.evidence import Reason
 from annotate.rule import Basis, Rule
 
 HEADINGS = ("Why it matters", "What it cannot see", "Remedy", "Source")
 _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):[ \t]*$", re.MULTILINE)
+_FACT = re.compile(r"\{[^{}]*\}")
 _ONE_FIELD = re.compile(r"\{\w+\}")
 _BASES = {
     Basis.TELEMETRY: "readings of the GPU",
@@ -56,6 +59,18 @@ def page(rule: Rule) -> str:
         lines += ["", "| Limit | Default | Range | Why |", "|---|---|---|---|"]
         lines += [f"| `{limit.name}` | {limit.default:g} | {limit.range} | {limit.why} |" for limit in rule.limits.values()]
     return "\n".join(lines) + "\n"
+
+
+def reason_page(bit: Reason) -> str:
+    """Return the page of a clock event reason in Markdown, beginning with a second-level heading."""
+    explained = REASONS[bit]
+    judged = f"*Judged by:* {', '.join(explained.rules)}." if explained.rules else "*Judged by no rule.*"
+    return f"## {explained.name} ({bit:#x})\n\n{explained.meaning}\n\n{judged}\n"
+
+
+def without_facts(markdown: str) -> str:
+    """Return a page for people: an ellipsis where a finding has its figures."""
+    return _FACT.sub("…", markdown)
 
 
 def _reflowed(body: str) -> str:

@@ -1,6 +1,5 @@
 """The command line: one file per command, imported only when it is asked for."""
 
-import difflib
 import importlib
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,14 +8,16 @@ import click
 
 from annotate import __version__
 from gpuwatch.cli import failures, output
+from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.cli.options import settings_options
 
-COMMANDS: Mapping[str, str] = {
-    name: f"gpuwatch.cli.{name}"
-    for name in (
-        "run", "show", "top", "audit", "compare", "diff", "explain", "doctor", "selftest", "demo", "record", "report", "verify", "export", "daemon", "config", "db",
-    )
-}  # fmt: skip
+TASKS: Mapping[str, tuple[str, ...]] = {
+    "Measure": ("run", "compare", "diff", "selftest", "demo"),
+    "Look": ("show", "top", "audit", "explain"),
+    "Hand on": ("report", "record", "judge", "verify", "export"),
+    "Set up": ("doctor", "daemon", "config", "scenes", "db"),
+}
+COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.values() for name in names}
 
 WHAT_NEXT = """\
 Was this GPU benchmark valid, and how do you know?
@@ -30,7 +31,7 @@ In Python:  with gpuwatch.window("name") as w: …      then  print(w.verdict)
 `gpuwatch --help` lists every command."""
 
 
-class _Commands(click.Group):
+class _Commands(CheckedGroup):
     """Commands by name; a module is imported when its command is used, so that `run` stays light."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -39,12 +40,12 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         return importlib.import_module(COMMANDS[cmd_name]).command if cmd_name in COMMANDS else None
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(COMMANDS)}"
-            raise click.UsageError(f"unknown command {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = {name: self.get_command(ctx, name) for name in COMMANDS}
+        room = formatter.width - max(map(len, COMMANDS)) - 6  # as click leaves for its own two columns
+        for task, names in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl([(name, each.get_short_help_str(room)) for name in names if (each := found[name])])
 
 
 @click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})

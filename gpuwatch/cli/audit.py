@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from annotate.evidence import Evidence
-from annotate.output.report import plain
+from annotate.output.report import length_words, plain
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict, worst
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Run
@@ -65,9 +66,9 @@ class _IntervalOptions:
     query: str | None
 
 
-@click.command("audit", short_help="Every window so far, worst first.")
+@click.command("audit", cls=CheckedCommand, short_help="Every window so far, worst first.")
 @click.option("--since", metavar="TIME", help='Only windows since then: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
-@click.option("--label", metavar="LABEL", help="Only windows of this label.")
+@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="Only windows of this label.")
 @click.option("--status", "status", metavar="STATUSES", help="Only these: valid, flagged, rejected, unproven; with commas.")
 @click.option(
     "--count",
@@ -247,7 +248,7 @@ def _row(each: _Listed, run_id: str, *, narrow: bool) -> tuple[str, ...]:
     return (
         each.status.value.upper() + ((" SIM" if narrow else " SIMULATED") if each.run.simulated else ""),
         begun[5:16] if narrow else begun,  # without the year and the seconds
-        f"{each.verdicts[0].length_s:.2f} s",
+        length_words(each.verdicts[0].length_s),
         output.cut(plain(each.run.label or "-"), 10 if narrow else 32),
         run_id,
         output.cut(plain(found), 100),

@@ -19,6 +19,7 @@ from annotate.output.report import plain
 from annotate.user_policy import Policy
 from annotate.verdict import Verdict
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
@@ -47,7 +48,7 @@ class _RecordOptions:
     is_ratio: bool
 
 
-@click.command("compare", short_help="Two runs, or two functions: faster, slower, the same, or not comparable.")
+@click.command("compare", cls=CheckedCommand, short_help="Two runs or functions: faster, slower or the same.")
 @click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
 @click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")

@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.config import settings as config
 from gpuwatch.config.keys import KEYS, Key
 
 
-@click.group("config", short_help="Show and check the settings.")
+@click.group("config", cls=CheckedGroup, short_help="Show and check the settings.")
 @options.settings_options
 def command() -> None:
     """Settings: options, then GPUWATCH_* variables, then the user's file, then the system's, then defaults."""

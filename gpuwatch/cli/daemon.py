@@ -5,13 +5,14 @@ from functools import partial
 import click
 
 from gpuwatch.cli import failures, options
+from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.cli.install import install, uninstall
 from gpuwatch.cli.running_daemon import status, stop
 from gpuwatch.config.keys import LISTEN_PORT
 from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 
-@click.group("daemon", short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
+@click.group("daemon", cls=CheckedGroup, short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
 @click.option(
     "--on-demand", is_flag=True, help="Leave after a minute without a client; messages go to daemon.log in the state folder."
 )
@@ -48,8 +49,12 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
         raise click.UsageError("--system stays; --on-demand leaves: choose one")
     from gpuwatch.daemon import process
 
-    # Who started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
+    # Whoever started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
+    if settings.listen and not on_demand:
+        from gpuwatch.exporter.access import address
+
+        address(settings.listen)  # before another daemon is asked to make room
     shared = system or settings.socket == SYSTEM_SOCKET
     process.main(settings, code_of=partial(failures.code_of, as_json=False), on_demand=on_demand, shared=shared)
 

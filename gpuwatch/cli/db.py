@@ -3,9 +3,10 @@
 import click
 
 from gpuwatch.cli import open_store, options, output
+from gpuwatch.cli.checked_commands import CheckedGroup
 
 
-@click.group("db", short_help="Where the database lies.")
+@click.group("db", cls=CheckedGroup, short_help="Where the database lies.")
 @options.settings_options
 def command() -> None:
     """The database behind every window: one SQLite file, and segments of raw readings beside it."""

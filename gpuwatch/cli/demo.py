@@ -1,5 +1,6 @@
 """gpuwatch demo: three benchmarks, three verdicts, on a real GPU if there is one and torch, else on simulated ones."""
 
+import shlex
 import shutil
 import sys
 import tempfile
@@ -11,11 +12,12 @@ import click
 from annotate.verdict import Verdict, worst
 from gpuwatch.cli import options, output
 from gpuwatch.cli.benchmarks import benchmarks, torch_with_gpu
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 
-SCENES = "steady-gemm,from-idle,neighbour"
+SCENES = "demo"  # a fleet of three scenes
 
 _BANNER = """\
 ┌──────────────────────────────────────────────────────────────────────┐
@@ -25,16 +27,22 @@ _BANNER = """\
 └──────────────────────────────────────────────────────────────────────┘"""
 
 _NEXT = """
-What to type next:
-  {explain:<{column}}   why this matters, what it cannot see, what to do
-  {top:<{column}}   every GPU and window, live and back in time
-  {run:<{column}}   judge a benchmark of yours, on any machine
-  {report:<{column}}   its window as one file, to attach
-  {doctor:<{column}}   what this machine can prove"""
+What to type next, as each line ends:
+  one window with its evidence     {name} show {label}{options}
+  why it matters, what to do       {name} explain {rule}
+  the window as a file to attach   {name} report {label} -o {file}{options}
+  all windows, live and past       {name} top{options}
+  a benchmark of yours             {name} run -- python bench.py
+  what this machine can prove      {name} doctor"""
 
 
-@click.command("demo", short_help="Three benchmarks, three verdicts.")
-@click.option("--scenes", metavar="A,B,C", help=f"Simulated scenes to play, even if there is a GPU; by default {SCENES}.")
+@click.command("demo", cls=CheckedCommand, short_help="Three benchmarks, three verdicts.")
+@click.option(
+    "--scenes",
+    metavar="A,B,C",
+    shell_complete=options.completed_by("scenes"),
+    help="Simulated scenes to play, even if there is a GPU; `gpuwatch scenes` lists them.",
+)
 @options.json_option
 @options.settings_options
 def command(scenes: str | None, as_json: bool) -> None:
@@ -47,23 +55,22 @@ def command(scenes: str | None, as_json: bool) -> None:
     settings = options.settings()
     kind, _, argument = settings.source.partition(":")
     if kind == "replay":
-        raise UsageError(
-            "--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch audit --trace FILE"
-        )
+        raise UsageError("--source: expected auto, nvml or simulated for the demo, found a recording; try: gpuwatch judge FILE")
     why = "as asked for" if scenes is not None or kind == "simulated" else _why_simulated(settings)
     names = scenes or argument or SCENES
     if why is not None:
         scenes_named(names)
         output.say(_BANNER.format(why=why))
+        settings = options.settings({"source": f"simulated:{names}"})
     try:
-        windows = _real(settings) if why is None else _simulated(names)
+        windows = _real(settings) if why is None else _simulated(names, settings)
     except KeyboardInterrupt:
         output.say("stopped early: no verdict")
         raise
     if as_json:
         output.emit_json({"simulated": why is not None, "windows": [each.to_dict() for each in windows]})
         return
-    _print(windows)
+    _print(windows, settings)
 
 
 def _why_simulated(settings: Settings) -> str | None:
@@ -72,19 +79,20 @@ def _why_simulated(settings: Settings) -> str | None:
     from gpuwatch.sources import has_driver, open_source
 
     if settings.source == "auto" and not has_driver():
-        return "No NVIDIA driver found on this machine; `gpuwatch doctor` says more."
+        return "No NVIDIA driver found: simulated GPUs (`gpuwatch doctor`: why)."
     open_source("nvml", MonotonicClock()).close()
     if torch_with_gpu() is None:
         return "A driver, but no torch that finds a free GPU: pip install torch"
     return None
 
 
-def _simulated(names: str) -> list[Window]:
-    from gpuwatch.cli.scenes import play
+def _simulated(names: str, settings: Settings) -> list[Window]:
+    from gpuwatch.cli.scene_player import play
+    from gpuwatch.sources.simulated.simulated_source import scenes_named
 
-    output.say(f"playing {names} in real time, some 10 s …")
+    output.say(f"playing {', '.join(scene.name for scene in scenes_named(names))} in real time, some 10 s …")
     with tempfile.TemporaryDirectory(prefix="gpuwatch-demo-") as folder:
-        return [measured for _, measured in play(names, Path(folder))]
+        return [measured for _, measured in play(names, settings, Path(folder))]
 
 
 def _real(settings: Settings) -> list[Window]:
@@ -111,20 +119,19 @@ def _typed() -> str:
         return str(path)
 
 
-def _print(windows: Sequence[Window]) -> None:
+def _print(windows: Sequence[Window], settings: Settings) -> None:
     verdicts: list[Verdict] = []
     for measured in windows:
         output.emit()
-        # `gpuwatch show` could not: simulated windows are not kept.
-        output.emit(output.lay_out(measured.verdicts, sys.stdout, more="`gpuwatch demo --json` lists them"))
+        found = options.repeated(settings)
+        more = f"`gpuwatch show -v {shlex.quote(measured.label or '')}{found}` lists them"
+        output.emit(output.lay_out(measured.verdicts, sys.stdout, more=more))
         verdicts += measured.verdicts
-    rule = next((finding.rule for finding in worst(verdicts).hazards), "power-limited")
-    name = _typed()
-    commands = {
-        "explain": f"{name} explain {rule}",
-        "top": f"{name} top",
-        "run": f"{name} run -- python bench.py",
-        "report": f"{name} report -o run.html",
-        "doctor": f"{name} doctor",
-    }
-    output.say(_NEXT.format(**commands, column=max(map(len, commands.values()))))
+    shown = worst(verdicts)
+    rule = next((finding.rule for finding in shown.hazards), "power-limited")
+    label = shlex.quote(shown.label or "")
+    output.say(
+        _NEXT.format(
+            name=_typed(), label=label, rule=rule, file=shlex.quote(f"{shown.label}.html"), options=options.repeated(settings)
+        )
+    )

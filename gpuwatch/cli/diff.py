@@ -14,6 +14,7 @@ import click
 from annotate.compare.decision import MARGIN_RATIO
 from annotate.output.report import plain
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
@@ -30,7 +31,7 @@ from gpuwatch.errors import UsageError
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
-class _WithCompilerFlags(click.Command):
+class _WithCompilerFlags(CheckedCommand):
     """A command whose words after ``--`` are flags for the compiler, and never sides."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 import click
 
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.checks import Check, Grade
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.config.settings import Settings
@@ -15,7 +16,7 @@ from gpuwatch.errors import SourceError
 _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 
 
-@click.command("doctor", short_help="What this machine can prove.")
+@click.command("doctor", cls=CheckedCommand, short_help="What this machine can prove.")
 @options.json_option
 @options.settings_options
 def command(as_json: bool) -> Exit:

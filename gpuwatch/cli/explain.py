@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
-import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from annotate import clock_reasons
 from annotate.clock_reasons import REASONS
 from annotate.verdict import Status
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,11 +33,19 @@ _STATUSES = {
     Status.REJECTED.value: "A hazard was found that is too large to quote the number with it: remove its cause and measure again.",
 }
 
+_WIDEST = 100  # columns: longer lines are hard to follow
+# Only what ``output`` lets through to a terminal: bold, italic and cyan.
+_STYLES = (
+    {"markdown.h2": "bold cyan", "markdown.strong": "bold", "markdown.em": "italic", "markdown.code": "cyan"}
+    | dict.fromkeys(("markdown.table.header",), "bold")
+    | dict.fromkeys(("markdown.table.border", "markdown.paragraph", "markdown.text"), "none")
+)
+
 _RETIRED = "A rule of earlier versions, which policies may still name: without effect. In its place: {}."
 
 
-@click.command("explain", short_help="A rule's page, or a clock event reason.")
-@click.argument("name", metavar="[RULE|REASON|STATUS]", required=False)
+@click.command("explain", cls=CheckedCommand, short_help="A rule's page, or a clock event reason.")
+@click.argument("name", metavar="[RULE|REASON|STATUS]", required=False, shell_complete=options.completed_by("explained"))
 @options.json_option
 @options.settings_options
 def command(name: str | None, as_json: bool) -> None:
@@ -77,18 +85,31 @@ def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:
 
 
 def _page(rule: Rule) -> str:
-    """Return a rule's page: Markdown for a pipe, laid out by rich for a terminal, whose placeholders become ellipses."""
     from annotate.output.rule_pages import page
 
+    return _laid_out(page(rule)) or page(rule).rstrip()
+
+
+def _laid_out(markdown: str) -> str:
+    """Lay a page out for a terminal, as `gpuwatch top` shows it; empty for a pipe, which gets text or Markdown."""
     columns = output.width(sys.stdout)
     if columns is None:
-        return page(rule).rstrip()
+        return ""
     from rich.console import Console
     from rich.markdown import Markdown
+    from rich.theme import Theme
 
-    console = Console(file=io.StringIO(), width=max(min(columns, 100), 20), color_system=None)
+    from annotate.output.rule_pages import without_facts
+
+    console = Console(
+        file=io.StringIO(),
+        width=max(min(columns, _WIDEST), 20),
+        color_system="standard" if output.is_coloured(sys.stdout) else None,
+        force_terminal=True,
+        theme=Theme(_STYLES),
+    )
     with console.capture() as captured:
-        console.print(Markdown(re.sub(r"\{[^{}]*\}", "…", page(rule)), hyperlinks=False))
+        console.print(Markdown(without_facts(markdown), hyperlinks=False))
     return "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
 
 
@@ -103,7 +124,10 @@ def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
         lines += [f"{explained.name} ({bit:#x})", _filled(explained.meaning), f"  {judged}"]
     if unknown:
         lines.append(f"{unknown:#x}\n  no reason this version knows: newer than driver 580, or no mask of clock event reasons")
-    return data, "\n".join(lines) or "0x0\n  no reason was active: nothing held the clocks down"
+    from annotate.output.rule_pages import reason_page
+
+    pages = "" if unknown else _laid_out("\n\n".join(map(reason_page, bits)))
+    return data, pages or "\n".join(lines) or "0x0\n  no reason was active: nothing held the clocks down"
 
 
 def _read_mask(name: str) -> int | None:

@@ -6,11 +6,12 @@ import click
 
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text
 
 
-@click.command("export", short_help="Windows for a fleet's warehouse, as Parquet.")
+@click.command("export", cls=CheckedCommand, short_help="Windows for a fleet's warehouse, as Parquet.")
 @click.option("--parquet", "folder", metavar="DIR", help="Add what is not there yet, by day and host. Needs the extra `fleet`.")
 @click.option("--ndjson", is_flag=True, help="All rows to standard output instead, one JSON object a line.")
 @click.option("--since", metavar="TIME", help='Only windows since then: "7d" (ago), "14:02", "2026-11-20".')
@@ -48,10 +49,6 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
         output.emit_json({"folder": folder, **counts, "parts": [str(part) for part in done.parts]})
     else:
         output.say(
-            f"{folder}: {_counted(done.windows_count, 'window')} added as {_counted(done.rows_count, 'row')}"
-            f" in {_counted(len(done.parts), 'part')}; {done.there_count} were there"
+            f"{folder}: {output.counted(done.windows_count, 'window')} added as {output.counted(done.rows_count, 'row')}"
+            f" in {output.counted(len(done.parts), 'part')}; {done.there_count} were there"
         )
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import default_state
 from gpuwatch.config.settings import SYSTEM_CONFIG, SYSTEM_STATE, Settings
@@ -27,7 +28,7 @@ _root = click.option(
 )  # fmt: skip
 
 
-@click.command("install", short_help="Make the daemon a service of systemd, or bring it up to date.")
+@click.command("install", cls=CheckedCommand, short_help="Make the daemon a service of systemd, or bring it up to date.")
 @_scope
 @click.option(
     "--with", "with_", metavar="DROP-IN", multiple=True, help="Add to the system's unit; repeatable. --list names them."
@@ -67,7 +68,7 @@ def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool,
         output.say("\nit lives while you are logged in; for longer: loginctl enable-linger")
 
 
-@click.command("uninstall", short_help="Stop the service and remove its units; what it kept stays.")
+@click.command("uninstall", cls=CheckedCommand, short_help="Stop the service and remove its units; what it kept stays.")
 @_scope
 @_yes
 @_root

@@ -71,27 +71,31 @@ def name_left_out(store: Reader) -> None:
         output.say(f"gpuwatch: {len(lines) - _DECLARED_COUNT} more windows cannot be read and are left out")
 
 
-def _instead(store: Reader, prefix: str) -> str:
-    """What somebody may have meant who named no run of this store: the label of a window."""
-    labelled = store.runs(label=prefix, limit=1)
-    if labelled:
-        return f"; the latest window of that name is {labelled[0].id}"
+def _instead() -> str:
+    """Return where else a window may be that this store does not have."""
     settings = options.settings()
     others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*")
     return "; windows of simulated GPUs are kept apart: name their --source" if any(others) else ""
 
 
-def run(store: Reader, prefix: str | None) -> Run:
-    """Find a run by its id or a unique beginning of it; the latest if None.  Raises StoreError."""
-    if prefix is not None:
-        prefix = clean_text(prefix)  # an argument may be any bytes
+def run(store: Reader, name: str | None, *, back: int = 1) -> Run:
+    """Find a run by its id or a unique beginning of it, or the latest of a label; without a name the ``back``-th from the last.
+
+    Raises StoreError.
+    """
+    if name is not None:
+        name = clean_text(name)  # an argument may be any bytes
         try:
-            return store.run(prefix)
+            return store.run(name)
         except StoreError as error:
-            raise StoreError(f"{error}{_instead(store, prefix)}") from error
-    latest = store.runs(limit=1)
-    if not latest:
+            if labelled := store.runs(label=name, limit=1):
+                return labelled[0]
+            raise StoreError(f"{error}{_instead()}") from error
+    latest = store.runs(limit=back)
+    if len(latest) < back:
         if store.left_out:
             raise StoreError(next(iter(store.left_out.values())))
+        if latest:
+            raise StoreError(f"expected at least {back} windows in the store, found {len(latest)}")
         raise StoreError("expected a window in the store, found none yet; try: gpuwatch run -- COMMAND")
-    return latest[0]
+    return latest[-1]

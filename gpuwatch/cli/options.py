@@ -1,6 +1,7 @@
 """Options that several commands share: settings, claim and policy, GPUs, --json, --fail-on."""
 
 import functools
+import importlib
 import os
 import shlex
 from collections.abc import Callable, Mapping
@@ -30,6 +31,17 @@ _SETTINGS = (
 )
 
 
+def completed_by(name: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Return a completion of ``gpuwatch.cli.completions``, which is imported when a shell asks."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        completions = importlib.import_module("gpuwatch.cli.completions")
+        found: list[str] = getattr(completions, name)(context, parameter, incomplete)
+        return found
+
+    return complete
+
+
 def keep_flag(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     """Store the value of an option that is a setting; click calls it back."""
     # ``meta`` is one dictionary for a command and its group: the option nearer to the command wins.
@@ -41,7 +53,10 @@ def settings_options(command: _F) -> _F:
     """Add --source, --state, --socket, --config and --log-level, which the group and every command accept."""
     for name, metavar, text in reversed(_SETTINGS):
         flag = f"--{name.replace('_', '-')}"
-        command = click.option(flag, name, metavar=metavar, help=text, expose_value=False, callback=keep_flag)(command)
+        complete = completed_by("sources") if name == "source" else None
+        command = click.option(
+            flag, name, metavar=metavar, help=text, expose_value=False, callback=keep_flag, shell_complete=complete
+        )(command)
     return command
 
 
@@ -71,13 +86,22 @@ def repeated(settings: Settings) -> str:
 
 def gpu_option(help_text: str) -> Callable[[_F], _F]:
     """Add --gpu, which may be repeated, as ``gpus``; an empty name is refused: it would begin every UUID."""
-    return click.option("--gpu", "gpus", metavar="UUID", multiple=True, callback=_refuse_empty, help=help_text)
+    return click.option("--gpu", "gpus", metavar="GPU", multiple=True, callback=_refuse_empty, help=help_text)
 
 
 def _refuse_empty(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
     if not all(name.strip() for name in names):
-        raise UsageError("--gpu: expected a UUID or its beginning, found an empty one; `gpuwatch doctor` lists the UUIDs")
+        raise UsageError("--gpu: expected an index, a UUID, an end of one, or a PCI address, found an empty text")
     return names
+
+
+def back_option(command: _F) -> _F:
+    """Add -1 to -9 and --last as ``back``: a window counted from the last one; None without."""
+    for count in range(9, 0, -1):
+        names = ("-1", "--last") if count == 1 else (f"-{count}",)
+        text = "The latest window; -2 is the one before it, down to -9."
+        command = click.option(*names, "back", flag_value=count, type=int, default=None, hidden=count > 1, help=text)(command)
+    return command
 
 
 def json_option(command: _F) -> _F:
@@ -162,10 +186,19 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
             click.option("--precision", metavar="SHARE", help="Ask numbers to repeat from window to window this well, as 2%."),
             click.option("--tolerance", metavar="SHARE", help=tolerance_help),
             click.option(
-                "--limit", "limits", metavar="RULE.NAME=VALUE", multiple=True, help="Override a rule's limit. Repeatable."
+                "--limit",
+                "limits",
+                metavar="RULE.NAME=VALUE",
+                multiple=True,
+                shell_complete=completed_by("limits"),
+                help="Override a rule's limit. Repeatable.",
             ),
             click.option(
-                "--accept", metavar="RULE", multiple=True, help="Accept a hazard; it stays in the verdict. Repeatable."
+                "--accept",
+                metavar="RULE",
+                multiple=True,
+                shell_complete=completed_by("rules"),
+                help="Accept a hazard; it stays in the verdict. Repeatable.",
             ),
             click.option("--claim", metavar="CLAIM", help="sustained (default), burst or fixed-clock."),
         ):

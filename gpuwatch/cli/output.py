@@ -22,7 +22,9 @@ from gpuwatch.utf8 import clean_text
 SCHEMA = 1
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_OURS = re.compile(r"\x1b\[(?:0|31|32|33|35|31;1)m|[\n\t\u200b]")  # colours, and what keeps Markdown of labels from being links
+_OURS = re.compile(
+    r"\x1b\[(?:0|1|3|36|1;36|31|32|33|35|31;1)m|[\n\t\u200b]"
+)  # colours, and what keeps Markdown of labels from being links
 _STEERING = re.compile(rf"{_OURS.pattern}|[^\x20-\x7e]")
 _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Status.REJECTED: "31;1"}
 
@@ -117,9 +119,14 @@ def _clean(text: str, stream: IO[str] | None) -> str:
     return _STEERING.sub(lambda found: found[0] if _OURS.fullmatch(found[0]) else plain(found[0]), text)
 
 
+def is_coloured(stream: IO[str] | None) -> bool:
+    """Return whether a stream is a terminal that shows colours, and nobody refused them."""
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
 def coloured(text: str, stream: IO[str] | None) -> str:
     """Colour a report's status words where a terminal shows them and NO_COLOR is not set."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or stream is None or not stream.isatty():
+    if not is_coloured(stream):
         return text
     return "\n".join(_with_status_coloured(line) for line in text.split("\n"))
 
@@ -149,6 +156,17 @@ def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | 
 def cut(text: str, most: int | None) -> str:
     """Cut text to at most ``most`` characters, with an ellipsis for the rest."""
     return text if most is None or len(text) <= most else text[: most - 1].rstrip(" ,") + "…"
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: ``1 GPU``, ``2 GPUs``."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def size_words(size_bytes: int) -> str:
+    """Write a file's size in the unit that suits it."""
+    scale, unit = next(each for each in ((1e6, "MB"), (1e3, "kB"), (1, "bytes")) if size_bytes >= each[0] or each[0] == 1)
+    return f"{size_bytes / scale:.{1 if scale > 1 else 0}f} {unit}"
 
 
 def _finite(value: Any) -> Any:  # any JSON value

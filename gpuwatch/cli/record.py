@@ -6,26 +6,30 @@ from pathlib import Path
 import click
 
 from annotate.evidence import Evidence
+from annotate.output.report import length_words
 from gpuwatch import clock
-from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli import chosen_gpus, open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 
 
-@click.command("record", short_help="Evidence as one file.")
+@click.command("record", cls=CheckedCommand, short_help="Evidence as one file.")
 @click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
 @click.option("--seconds", metavar="N", help="Watch for so long from now, at the full rate; by default 10s.")
 @click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
-@click.option("--run", "run_id", metavar="RUN", help="The evidence of a stored window.")
+@click.option(
+    "--run", "run_id", metavar="RUN", shell_complete=options.completed_by("windows"), help="The evidence of a stored window."
+)
 @options.gpu_option("Only this GPU. Repeatable.")
 @options.json_option
 @options.settings_options
 def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
     """Write a recording: from now on, of the last while, or of a stored window.
 
-    `gpuwatch audit --trace FILE` judges it anywhere; `--source replay:FILE` plays it.
+    `gpuwatch judge FILE` judges it anywhere; `--source replay:FILE` plays it.
     """
     from annotate.capsule.pack import pack
 
@@ -48,8 +52,8 @@ def command(path: str, seconds: str | None, last: str | None, run_id: str | None
         uuids = [piece.device.uuid if piece.device is not None else None for piece in pieces]
         output.emit_json({"path": str(target), "size_bytes": len(blob), "length_s": length_s, "gpus": uuids})
     else:
-        size = f"{length_s:.1f} s of {len(pieces)} GPUs, {len(blob)} bytes"
-        output.say(f"{target}: {size}; gpuwatch audit --trace {target} judges it")
+        size = f"{length_words(length_s)} of {output.counted(len(pieces), 'GPU')}, {output.size_words(len(blob))}"
+        output.say(f"{target}: {size}; gpuwatch judge {target} judges it")
 
 
 def _duration_s(option: str, text: str) -> float:
@@ -74,10 +78,10 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     with connect(settings) as client:
         status = client.status()
     known = [str(gpu["uuid"]) for gpu in status["gpus"]]
-    wanted = [uuid for uuid in known if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
+    wanted = list(chosen_gpus.choose_of_daemon(gpus, settings)) if gpus and known else known
     if not wanted:
         raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
-    output.say(f"recording {len(wanted)} GPUs for {length_s:g} s; Ctrl-C keeps what there is")
+    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps what there is")
     with window("record", gpus=wanted, sync=False, settings=settings) as watched:
         try:
             threading.Event().wait(length_s)
@@ -86,16 +90,17 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     _ = watched.verdicts  # its evidence is kept once it is judged
     if watched.run_id is None:
         raise DaemonError(watched.verdict.why, "unreachable")
-    return _of_run(settings, watched.run_id, gpus)
+    return _of_run(settings, watched.run_id, ())
 
 
 def _of_run(settings: Settings, run_id: str, gpus: tuple[str, ...]) -> list[Evidence]:
     with open_store.reader(settings) as store:
         run = open_store.run(store, run_id)
-        wanted = [uuid for uuid in run.uuids if not gpus or any(rejudge.named(name, uuid) for name in gpus)]
+        named = chosen_gpus.choose(gpus, store.devices()) if gpus else run.uuids
+        wanted = [uuid for uuid in run.uuids if uuid in named]
         if not wanted:
             raise UsageError(
-                f"--gpu: expected one of {', '.join(run.uuids) or 'no GPU: the window covered none'}, found {', '.join(gpus)}"
+                f"--run: expected a window of {', '.join(named) or 'a GPU'}, found {', '.join(run.uuids) or 'none'}"
             )
         return [store.evidence(run, uuid) for uuid in wanted]
 

@@ -16,7 +16,7 @@ from annotate.evidence import Evidence, WindowRecord
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock
-from gpuwatch.cli import times
+from gpuwatch.cli import chosen_gpus, times
 from gpuwatch.config import quantities
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
@@ -158,16 +158,8 @@ def _is_number(text: str) -> bool:
 def _of_gpus(pieces: Sequence[Evidence], gpus: Sequence[str]) -> tuple[Evidence, ...]:
     if not gpus:
         return tuple(pieces)
-    known = sorted({piece.device.uuid for piece in pieces if piece.device is not None})
-    wanted = {uuid for name in gpus for uuid in known if named(name, uuid)}
-    missing = [name for name in gpus if not any(named(name, uuid) for uuid in known)]
-    if missing:
-        raise UsageError(f"--gpu: expected one of {', '.join(known) or 'no GPU'}, found {missing[0]!r}")
+    wanted = chosen_gpus.choose(gpus, (piece.device for piece in pieces if piece.device is not None))
     return tuple(piece for piece in pieces if piece.device is not None and piece.device.uuid in wanted)
-
-
-def named(name: str, uuid: str) -> bool:
-    return uuid.startswith((name, f"GPU-{name}"))
 
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
@@ -183,13 +175,11 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     if boot_id != end_boot_id:
         raise UsageError("--from, --to: expected an interval within one boot of the machine, found a restart inside it")
     known = {device.uuid: device for device in store.devices()}
-    wanted = [uuid for uuid in known if not gpus or any(named(name, uuid) for name in gpus)]
     if not known:
         raise UsageError(
             "--from: this store has never watched a GPU; `gpuwatch run -- COMMAND` watches, `gpuwatch doctor` says why not"
         )
-    if not wanted:
-        raise UsageError(f"--gpu: expected one of {', '.join(known)}, found {', '.join(gpus)}")
+    wanted = chosen_gpus.choose(gpus, known.values()) if gpus else tuple(known)
     unwrapped = Run(
         id="",
         label="interval",
@@ -203,7 +193,7 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
         uid=os.getuid(),
         user=None,
         process=None,
-        uuids=tuple(wanted),
+        uuids=wanted,
         pids=frozenset(pids),
         declared={},
         host=None,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Run
@@ -23,8 +24,18 @@ if TYPE_CHECKING:
 _LOOKS_COUNT = 30
 
 
-@click.command("report", short_help="One file with verdict, pictures and evidence.")
-@click.argument("run_ids", metavar="[RUN…]", nargs=-1)
+@dataclass(frozen=True, slots=True)
+class _FormOptions:
+    """The options of the report's form: a page by default."""
+
+    markdown: bool
+    junit: bool
+    redact: str | None
+
+
+@click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
+@click.argument("run_ids", metavar="[RUN…]", nargs=-1, shell_complete=options.completed_by("windows"))
+@options.back_option
 @click.option(
     "--output",
     "-o",
@@ -38,43 +49,45 @@ _LOOKS_COUNT = 30
 @click.option("--redact", metavar="WHAT", help="Take names out: host, user, serial. Comma-separated.")
 @options.fail_on_option
 @options.settings_options
+@options.gathered(_FormOptions, "form")
 def command(
     run_ids: tuple[str, ...],
+    back: int | None,
     target: str | None,
     trace: str | None,
-    markdown: bool,
-    junit: bool,
-    redact: str | None,
+    form: _FormOptions,
     fail_on: str | None,
 ) -> Exit:
-    """Report on each RUN, an id or the beginning of one; by default on the latest window.
+    """Report on each RUN, an id, the beginning of one, or a label; by default on the latest window.
 
-    The HTML file needs no network, and holds the evidence: `gpuwatch verify FILE` judges it again.
+    The HTML file needs no network, and holds the evidence: `gpuwatch judge FILE` judges it again.
     """
     from gpuwatch.report import redaction
 
-    if markdown and junit:
+    if form.markdown and form.junit:
         raise UsageError("expected --markdown or --junit, found both")
+    if back is not None and (run_ids or trace is not None):
+        raise UsageError(f"expected runs or -{back}, found both: {run_ids[0] if run_ids else '--trace'} -{back}")
     if trace is not None and run_ids:
         raise UsageError(f"expected runs or --trace, found both: {run_ids[0]} --trace {trace}")
-    if target is None and not markdown and not junit:
+    if target is None and not form.markdown and not form.junit:
         raise UsageError("--output: expected -o FILE.html, found none")
     target = None if target == "-" else target
-    failing, without = options.fail_on(fail_on), redaction.kinds(redact)
+    failing, without = options.fail_on(fail_on), redaction.kinds(form.redact)
     if target is not None:
         output.check_file(Path(target))
-    found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids)
+    found = _of_recording(Path(trace)) if trace is not None else _of_runs(run_ids, back or 1)
     windows = redaction.redacted(found, without)
-    text = _text(windows, without, is_markdown=markdown, is_junit=junit)
+    text = _text(windows, without, is_markdown=form.markdown, is_junit=form.junit)
     if target is None:
         output.emit(text.rstrip("\n"))
     else:
-        output.write_file(Path(target), text.encode())
-        count = f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}"
-        output.say(f"{target}: {count}, {len(text) / 1e6:.1f} MB")
-        if not markdown and not junit:
+        blob = text.encode()
+        output.write_file(Path(target), blob)
+        output.say(f"{target}: {output.counted(len(windows), 'window')}, {output.size_words(len(blob))}")
+        if not form.markdown and not form.junit:
             output.say(f"  {_signed(windows, without)}")
-            output.say("  opens from disk in any browser; `gpuwatch verify` judges its evidence again")
+            output.say("  opens from disk in any browser; `gpuwatch judge` judges its evidence again")
     return worst_code(list_statuses(window.verdict for window in windows), failing)
 
 
@@ -97,9 +110,9 @@ def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, is_m
     return html_page.render(record.make_record(windows, without), secrets.token_urlsafe(24))
 
 
-def _of_runs(ids: tuple[str, ...]) -> list[ReportedWindow]:
+def _of_runs(ids: tuple[str, ...], back: int) -> list[ReportedWindow]:
     with open_store.reader(options.settings()) as store:
-        runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None)]
+        runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None, back=back)]
         return [judged for run in {run.id: run for run in runs}.values() for judged in _of_run(store, run)]
 
 

@@ -13,7 +13,8 @@ import click
 
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
-from gpuwatch.cli import child, options, output
+from gpuwatch.cli import child, chosen_gpus, options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client.stated_claim import describe
@@ -30,7 +31,7 @@ class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, a
         return named()
 
 
-class _Wrapper(click.Command):
+class _Wrapper(CheckedCommand):
     """A command whose own failures are 125, as env(1): 1 and 2 may be the wrapped command's."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:  # as click types it
@@ -59,7 +60,7 @@ def _as_wrapper() -> Any:
     short_help="Run a program in a window and judge it.",
 )
 @click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
-@options.gpu_option("Judge this GPU, by UUID or its beginning. Repeatable.")
+@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
 @options.fail_on_option
@@ -83,7 +84,6 @@ def command(
     Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
     """
     failing = options.fail_on(fail_on)
-    _refuse_indices(gpus)
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
@@ -91,10 +91,11 @@ def command(
         settings = options.settings()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
+    chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
     watched = window(
         label or _name(command),
         policy=policy,
-        gpus=list(gpus) or None,
+        gpus=list(chosen) or None,
         sync=False,
         settings=settings,
         **stated_options.arguments(),
@@ -115,17 +116,6 @@ def command(
             output.say(f"gpuwatch: not waited for the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or worst_code(statuses, failing)
-
-
-def _refuse_indices(gpus: tuple[str, ...]) -> None:
-    """Raises UsageError before the program starts: the daemon would find out only afterwards that it knows no such GPU."""
-    for name in gpus:
-        # A UUID's beginning may be digits only, but nobody types fewer than three of it.
-        if name.isdecimal() and len(name) < 3:
-            raise click.UsageError(
-                f"--gpu: expected a UUID or its beginning, found {name!r}; an index means different GPUs in CUDA and in the "
-                "driver; `gpuwatch doctor` lists the UUIDs"
-            )
 
 
 def _name(command: tuple[str, ...]) -> str:
@@ -167,10 +157,13 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
     """Write the verdicts; the statuses found.  ``show`` is the command that shows them again."""
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
-        output.say(output.lay_out(verdicts, sys.stderr, more="`gpuwatch show -v` lists them"))
+        is_valid = all(verdict.status is Status.VALID for verdict in verdicts)
+        more = f"`{show}` says more" if is_valid else "`gpuwatch show -v` lists them"
+        said = output.lay_out(verdicts, sys.stderr, more=more)
+        output.say(said)
         if stated := describe(watched.stated):
             output.say(f"  stated: {stated}")
-        if watched.run_id is not None:
+        if watched.run_id is not None and show not in " ".join(said.split()):
             output.say(f"  {show} says more")
         if report is not None:
             if report is not sys.stdout and report.seekable():

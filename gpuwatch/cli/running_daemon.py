@@ -6,6 +6,7 @@ import click
 
 from gpuwatch import clock
 from gpuwatch.cli import options, output, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.client.connection import Client, connect_running
 from gpuwatch.config import quantities
@@ -20,7 +21,7 @@ _STARTED_BY = {
 }
 
 
-@click.command("status", short_help="Describe the running daemon.")
+@click.command("status", cls=CheckedCommand, short_help="Describe the running daemon.")
 @options.json_option
 @options.settings_options
 def status(as_json: bool) -> Exit:
@@ -41,7 +42,7 @@ def status(as_json: bool) -> Exit:
     return Exit.OK
 
 
-@click.command("stop", short_help="Stop the running daemon.")
+@click.command("stop", cls=CheckedCommand, short_help="Stop the running daemon.")
 @click.option("--wait", metavar="DURATION", default="30s", show_default=True, help="Wait for open windows at most so long.")
 @click.option("--now", is_flag=True, help="Wait for no window: those that are open end unproven.")
 @options.json_option

@@ -1,110 +1,33 @@
-"""The simulated half of the demo: its own daemon on simulated GPUs, and a real window around each scene's benchmark."""
+"""gpuwatch scenes: the simulated GPUs that --source can name."""
 
-import contextlib
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
-from gpuwatch import clock
-from gpuwatch.cli import output
-from gpuwatch.client.connection import connect
-from gpuwatch.client.window import Window, window
-from gpuwatch.config import settings as config
-from gpuwatch.errors import DaemonError
-from gpuwatch.sources.simulated import Scene
-from gpuwatch.sources.simulated.simulated_source import scenes_named
+import click
 
-START_S = 20.0
-_FOREVER_S = 1e6  # a scene longer than this does not come round again
+from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 
 
-def play(names: str, folder: Path) -> list[tuple[Scene, Window]]:
-    """Play the scenes side by side in real time, each on a GPU of its own.  Raises UsageError, DaemonError."""
-    scenes = scenes_named(names)
-    settings = config.load(
-        {"source": f"simulated:{names}", "state": str(folder / "state"), "socket": str(folder / "daemon.sock")}
-    )
-    with own_daemon(settings, folder) as facts:
-        epoch_ns, uuids = int(facts["epoch_ns"]), sorted(gpu["uuid"] for gpu in facts["gpus"])
-        if len(uuids) != len(scenes):
-            raise DaemonError(f"expected {len(scenes)} simulated GPUs, found {len(uuids)}", "bad-answer")
-        stop = threading.Event()
-        with ThreadPoolExecutor(max_workers=len(scenes)) as threads:
-            try:
-                running = [
-                    threads.submit(_measure, scene, uuid, epoch_ns, settings, stop)
-                    for scene, uuid in zip(scenes, uuids, strict=True)
-                ]
-                windows = [each.result() for each in running]
-            except BaseException:  # Ctrl-C: the threads must not sit their scenes out
-                stop.set()
-                raise
-        for each in windows:
-            # While the daemon is there; and not in a thread, which could not be interrupted and would see the daemon go.
-            _ = each.verdicts
-    return list(zip(scenes, windows, strict=True))
+@click.command("scenes", cls=CheckedCommand, short_help="The simulated GPUs that --source can name.")
+@options.json_option
+@options.settings_options
+def command(as_json: bool) -> None:
+    """List the scenes of simulated GPUs, with the verdict that a benchmark there deserves, and the fleets of several.
 
+    \b
+    gpuwatch run --source simulated:thermal -- python bench.py    puts this one beside your program
+    gpuwatch top --source simulated:fleet                         shows eight
+    """
+    from gpuwatch.sources.simulated import FLEETS, SCENES
 
-def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, stop: threading.Event) -> Window:
-    time = clock.MonotonicClock()
-    begin_ns, end_ns = _bench(scene, epoch_ns, time.now_ns())
-    output.say(f"  {scene.name}: {scene.says}; its window opens in {max(0, begin_ns - time.now_ns()) / 1e9:.1f} s")
-    measured = window(scene.name, gpus=[uuid], sync=False, settings=settings)
-    if time.wait_until(begin_ns, stop):
-        return measured  # not entered: the daemon may be gone by now, and another would be started for it
-    with measured:
-        stopped = time.wait_until(end_ns, stop)
-    if not stopped:
-        output.say(f"  {scene.name}: measured {(end_ns - begin_ns) / 1e9:.1f} s, waiting for the judge")
-    return measured
-
-
-def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
-    """When the scene's benchmark runs next; a late start of one that does not come round again is only made up for."""
-    begin_ns, end_ns = (epoch_ns + round(second * 1e9) for second in scene.bench)
-    if now_ns <= begin_ns:
-        return begin_ns, end_ns
-    late_ns = now_ns - begin_ns
-    if scene.length_s < _FOREVER_S:
-        round_ns = round(scene.length_s * 1e9)
-        late_ns = -(-late_ns // round_ns) * round_ns
-    return begin_ns + late_ns, end_ns + late_ns
-
-
-@contextlib.contextmanager
-def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
-    """Run a daemon of its own for the length of the block; gives its status.  Raises DaemonError."""
-    log = folder / "daemon.log"
-    with log.open("w") as errors:
-        command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon"]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
-        )
-    try:
-        yield _status(process, settings, log)
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _status(process: subprocess.Popen[bytes], settings: config.Settings, log: Path) -> dict[str, Any]:
-    deadline_ns = clock.now_ns() + round(START_S * 1e9)
-    pause = threading.Event()
-    while clock.now_ns() < deadline_ns and process.poll() is None:
-        try:
-            with connect(settings, start=False) as client:
-                return client.status()
-        except DaemonError as error:
-            if error.code not in ("unreachable", "silent"):  # a busy machine may keep a new daemon from answering in time
-                raise
-        pause.wait(0.05)
-    words = log.read_text(errors="replace").strip().splitlines()
-    raise DaemonError(f"the simulating daemon did not start: {words[-1] if words else 'it said nothing'}", "unreachable")
+    if as_json:
+        scenes = [
+            {"name": each.name, "says": each.says, "status": each.status, "rules": sorted(each.rules)}
+            for each in SCENES.values()
+        ]
+        output.emit_json({"scenes": scenes, "fleets": {name: list(members) for name, members in FLEETS.items()}})
+        return
+    rows = [(each.name, each.status, each.says) for each in SCENES.values()]
+    rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
+    output.emit(output.table(rows, header=("SCENE", "VERDICT", "THE GPU"), width=output.width(sys.stdout)))
+    output.say("\nseveral at once, a GPU each: --source simulated:NAME,NAME; or GPUWATCH_SOURCE in the environment")

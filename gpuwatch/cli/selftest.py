@@ -11,13 +11,14 @@ import click
 from gpuwatch import clock
 from gpuwatch.cli import options, output, times
 from gpuwatch.cli.benchmarks import torch_with_gpu
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.comparing import blocks, floor_record, selftest
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.measuring import cache, environment, garbage_collection
 from gpuwatch.process import torch_state
 
 
-@click.command("selftest", short_help="Measure this GPU's noise floor between equal arms, and keep it.")
+@click.command("selftest", cls=CheckedCommand, short_help="Measure this GPU's noise floor between equal arms, and keep it.")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="GPU time of a trial.")
 @click.option("--show", is_flag=True, help="Print what is kept; measure nothing.")
 @options.json_option

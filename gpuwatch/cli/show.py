@@ -5,14 +5,15 @@ import sys
 import click
 
 from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.errors import UsageError
 
 
-@click.command("show", short_help="One window's verdict, with its evidence.")
-@click.argument("run_id", metavar="[RUN]", required=False)
-@click.option("--last", is_flag=True, help="The latest window; the default.")
+@click.command("show", cls=CheckedCommand, short_help="One window's verdict, with its evidence.")
+@click.argument("run_id", metavar="[RUN]", required=False, shell_complete=options.completed_by("windows"))
+@options.back_option
 @click.option("--verbose", "-v", is_flag=True, help="Every fact, every rule that was clear or not checked.")
 @click.option("--markdown", is_flag=True, help="For a pull request or an issue.")
 @options.policy_options
@@ -21,25 +22,25 @@ from gpuwatch.errors import UsageError
 @options.settings_options
 def command(
     run_id: str | None,
-    last: bool,
+    back: int | None,
     verbose: bool,
     markdown: bool,
     policy_options: options.PolicyOptions,
     fail_on: str | None,
     as_json: bool,
 ) -> Exit:
-    """Print the verdict of RUN, an id or the beginning of one; by default of the latest window.
+    """Print the verdict of RUN, an id, the beginning of one, or a label; by default of the latest window.
 
     With --claim, --accept or --limit its kept evidence is judged again; the verdict of record stays as it is.
     """
     from annotate.output import report
 
-    if run_id is not None and last:
-        raise UsageError(f"expected a run or --last, found both: {run_id} --last")
+    if run_id is not None and back is not None:
+        raise UsageError(f"expected a run or -{back}, found both: {run_id} -{back}")
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()
     with open_store.reader(options.settings()) as store:
-        run = open_store.run(store, run_id)
+        run = open_store.run(store, run_id, back=back or 1)
         verdicts = rejudge.stored(run) if policy is None else rejudge.again(store, run, policy)
     if as_json:
         data = {"run": run.id, "label": run.label, "begun_wall_s": run.begun_wall_s, "rejudged": policy is not None}

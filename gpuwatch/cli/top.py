@@ -1,12 +1,14 @@
 """gpuwatch top: every GPU and window, now and back in time; or a recording."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -14,6 +16,7 @@ import msgspec
 from annotate.clock_reasons import REASONS
 from annotate.evidence import SIGNALS, Lane
 from gpuwatch.cli import open_store, options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.config.paths import user_config
 from gpuwatch.config.settings import Settings, load
@@ -21,11 +24,15 @@ from gpuwatch.errors import UsageError
 from gpuwatch.view.history import Recorded, StoredHistory
 from gpuwatch.view.live import Live, LiveGpu, Looker
 
-SCENES = "steady-gemm,from-idle,neighbour"  # what is shown where there is no driver
+if TYPE_CHECKING:
+    from gpuwatch.tui.data_interfaces import HistorySource
+
+SCENES = "demo"  # what is shown where there is no driver
+NO_DRIVER = "no NVIDIA driver found"
 PASTED_COLUMNS = 120
 
 
-@click.command("top", short_help="Every GPU and window, now.")
+@click.command("top", cls=CheckedCommand, short_help="Every GPU and window, now.")
 @click.option("--once", is_flag=True, help="Print one table to paste, and leave.")
 @click.option("--trace", metavar="FILE", help="Look at a recording, as `audit --trace` reads it; no daemon is asked.")
 @options.json_option
@@ -45,17 +52,17 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
     if not once and os.environ.get("TERM") == "dumb":
         raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; to print one table, say --once")
     if trace is not None:
-        past = Recorded(Path(trace))
+        recording = Recorded(Path(trace))
         if once:
-            _show(past.live(past.span_ns()[1]), as_json=as_json)
+            _show(recording.live(recording.span_ns()[1]), as_json=as_json)
         else:
-            _recorded_screen(past, settings)
+            _recorded_screen(recording, settings)
         return
-    with _watched(settings) as found:
+    with _watched(settings) as (looker, past):
         if not once:
-            _run_screen(Looker(found), StoredHistory(lambda: open_store.readable_folder(found)), settings)
+            _run_screen(looker, past, settings)
             return
-        with contextlib.closing(Looker(found)) as looker:
+        with contextlib.closing(looker):
             live = looker.look()
         if not live.gpus:
             why = live.absence or "the source names none"
@@ -64,23 +71,29 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _watched(settings: Settings) -> Iterator[Settings]:
-    """The settings of the daemon to ask: where nothing could be real, one of our own that simulates, for as long as we look."""
+def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
+    """Find now and the past of the settings.
+
+    Where nothing could be real, a daemon of our own simulates GPUs for as long as we look; the windows stay the real ones.
+    """
     from gpuwatch.sources import has_driver
 
+    looker, past = Looker(settings), StoredHistory(lambda: open_store.readable_folder(settings))
     if settings.source != "auto" or has_driver():
-        yield settings
+        yield looker, past
         return
-    from gpuwatch.cli.scenes import own_daemon
+    from gpuwatch.cli.scene_player import own_daemon
+    from gpuwatch.view.two_sources import HistoryOfTwo, LookerAtTwo
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-top-") as folder:
         place = Path(folder)
         ours = load({"source": f"simulated:{SCENES}", "state": str(place / "state"), "socket": str(place / "daemon.sock")})
         with own_daemon(ours, place):
-            yield ours
+            simulated = StoredHistory(lambda: open_store.readable_folder(ours))
+            yield LookerAtTwo(ours, windows=looker, absence=NO_DRIVER), HistoryOfTwo(simulated, past, absence=NO_DRIVER)
 
 
-def _run_screen(looker: Looker | None, history: StoredHistory | Recorded, settings: Settings, **options: Any) -> None:
+def _run_screen(looker: Looker | None, history: HistorySource, settings: Settings, **options: Any) -> None:
     """Run the screen with the user's stored preferences, which lie beside the configuration."""
     from gpuwatch.tui.app import TopApp
     from gpuwatch.tui.preferences import PreferencesFile
@@ -111,7 +124,7 @@ def _show(live: Live, *, as_json: bool) -> None:
     if live.source.startswith("replay:"):
         output.emit(f"REPLAY  a recording, not now: {live.source.partition(':')[2]}")
     elif live.simulated:
-        output.emit(f"SIMULATED  these GPUs do not exist: {live.source}")
+        output.emit(f"SIMULATED  {words.simulated_why(live)}: {live.source}")
     output.emit(words.text(overview_tables.gpu_lines(live, width)))
     if live.windows:
         output.emit()

@@ -11,6 +11,7 @@ import click
 from annotate import __version__
 from annotate.output.report import plain
 from gpuwatch.cli import options, output
+from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.errors import UsageError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 5
 
 
-@click.command("verify", short_help="Judge a report's evidence again, and check its signature.")
+@click.command("verify", cls=CheckedCommand, short_help="Judge a report's evidence again, and check its signature.")
 @click.argument("file", metavar="[FILE]", required=False)
 @click.option("--trust", metavar="KEY.pub", multiple=True, help="The signer must be this one. Repeatable: one of these.")
 @click.option("--key", "shows_key", is_flag=True, help="Write the public key of this machine's daemon, in place of verifying.")

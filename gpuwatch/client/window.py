@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -258,6 +258,8 @@ def window(
     every: float | None = None,
     varies: bool = False,
     policy: Policy | None = None,
+    accept: Collection[str] = (),
+    limits: Mapping[str, Mapping[str, float]] | None = None,
     tolerance: float | None = None,
     precision: float | None = None,
     gpus: list[str] | tuple[str, ...] | str | None = None,
@@ -272,6 +274,7 @@ def window(
     beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
     ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
     the repeatability it must have.
+    ``accept=["rule"]`` names hazards that do not count, ``limits={"rule": {"limit": 0.1}}`` other limits; or give a ``policy``.
     ``locked_mhz``, ``every`` and ``varies`` state more of the claim, are stored and printed with it: the clock you locked the
     SMs at, the seconds from one call's begin to the next that you keep on purpose, and that the times vary by design.
     ``warm_up``, one step of the work, runs before the beginning until it is steady, as in ``bench``, for ten seconds at most.
@@ -286,7 +289,7 @@ def window(
         raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
     made = Window(
         name,
-        check_policy(claim, policy, tolerance, precision),
+        check_policy(claim, policy, tolerance, precision, accept=accept, limits=limits),
         gpus=list_gpus(gpus),
         sync=sync,
         on_reject=on_reject,

@@ -81,3 +81,9 @@ class WindowAnswers:
         from annotate.output import report
 
         return report.html(self.verdicts) if self.end_ns is not None else html.escape(repr(self))
+
+    def _repr_pretty_(self, printer: Any, _is_cycle: bool) -> None:  # noqa: FBT001 - IPython's printer, by position
+        """Print the verdict in IPython's terminal, where HTML is not shown."""
+        from annotate.output import report
+
+        printer.text(report.texts(self.verdicts) if self.end_ns is not None else repr(self))

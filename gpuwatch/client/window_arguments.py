@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
@@ -43,17 +44,27 @@ def check_step(step: object) -> Callable[[], object] | None:
     return step
 
 
-def check_policy(claim: object, policy: object, tolerance: object = None, precision: object = None) -> Policy:
-    """Return the policy, made of the claim where none is given, with the thresholds that are given beside it.
+def check_policy(
+    claim: object,
+    policy: object,
+    tolerance: object = None,
+    precision: object = None,
+    *,
+    accept: object = (),
+    limits: object = None,
+) -> Policy:
+    """Return the policy, made of claim, accepted hazards and limits where none is given, with the thresholds given beside it.
 
-    Raises UsageError: for other types and amounts, an unknown claim, and a claim that contradicts the policy.
+    Raises UsageError: for other types and amounts, an unknown claim, rule or limit, and for parts beside a policy that has its own.
     """
     if not isinstance(claim, str):
         raise UsageError(f"claim: expected text, found {found_words(claim)}")
     if policy is not None and not isinstance(policy, Policy):
         raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
+    if policy is not None and (accept or limits):
+        raise UsageError("policy: expected it without accept and limits, which are parts of it; give one of them")
     try:
-        chosen = Policy(claim=Claim.of(claim)) if policy is None else policy
+        chosen = _policy_of(claim, accept, limits) if policy is None else policy
     except AnnotateError as error:
         raise UsageError(str(error)) from error
     if claim not in (Claim.SUSTAINED, chosen.claim):
@@ -66,6 +77,11 @@ def check_policy(claim: object, policy: object, tolerance: object = None, precis
         except AnnotateError as error:
             raise UsageError(str(error).replace("_ratio", "", 1)) from error
     return chosen
+
+
+def _policy_of(claim: str, accept: Any, limits: Any) -> Policy:  # of any type: the policy checks them
+    names: Any = (accept,) if isinstance(accept, str) else accept
+    return Policy(claim=Claim.of(claim), accept=names, limits={} if limits is None else limits)
 
 
 def list_gpus(gpus: object) -> list[str] | None:

@@ -5,6 +5,7 @@ Written by hand rather than with platformdirs, whose import takes 15 ms of the 6
 
 import hashlib
 import os
+import pwd
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ def suffix(source: str) -> str:
 
 def default_state(source: str, environment: Mapping[str, str]) -> Path:
     """Return the user's store: ``$XDG_STATE_HOME/gpuwatch``, by default under ``~/.local/state``."""
-    return _home(environment, "XDG_STATE_HOME", ".local/state") / f"gpuwatch{suffix(source)}"
+    return user_folder(environment, "XDG_STATE_HOME", ".local/state") / f"gpuwatch{suffix(source)}"
 
 
 def default_socket(source: str, environment: Mapping[str, str]) -> Path:
@@ -48,7 +49,7 @@ def default_socket(source: str, environment: Mapping[str, str]) -> Path:
 
 
 def user_config(environment: Mapping[str, str]) -> Path:
-    return _home(environment, "XDG_CONFIG_HOME", ".config") / "gpuwatch" / "config.toml"
+    return user_folder(environment, "XDG_CONFIG_HOME", ".config") / "gpuwatch" / "config.toml"
 
 
 def ensure_socket_folder(socket: Path) -> None:
@@ -108,7 +109,8 @@ def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
         raise UsageError(f"{folder}: expected a folder only you can write to, found mode {mode:04o}; run: chmod 700 {folder}")
 
 
-def _home(environment: Mapping[str, str], variable: str, below: str) -> Path:
+def user_folder(environment: Mapping[str, str], variable: str, below: str) -> Path:
+    """Return the folder that a variable names, else the one below the user's home: an empty HOME is none, as for systemd."""
     # The base-directory specification says that a relative path in these variables is to be ignored.
     named = environment.get(variable, "")
     if named.startswith("/"):
@@ -117,9 +119,10 @@ def _home(environment: Mapping[str, str], variable: str, below: str) -> Path:
     if home.startswith("/"):
         return Path(home) / below
     try:
-        return Path.home() / below
-    except RuntimeError:  # a container's arbitrary uid has neither HOME nor an entry in the password file
-        return _private_folder(environment)
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a container's arbitrary uid has neither HOME nor an entry in the password file
+        home = ""
+    return Path(home) / below if home.startswith("/") else _private_folder(environment)
 
 
 def _private_folder(environment: Mapping[str, str]) -> Path:

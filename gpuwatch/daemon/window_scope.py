@@ -22,7 +22,7 @@ _UNSEEN = (
     "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
     " host's PIDs: hostPID: true in Kubernetes, --pid=host in Docker"
 )
-_NO_CONTEXT = "no process of this window held a context on a GPU; name the GPU if another process works for it: gpus=[UUID]"
+_NO_CONTEXT = "no process of this window held a context on a GPU; name the GPU if another process works for it: {}"
 
 
 @dataclass(slots=True)
@@ -140,7 +140,8 @@ class WindowGpus:
             return (), absence or "no GPU is being watched"
         if self._is_hidden and len(watched) == 1:
             return tuple(watched), ""
-        return (), _NO_CONTEXT if is_visible else _UNSEEN
+        option = "--gpu GPU" if declared.get("whole_program") else "gpus=[UUID]"  # `gpuwatch run` declares whole programs
+        return (), _NO_CONTEXT.format(option) if is_visible else _UNSEEN
 
 
 def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:

@@ -10,6 +10,7 @@ from annotate import clock_reasons
 from annotate.declared import FACTS
 from annotate.derived.sm_clock import measured
 from annotate.evidence import Evidence, Ownership
+from annotate.output.report import length_words
 from gpuwatch.report.record import ReportedWindow
 
 _HOST_FACTS = ("hostname", "kernel", "container", "cpu_allowed_count", "numa_nodes", "profilers", "sharing")
@@ -19,7 +20,7 @@ _TIMED = {"power_violation_ns": "held by the power cap", "thermal_violation_ns":
 def conditions(window: ReportedWindow) -> dict[str, str]:
     """Return the conditions to quote with a number; those not observed are left out."""
     verdict, evidence = window.verdict, window.evidence
-    out = {"GPU": verdict.device_name or "none", "claim": verdict.claim, "length": f"{verdict.length_s:.4g} s"}
+    out = {"GPU": verdict.device_name or "none", "claim": verdict.claim, "length": length_words(verdict.length_s)}
     if evidence is None:
         return out
     device = evidence.device
@@ -49,7 +50,7 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
         if increase is not None:
             # The counter is read a little outside the window's edges, so its share is applied to the window's length.
             share = min(1.0, increase.amount / increase.span_ns)
-            out[words] = f"{share * verdict.length_s:.3g} s of {verdict.length_s:.3g} s"
+            out[words] = f"{length_words(share * verdict.length_s)} of {length_words(verdict.length_s)}"
     return out
 
 

@@ -33,7 +33,9 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
         series[name] = _at_clock(fit, timings, mhz)
         drift.append(plot_series(name, timings.at_ns[seen], series[name], evidence, shape="points"))
         out |= {"sensitivity": _fitted(fit, timings, mhz)}
-    return {**out, "drift": drift, "histograms": histograms(series)}
+    counted = histograms(series)
+    beyond_count = counted[0]["beyond_count"]
+    return {**out, "drift": drift, "histograms": counted, "percent": list(_SHOWN_PERCENT), "beyond_count": beyond_count}
 
 
 def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
@@ -41,7 +43,8 @@ def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
     timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
     if len(timed) < 2:
         return None
-    out: dict[str, Any] = {"measured": histograms({name: each.took_s[each.timed] * 1e3 for name, each in timed.items()})}
+    out: dict[str, Any] = {"percent": list(_SHOWN_PERCENT)}
+    out |= {"measured": histograms({name: each.took_s[each.timed] * 1e3 for name, each in timed.items()})}
     fits = {name: sensitivity(each) for name, each in timed.items() if each.sm_clock_mhz is not None}
     good = {name: fit for name, fit in fits.items() if isinstance(fit, Sensitivity)}
     low_mhz = max((fit.clock_low_mhz for fit in good.values()), default=0.0)

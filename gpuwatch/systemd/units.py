@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuwatch.config.paths import user_folder
 from gpuwatch.errors import UsageError
 
 MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every file of ours; others are left alone
@@ -141,8 +142,7 @@ def system_units(root: Path = Path("/")) -> Path:
 
 def user_units(environment: Mapping[str, str]) -> Path:
     """Return where a user's units go: ``$XDG_CONFIG_HOME/systemd/user``."""
-    base = environment.get("XDG_CONFIG_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".config") / "systemd/user"
+    return user_folder(environment, "XDG_CONFIG_HOME", ".config") / "systemd/user"
 
 
 def write(file: File, *, root: Path = Path("/")) -> None:

@@ -19,7 +19,7 @@ from gpuwatch.tui.screens.screen_base import BaseScreen
 from gpuwatch.tui.text import time_text
 from gpuwatch.tui.time_travel import END_NS
 from gpuwatch.tui.time_travel_app import TimeTravelApp
-from gpuwatch.tui.widgets.status_line import Banner, ScreenState, StatusLine, screen_state
+from gpuwatch.tui.widgets.status_line import LEAST_COLUMNS, LEAST_LINES, Banner, ScreenState, StatusLine, screen_state
 from gpuwatch.view.live import Looker
 
 
@@ -125,7 +125,11 @@ class TopApp(TimeTravelApp):
         top = screens[-1]
         top.set_class(state is ScreenState.GONE, "old")
         for line in top.query(StatusLine):
-            line.show_content(self.content, problem, self.size.width - 1, live.at_ns if live is not None else None)
+            now_ns, is_small = (
+                live.at_ns if live is not None else None,
+                self.size.width < LEAST_COLUMNS or self.size.height < LEAST_LINES,
+            )
+            line.show_content(self.content, problem, self.size.width - 1, now_ns, is_small=is_small)
         if self.content is not None:
             for banner in top.query(Banner):
                 banner.show_live(self.content.live)

@@ -10,7 +10,7 @@ import numpy as np
 from annotate.evidence import Column, Event, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
-SIGNALS = ("sm_clock_mhz", "power_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
+SIGNALS = ("sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "event_reasons_mask", "utilization_ratio")
 SLICE_NS = 120_000_000_000  # asked for at once, so that a long range fills from its end and blocks nothing
 SETTLE_NS = (
     3_000_000_000  # a store commits every half second, and the dense power of a second at once: queried again this far back

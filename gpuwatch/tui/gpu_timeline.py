@@ -24,7 +24,7 @@ class GpuTimeline:
     def __init__(self, uuid: str, past: HistorySource | None) -> None:
         self._past = past
         self.range = TimeRange()
-        self._last_ns: int | None = None  # the newest moment of the past
+        self._span_ns: tuple[int, int] | None = None  # the first and the newest moment of the past
         self._later: tuple[int, tuple[Shown, ...]] | None = None  # back in time: the windows as known this much later
         self.turn_to(uuid)
 
@@ -34,8 +34,10 @@ class GpuTimeline:
 
     def viewport(self, content: ScreenContent, cells_count: int) -> Viewport:
         """Return where the range stands."""
-        newest_ns = content.live.at_ns if content.past_ns is None else max(self._last_ns or 0, content.past_ns)
-        return Viewport(newest_ns, content.past_ns, max(cells_count, 1))
+        last_ns = self._span_ns[1] if self._span_ns is not None else 0
+        newest_ns = content.live.at_ns if content.past_ns is None else max(last_ns, content.past_ns)
+        whole_ns = self._span_ns if content.live.source.startswith("replay:") else None
+        return Viewport(newest_ns, content.past_ns, max(cells_count, 1), whole_ns)
 
     def redraw_every_ns(self, viewport: Viewport) -> int:
         """Return the time between drawings: a long range moves slowly."""
@@ -75,9 +77,8 @@ class GpuTimeline:
         history, uuid = self.history, self.uuid
         answer = await self._fetcher.fetch(lambda past: (past.trace(uuid, *interval_ns), past.span_ns()), at_ns)
         if answer is not None:
-            trace, span_ns = answer
+            trace, self._span_ns = answer
             history.add_answer(trace, *interval_ns, now_ns=now_ns)
-            self._last_ns = span_ns[1] if span_ns is not None else None
 
     async def _fetch_windows(self, end_ns: int, at_ns: int) -> None:
         """Read the windows as known at the end of the range: as known at the moment itself, they would be open."""

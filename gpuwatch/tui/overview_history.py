@@ -14,20 +14,23 @@ from gpuwatch.tui.text.words import Chip, Piece, Tone
 from gpuwatch.view.live import Live
 
 RANGE_NS = 120_000_000_000
+LEAST_RANGE_NS = 1_000_000_000
 AROUND_NS = 60_000_000_000  # back in time a query covers more than shows, for the steps to come
 AGAIN_NS = 10_000_000_000  # between queries for the readings between two live answers
 CLOCK, REASONS = "sm_clock_mhz", "event_reasons_mask"
 KEPT_NS = RANGE_NS + 4 * AROUND_NS
+LEAST_SPAN_RATIO = 0.02  # of the maximum: the driver's steps of 15 MHz are no swing
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 BEFORE = Chip(" ", "before the first reading", Tone.DIM)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLines:
-    """The two lines of one GPU, over the same moments."""
+    """The two lines of one GPU, over the same moments, and the range of clocks that the first one spans."""
 
     clock: tuple[Piece, ...]
     reasons: tuple[Piece, ...]
+    clock_range: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,8 @@ class HistoryQuery:
         span_ns = past.span_ns()
         last_ns = span_ns[1] if span_ns is not None else self.at_ns
         end_ns = max(min(self.end_ns, last_ns), self.at_ns)
-        return HistoryAnswer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns))
+        first_ns = span_ns[0] if span_ns is not None else None
+        return HistoryAnswer(past.trace(self.uuid, self.begin_ns, end_ns), end_ns, max(last_ns, self.at_ns), first_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ class HistoryAnswer:
     trace: Trace
     end_ns: int
     now_ns: int
+    first_ns: int | None = None  # the first moment with any record, back in time
 
 
 class OverviewHistory:
@@ -65,6 +70,7 @@ class OverviewHistory:
     def __init__(self) -> None:
         self._histories: dict[str, GpuHistory] = {}
         self._drawn: dict[str, tuple[plot.Span, HistoryLines]] = {}
+        self._first_ns: int | None = None
 
     def add_live(self, live: Live) -> None:
         """Add an answer of now, and forget GPUs that are not in it."""
@@ -88,6 +94,7 @@ class OverviewHistory:
         return None
 
     def add_answer(self, query: HistoryQuery, answer: HistoryAnswer) -> None:
+        self._first_ns = answer.first_ns
         lean = Trace(
             columns={name: answer.trace.columns[name] for name in (CLOCK, REASONS) if name in answer.trace.columns},
             gaps=tuple(gap for gap in answer.trace.gaps if gap.lane == Lane.FAST),
@@ -95,9 +102,15 @@ class OverviewHistory:
         self.history(query.uuid).add_answer(lean, query.begin_ns, answer.end_ns, now_ns=answer.now_ns)
         self._drawn.pop(query.uuid, None)
 
-    def lines(self, device: Device, at_ns: int, count: int) -> HistoryLines:
-        """Draw the two minutes before a moment in ``count`` whole cells: lines change once per cell, not at every answer."""
-        slice_ns = RANGE_NS // count
+    def range_ns(self, live: Live) -> int:
+        """Return how much lines show: two minutes, or a recording from its beginning where that is shorter."""
+        if self._first_ns is None or not live.source.startswith("replay:"):
+            return RANGE_NS
+        return min(RANGE_NS, max(live.at_ns - self._first_ns, LEAST_RANGE_NS))
+
+    def lines(self, device: Device, at_ns: int, count: int, range_ns: int = RANGE_NS) -> HistoryLines:
+        """Draw the time before a moment in ``count`` whole cells: lines change once per cell, not at every answer."""
+        slice_ns = max(range_ns // count, 1)
         end_ns = at_ns // slice_ns * slice_ns
         span, drawn = plot.Span(end_ns - count * slice_ns, end_ns, count), self._drawn.get(device.uuid)
         if drawn is None or drawn[0] != span:
@@ -110,13 +123,16 @@ class OverviewHistory:
 
 
 def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
-    """Draw the clock at its lowest in each cell, against its maximum, and the gravest reason; nothing in a gap."""
+    """Draw the clock at its lowest in each cell, from the lowest to the highest of them, and the gravest reason; nothing in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
     ends = lowest[~np.isnan(lowest)]
-    most = device.sm_clock_max_mhz or (float(ends.max()) if len(ends) else 1.0)
-    levels = np.clip(np.nan_to_num(np.ceil(lowest / most * (len(EIGHTHS) - 1)), nan=0.0), 0, len(EIGHTHS) - 1).astype(int)
+    low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 0.0)
+    span_mhz = max(high - low, LEAST_SPAN_RATIO * (device.sm_clock_max_mhz or high), 1.0)
+    steps = len(EIGHTHS) - 2  # the first is for what was not observed
+    levels = np.nan_to_num(1.0 + np.round((lowest - high + span_mhz) / span_mhz * steps), nan=0.0).astype(int)
     bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)
     chips[:first] = [BEFORE] * first
-    return HistoryLines((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)))
+    named = f"{low:.0f}–{high:.0f} MHz" if high - low >= 1.0 else f"{high:.0f} MHz" if high else "clock"
+    return HistoryLines((Piece(bars, Tone.DIM),), tuple(reason_strip.pieces(chips)), named)

@@ -10,11 +10,12 @@ S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
-    """The newest moment there is, the moment the user went back to if they did, and the cells there is room for."""
+    """The newest moment there is, the moment the user went back to if they did, the room in cells, and all of a recording."""
 
     newest_ns: int
     past_ns: int | None
     cells_count: int
+    whole_ns: tuple[int, int] | None = None
 
 
 class TimeRange:
@@ -34,7 +35,9 @@ class TimeRange:
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:
-        """Return begin and end on whole dots, so that curves do not shimmer as time goes on."""
+        """Return begin and end on whole dots, so that curves do not shimmer as time goes on; a short recording fills the range."""
+        if viewport.whole_ns is not None and 0 < viewport.whole_ns[1] - viewport.whole_ns[0] <= self.range_ns:
+            return viewport.whole_ns
         if self.end_ns is not None:
             end_ns = self.end_ns
         elif viewport.past_ns is not None:  # what came after is shown too

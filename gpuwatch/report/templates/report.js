@@ -7,7 +7,6 @@
   const PAPER_PX = 680; // what A4 and Letter both hold within their margins
   // Plotly reads a few tags and %{…} in its texts: what users named must not become one.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
-  const short = (text) => (innerWidth >= 600 || paper || text.length < 16 ? text : text.replace(/ \(.*/, "").slice(0, 15) + "…");
   const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
   const ROLES = ["first", "second", "third", "fourth", "fifth", "sixth"];
   let paper = false;
@@ -19,37 +18,61 @@
   });
   const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });
 
+  const narrow = () => innerWidth < 600 && !paper;
+  const ROW_PX = () => (narrow() ? 34 : 23); // narrow: each row's name stands above it, as beside it would leave no room
+  const TITLE_PX = () => (narrow() ? 44 : 30); // narrow: the names of the lines stand below the title
+
   function timeline(data) {
-    const traces = [], layout = { ...look(), showlegend: false, margin: { l: 70, r: 20, t: 30, b: 40 }, shapes: [], annotations: [], hovermode: "x" };
-    const weights = data.lanes.map((lane) => (lane.spans ? 0.35 + 0.22 * lane.spans.length : 1.4));
-    const total = weights.reduce((sum, each) => sum + each, 0), gap = 0.05 * Math.min(1, 6 / data.lanes.length);
-    let top = 1, height = 90;
+    const traces = [], layout = { ...look(), showlegend: false, margin: { l: narrow() ? 45 : 70, r: narrow() ? 8 : 20, t: 10, b: 55 }, shapes: [], annotations: [], hovermode: "x" };
+    const heights = data.lanes.map((lane) => (lane.spans ? 10 + ROW_PX() * lane.spans.length : 130));
+    const total = heights.reduce((sum, each) => sum + each + TITLE_PX(), 0);
+    let top = total;
     data.lanes.forEach((lane, index) => {
-      const suffix = index ? String(index + 1) : "", bottom = top - weights[index] / total;
-      height += weights[index] * 105;
-      const range = [Math.max(bottom, 0), Math.min(top - gap, 1)];
-      layout["yaxis" + suffix] = axis({ domain: range, anchor: "x", title: { text: plain(lane.unit) }, fixedrange: true });
-      layout.annotations.push({ text: "<b>" + plain(lane.title) + "</b>" + legend(lane), x: 0, xref: "paper", y: range[1], yref: "paper", showarrow: false,
-        xanchor: "left", yanchor: "bottom", font: { color: colour("text") } });
+      const suffix = index ? String(index + 1) : "", high = top - TITLE_PX(), low = Math.max(high - heights[index], 0);
+      const range = lane.spans ? null : fitted(lane, data.length_s);
+      layout["yaxis" + suffix] = axis({ domain: [low / total, high / total], anchor: "x", title: { text: plain(lane.unit) }, fixedrange: true, ...(range ? { range } : {}) });
+      layout.annotations.push({ text: "<b>" + plain(lane.title) + "</b>" + legend(lane, range), x: 0, xref: "paper", y: high / total, yref: "paper", showarrow: false,
+        xanchor: "left", yanchor: "bottom", align: "left", font: { color: colour("text") } });
       if (lane.spans) spans(lane, suffix, traces, layout); else series(lane, suffix, traces);
-      if (lane.limit) traces.push({ x: [-2, data.length_s + 2], y: [lane.limit, lane.limit], yaxis: "y" + suffix, mode: "lines",
-        name: plain(lane.limit_name), line: { color: colour("muted"), dash: "dot", width: 1 }, hoverinfo: "name+y" });
-      top = bottom;
+      if (lane.limit && isIn(lane.limit, range)) {
+        traces.push({ x: [-0.02 * data.length_s, 1.02 * data.length_s], y: [lane.limit, lane.limit], yaxis: "y" + suffix, mode: "lines",
+          name: plain(lane.limit_name), line: { color: colour("muted"), dash: "dot", width: 1 }, hoverinfo: "name+y" });
+        layout.annotations.push({ text: limitName(lane), x: 1, xref: "paper", xanchor: "right", y: lane.limit, yref: "y" + suffix, yanchor: "top", showarrow: false,
+          font: { color: colour("muted"), size: 10 }, bgcolor: colour("back"), borderpad: 0 });
+      }
+      top = low;
     });
-    layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" },
+    layout.xaxis = axis({ range: [-0.02 * data.length_s, 1.02 * data.length_s], title: { text: "seconds since the window began" + (narrow() ? "" : "; dashed: its begin and end") },
       anchor: data.lanes.length > 1 ? "y" + data.lanes.length : "y", showspikes: true, spikemode: "across", spikethickness: 1, spikecolor: colour("muted") });
     const upright = (x0, x1, more) => layout.shapes.push({ type: "rect", xref: "x", yref: "paper", x0, x1, y0: 0, y1: 1, layer: "below", ...more });
     data.findings.filter((each) => !each.whole).forEach((each) => upright(each.from_s, each.to_s,
       { fillcolor: colour(each.severity === "note" ? "muted" : each.severity), opacity: each.severity === "note" ? 0.06 : 0.13, line: { width: 0 } }));
     [0, data.length_s].forEach((x) => layout.shapes.push({ type: "line", xref: "x", yref: "paper", x0: x, x1: x, y0: 0, y1: 1,
       line: { color: colour("text"), width: 1, dash: "dash" } }));
-    layout.height = height;
+    layout.height = total + layout.margin.t + layout.margin.b;
     return [traces, layout];
   }
 
+  // The range of what was seen inside the window; a limit near it is in it, one far away would flatten everything.
+  function fitted(lane, length_s) {
+    const seen = lane.series.flatMap((each) => each.y.filter((y, place) => y !== null && each.x[place] <= length_s
+      && (each.x[place] >= 0 || (each.shape === "step" && each.x[place + 1] > 0))));
+    if (!seen.length) return null;
+    let low = Math.min(...seen), high = Math.max(...seen);
+    const span = Math.max(high - low, 0.02 * Math.abs(high));
+    if (lane.limit && isIn(lane.limit, [low - 0.5 * span, high + 0.5 * span])) [low, high] = [Math.min(low, lane.limit), Math.max(high, lane.limit)];
+    const room = 0.08 * Math.max(high - low, span);
+    return [low - room, high + room];
+  }
+  const isIn = (value, range) => range !== null && value >= range[0] && value <= range[1];
+  const limitName = (lane) => plain(lane.limit_name + " " + lane.limit + " " + lane.unit);
+
   const roleOf = (each, index) => (each.name === "inside a finding" ? "reject" : ROLES[index % ROLES.length]);
-  const legend = (lane) => (lane.series || []).map((each, index) =>
-    '  <span style="color:' + colour(roleOf(each, index)) + '">■ ' + plain(each.name) + "</span>").join("");
+  const legend = (lane, range) => {
+    const names = (lane.series || []).map((each, index) => '<span style="color:' + colour(roleOf(each, index)) + '">■ ' + plain(each.name) + "</span>");
+    if (lane.limit && !isIn(lane.limit, range)) names.push('<span style="color:' + colour("muted") + '">' + limitName(lane) + (range && lane.limit > range[1] ? ", above" : "") + "</span>");
+    return names.length ? (narrow() ? "<br>" : "  ") + names.join("  ") : "";
+  };
 
   function series(lane, suffix, traces) {
     lane.series.forEach((each, index) => traces.push({
@@ -66,8 +89,10 @@
       each.at.forEach(([from, to]) => { x.push(from, to, null); y.push(row, row, null); });
       traces.push({ x, y, yaxis: "y" + suffix, mode: "lines", line: { color: colour(each.role), width: 10 }, connectgaps: false, hovertemplate: plain(each.name) + "<extra></extra>" });
     });
-    Object.assign(layout["yaxis" + suffix], { range: [lane.spans.length - 0.4, -0.6], showgrid: false, zeroline: false, title: { text: "" },
-      tickvals: lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(short(each.name))) });
+    Object.assign(layout["yaxis" + suffix], { range: [lane.spans.length - 0.4, narrow() ? -0.75 : -0.6], showgrid: false, zeroline: false, title: { text: "" },
+      tickvals: narrow() ? [] : lane.spans.map((_, row) => row), ticktext: lane.spans.map((each) => plain(each.name)) });
+    if (narrow()) lane.spans.forEach((each, row) => layout.annotations.push({ text: plain(each.name), x: 0, xref: "paper", xanchor: "left", xshift: 8, y: row - 0.42,
+      yref: "y" + suffix, yanchor: "middle", showarrow: false, font: { color: colour("text"), size: 10 } }));
   }
 
   const small = (x, y) => ({ ...look(), barmode: "overlay", height: 350, margin: { l: 60, r: 10, t: 60, b: 45 }, legend: { orientation: "h", y: 1, yanchor: "bottom", itemsizing: "constant" },
@@ -78,11 +103,23 @@
     fill: all.length < 4 ? "tozeroy" : "none", fillcolor: colour(ROLES[index % ROLES.length]) + "40",
     hovertemplate: "%{x} ms: %{customdata} iterations<extra>" + plain(each.name) + "</extra>" })),
   { ...small(unit, "iterations, the most in a bin = 1"), showlegend: true }];
-  const distribution = (data) => histograms(data.histograms, "ms (99 % of them)");
-  const overlay = (data, which) => histograms(data[which], which === "measured" ? "ms as measured (99 % of them)"
-    : "ms at " + Math.round(data.clock_mhz) + " MHz (99 % of them)");
-  const drift = (data) => [data.drift.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), mode: "markers",
-    marker: { color: colour(ROLES[index % 2]), size: 3 } })), { ...small("seconds since the window began", "ms"), showlegend: true }];
+  const cut = (data) => ", " + data.percent[0] + "th to " + data.percent[1] + "th percentile";
+  const overlay = (data, which) => histograms(data[which], (which === "measured" ? "ms as measured" : "ms at " + Math.round(data.clock_mhz) + " MHz") + cut(data));
+
+  // Each iteration at its moment, and beside it how often each time occurred: both over one axis of times.
+  function times(data) {
+    const [counted] = histograms(data.histograms, ""), bins = data.histograms[0].x, half = 0.5 * (bins[1] - bins[0]);
+    const over = data.drift.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), mode: "markers", marker: { color: colour(ROLES[index % 2]), size: 3 },
+      hovertemplate: "%{y} ms at %{x} s<extra>" + plain(each.name) + "</extra>" }));
+    const beside = counted.map((each) => ({ ...each, x: each.y, y: each.x, xaxis: "x2", showlegend: false, line: { ...each.line, shape: "vhv" },
+      fill: each.fill === "none" ? "none" : "tozerox", hovertemplate: each.hovertemplate.replace("%{x}", "%{y}") }));
+    const layout = { ...small("seconds since the window began", "ms" + (narrow() ? "" : cut(data))), showlegend: true };
+    layout.yaxis.range = [bins[0] - 2 * half, bins[bins.length - 1] + 2 * half];
+    layout.xaxis.domain = [0, 0.7];
+    layout.xaxis2 = axis({ domain: [0.73, 1], title: { text: "iterations" }, showticklabels: false, showgrid: false, rangemode: "tozero" });
+    if (narrow()) layout.margin = { ...layout.margin, l: 50, r: 4 };
+    return [[...over, ...beside], layout];
+  }
 
   function draw() {
     const put = (name, make) => document.querySelectorAll("[data-" + name + "]").forEach((place) => {
@@ -94,8 +131,7 @@
       window.Plotly.react(place, traces, layout, { ...config, responsive: !paper });
     });
     put("timeline", (index) => timeline(drawn[Number(index)].timeline));
-    put("distribution", (index) => distribution(drawn[Number(index)].times));
-    put("drift", (index) => drift(drawn[Number(index)].times));
+    put("times", (index) => times(drawn[Number(index)].times));
     put("overlaid", (which) => overlay(overlaid, which));
   }
 
@@ -136,6 +172,10 @@
     link.download = "evidence-" + (Number(button.dataset.save) + 1) + ".capsule";
     link.click();
   }));
+  let drawnNarrow = innerWidth < 600;
+  addEventListener("resize", () => { // names stand elsewhere then
+    if (drawnNarrow !== innerWidth < 600 && window.Plotly && !paper) { drawnNarrow = innerWidth < 600; draw(); }
+  });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.Plotly && draw());
   // Paper is light, narrow, and cannot be clicked; the pictures are drawn before the style sheet for print is in force.
   let chosen, closed = [];

@@ -193,6 +193,7 @@ SCENES: Mapping[str, Scene] = {scene.name: scene for scene in _ALL}
 # Names that stand for several GPUs, one scene each.
 FLEETS: Mapping[str, tuple[str, ...]] = {
     "fleet": ("steady-gemm", "steady-copy", "neighbour", "bursty", "thermal", "attention", "from-idle", "idle"),
+    "demo": ("steady-gemm", "from-idle", "neighbour"),
     "quartet": ("steady-gemm", "steady-copy", "neighbour", "bursty"),
 }
 DEFAULT_FLEET = "quartet"

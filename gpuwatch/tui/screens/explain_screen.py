@@ -1,7 +1,6 @@
 """The page of any rule or clock event reason, in place and from the palette, as `gpuwatch explain` prints it."""
 
 import asyncio
-import re
 from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from typing import ClassVar
@@ -15,23 +14,16 @@ from textual.widgets import Markdown
 
 from gpuwatch.tui.requests import ExplainNames
 
-_FACT = re.compile(r"\{[^{}]*\}")
-
 
 @cache
 def pages() -> Mapping[str, str]:
     """Return the pages by name, in Markdown.  The first call imports every rule, which is slow."""
     from annotate.clock_reasons import REASONS
-    from annotate.output.rule_pages import page
+    from annotate.output.rule_pages import page, reason_page, without_facts
     from annotate.rules import RULES
 
-    rules = {rule.name: _FACT.sub("…", page(rule)) for rule in RULES}
-    reasons = {
-        explained.name: f"## {explained.name} ({bit:#x})\n\n{explained.meaning}\n\n"
-        + (f"*Judged by:* {', '.join(explained.rules)}\n" if explained.rules else "*Judged by no rule.*\n")
-        for bit, explained in REASONS.items()
-    }
-    return rules | reasons
+    rules = {rule.name: without_facts(page(rule)) for rule in RULES}
+    return rules | {explained.name: reason_page(bit) for bit, explained in REASONS.items()}
 
 
 def page_of(names: Iterable[str]) -> str:

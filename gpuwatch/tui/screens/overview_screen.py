@@ -1,6 +1,7 @@
 """The first screen: every GPU, and open and recent windows."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from typing import ClassVar
@@ -16,6 +17,7 @@ from gpuwatch.tui.overview_history import HistoryQuery, OverviewHistory
 from gpuwatch.tui.requests import ExplainNames, OpenGpu, OpenWindow
 from gpuwatch.tui.screens.screen_base import ChoosingScreen, QuietScroll
 from gpuwatch.tui.text import overview_tables
+from gpuwatch.tui.text.overview_tables import Arrangement
 from gpuwatch.tui.text.window_coverage import OpenWindowHazards
 from gpuwatch.tui.widgets.gpu_list import GpuList
 from gpuwatch.tui.widgets.row_list import RowList
@@ -25,9 +27,11 @@ from gpuwatch.view.live import Live
 class WindowList(RowList):
     """Each window's verdict, or that it is still open, and the rules that found something."""
 
-    def show_live(self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None) -> None:
-        names = [None, *(window.run for window in live.windows)]
-        self.show_rows(zip_longest(names, overview_tables.window_lines(live, width, so_far)), chosen)
+    def show_live(
+        self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None, arrangement: Arrangement
+    ) -> None:
+        names = [None, *(window.run for window in arrangement.of(live.windows))]
+        self.show_rows(zip_longest(names, overview_tables.window_lines(live, width, so_far, arrangement)), chosen)
 
 
 class OverviewScreen(ChoosingScreen):
@@ -37,6 +41,8 @@ class OverviewScreen(ChoosingScreen):
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The GPU or window above"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The GPU or window below"),
         Binding("enter", "open", "open", id="open", key_display="⏎", tooltip="The chosen GPU or window in detail"),
+        Binding("o", "order", "order", id="order", show=False, tooltip="The worst windows first, or the newest"),
+        Binding("f", "filter", "filter", id="filter", show=False, tooltip="Only windows of one verdict, in turn; then all"),
         Binding("e", "explain", "explain", id="explain", show=False, tooltip="The page of what is found there"),
         Binding("p", "app.processes", "processes", id="processes", tooltip="Who is on the GPUs"),
         Binding("v", "app.events", "events", id="events", tooltip="What happened in the last hour"),
@@ -51,6 +57,7 @@ class OverviewScreen(ChoosingScreen):
         self._fetcher = HistoryFetcher(past)
         self._histories = OverviewHistory()
         self._is_past = False
+        self._arrangement = Arrangement()
         self._live: Live | None = None
         self._hazards = OpenWindowHazards()
         self._hazard_names: Mapping[str, Sequence[str]] = {}
@@ -75,7 +82,18 @@ class OverviewScreen(ChoosingScreen):
         self._fetch_missing()
 
     def names(self) -> list[str]:
-        return [*self._uuids, *(window.run for window in self._live.windows)] if self._live is not None else []
+        if self._live is None:
+            return []
+        return [*self._uuids, *(window.run for window in self._arrangement.of(self._live.windows))]
+
+    def action_order(self) -> None:
+        self._arrangement = replace(self._arrangement, is_worst_first=not self._arrangement.is_worst_first)
+        self.draw()
+
+    def action_filter(self) -> None:
+        windows = self._live.windows if self._live is not None else ()
+        self._arrangement = replace(self._arrangement, status=self._arrangement.next_status(windows))
+        self.draw()
 
     def action_open(self) -> None:
         chosen = self._chosen if self._chosen is not None else next(iter(self._uuids), None)
@@ -130,4 +148,4 @@ class OverviewScreen(ChoosingScreen):
     def draw(self) -> None:
         if self._live is not None:
             self.query_one(GpuList).show_live(self._live, self.columns, self.app.size.height, self._histories, self._chosen)
-            self.query_one(WindowList).show_live(self._live, self.columns, self._hazard_names, self._chosen)
+            self.query_one(WindowList).show_live(self._live, self.columns, self._hazard_names, self._chosen, self._arrangement)

@@ -34,6 +34,7 @@ class Panel:
 CLOCK = Panel("SM clock", "sm_clock_mhz", "MHz", 300.0, "sm_clock_max_mhz", "max")
 POWER = Panel("power", "power_w", "W", 50.0, "power_limit_w", "limit")
 TEMPERATURE = Panel("temperature", "temperature_c", "°C", 10.0, "temperature_slowdown_c", "slow-down")
+MEAN_POWER = "power_average_w"
 UTILISATION = Panel("utilisation", "utilization_ratio", "%", 100.0, percent=True)
 PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
@@ -100,6 +101,8 @@ def _band(panel: Panel, of: PanelData) -> tuple[plot.Band, bool]:
     found = plot.band(of.trace.column(panel.signal), dots)
     if panel is not POWER:
         return (plot.Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
+    if not np.isfinite(found.low).any():
+        found = plot.band(of.trace.column(MEAN_POWER), dots)  # all that a log of nvidia-smi has
     dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
     return dense.over(found), bool(np.isfinite(dense.low).any())
 
@@ -130,6 +133,8 @@ def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool
     if panel is POWER and (value := _in_force(trace.dense_power, at_ns, DENSE_HOLDS_NS)) is not None:
         return value, True
     value = _in_force(trace.column(panel.signal), at_ns, plot.HOLDS_NS)
+    if panel is POWER and value is None:
+        value = _in_force(trace.column(MEAN_POWER), at_ns, plot.HOLDS_NS)
     return (value * 100.0 if value is not None and panel.percent else value), False
 
 

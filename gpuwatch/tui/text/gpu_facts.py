@@ -1,11 +1,14 @@
 """The facts of one GPU as text: its name, limits, values, and processes."""
 
+from collections.abc import Sequence
+
 from annotate.evidence import Ownership, Process, Visibility
 from annotate.output import report
 from gpuwatch.tui.text import gpu_words, words
-from gpuwatch.tui.text.window_coverage import owned_processes
+from gpuwatch.tui.text.window_coverage import open_windows_on, owned_processes
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces
 from gpuwatch.view.live import Live, LiveGpu
+from gpuwatch.wire.shown import Shown
 
 _MODES = {"ecc_mode": "ECC", "mig_mode": "MIG", "persistence_mode": "persistence"}
 _WHOSE = {
@@ -101,16 +104,29 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
     seen.sort(key=lambda each: (each[1] is not Ownership.FOREIGN, -(each[0].memory_bytes or 0), each[0].pid))
     count = len(seen) + gpu.processes_left_out_count
     fit = most if count <= most and not partial else max(most - 1, 1)
-    lines = [_process(process, owner, width) for process, owner in seen[:fit]]
+    opened = open_windows_on(live.windows, gpu.device.uuid, {process.pid for process, _ in seen})
+    lines = [_process(process, owner, _role(process, owner, opened), width) for process, owner in seen[:fit]]
     rest = [f"and {count - fit} more"] if count > fit else []
     rest += ["a container's view: others may be on it unseen"] if partial else []
     return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines
 
 
-def _process(process: Process, owner: Ownership, width: int) -> list[Piece]:
+def _role(process: Process, owner: Ownership, opened: Sequence[Shown]) -> str:
+    """Name the window that a process works for, or the one it disturbs."""
+    mine = [each for each in opened if process.pid in each.pids] if owner is Ownership.OWN else list(opened)
+    if not mine or owner is Ownership.UNKNOWN:
+        return ""
+    verb = "works for" if owner is Ownership.OWN else "disturbs"
+    return f", {verb} {report.plain(mine[0].label or mine[0].run)}"
+
+
+def _process(process: Process, owner: Ownership, role: str, width: int) -> list[Piece]:
     memory = f"{process.memory_bytes / 1e9:.1f} GB" if process.memory_bytes is not None else NOTHING
     used = f"{process.utilization_ratio:.0%}" if process.utilization_ratio is not None else NOTHING
     who = report.plain(process.user or NOTHING)
     start = [Piece(" "), _WHOSE[owner], Piece(f" {process.pid:>8}  {words.cut(who, 12):<12} {memory:>9} {used:>5}  ")]
     room = max(width - sum(len(piece.text) for piece in start), 0)
-    return [*start, Piece(words.cut(report.plain(process.name or NOTHING) + (" (graphics)" if process.graphics else ""), room))]
+    return [
+        *start,
+        Piece(words.cut(report.plain(process.name or NOTHING) + (" (graphics)" if process.graphics else "") + role, room)),
+    ]

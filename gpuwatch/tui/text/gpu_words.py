@@ -30,8 +30,12 @@ def clock(gpu: LiveGpu) -> Piece:
 
 
 def power(gpu: LiveGpu) -> Piece:
-    """Format board power against the enforced limit; ``!`` where it reaches it."""
-    watts, limit = gpu.said("power_w"), gpu.said("power_limit_w") or gpu.device.power_limit_w
+    """Format board power against the enforced limit; ``!`` where it reaches it.  A log may know the mean of a second only."""
+    now_w = gpu.said("power_w")
+    watts, limit = (
+        gpu.said("power_average_w") if now_w is None else now_w,
+        gpu.said("power_limit_w") or gpu.device.power_limit_w,
+    )
     if watts is None:
         return Piece(NOTHING, Tone.DIM)
     at_limit = limit is not None and watts >= 0.98 * limit

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from annotate.evidence import Lane
 from annotate.output import report
+from annotate.verdict import Status
 from gpuwatch.tui.text import gpu_words
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, counted, cut, reasons, span, status
 from gpuwatch.view.live import Live, LiveGpu
@@ -105,12 +106,42 @@ def absence_lines(live: Live) -> list[list[Piece]]:
     ]
 
 
-def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None) -> Iterator[list[Piece]]:
-    """Draw open and recent windows, newest first, with verdicts and findings; of open ones the hazards seen ``so_far``."""
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The order of the windows, and the only status shown; by default all, the newest first."""
+
+    is_worst_first: bool = False
+    status: str | None = None
+
+    def of(self, windows: Sequence[Shown]) -> tuple[Shown, ...]:
+        """Return the windows so; open ones come first in either order."""
+        shown = [each for each in windows if self.status in (None, each.status)]
+        if self.is_worst_first:
+            badness = {each.value: each.badness for each in Status}
+            shown.sort(key=lambda each: (each.end_ns is not None, -badness.get(each.status, 0)))
+        return tuple(shown)
+
+    def next_status(self, windows: Sequence[Shown]) -> str | None:
+        """Return the status after this one of those there are; None, for all, after the last."""
+        known = [None, *(each.value for each in reversed(Status) if each.value in {window.status for window in windows})]
+        return known[(known.index(self.status) + 1) % len(known)] if self.status in known else None
+
+    def __str__(self) -> str:
+        said = [*(["worst first"] if self.is_worst_first else []), *([self.status] if self.status else [])]
+        return f": {', '.join(said)}" if said else ""
+
+
+def window_lines(
+    live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None, arrangement: Arrangement = Arrangement()
+) -> Iterator[list[Piece]]:
+    """Draw open and recent windows as arranged, with verdicts and findings; of open ones the hazards seen ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
     label_width = 14 if width < 90 else 22 if width < 110 else 28
-    yield [Piece(f"  {'verdict':<10}{'window':<{label_width}} {'GPU':<4}{'length':>8}{'ended':>11}  found", Tone.DIM)]
-    for each in live.windows:
+    yield [
+        Piece(f"  {'verdict':<10}{'window':<{label_width}} {'GPU':<4}{'length':>8}{'ended':>11}  found{arrangement}", Tone.DIM)
+    ]
+    windows = arrangement.of(live.windows)
+    for each in windows:
         chip = status(each.status)
         over_ns = (each.end_ns if each.end_ns is not None else live.at_ns) - each.begin_ns
         ended = "open" if each.end_ns is None else f"{span(max(0, live.at_ns - each.end_ns) / 1e9)} ago"
@@ -128,6 +159,8 @@ def window_lines(live: Live, width: int, so_far: Mapping[str, Sequence[str]] | N
         # A window of a simulated GPU is one of that daemon's: a plain command would go to another.
         hint = "" if live.simulated else ": gpuwatch run -- python bench.py"
         yield [Piece(f"  none yet{hint}", Tone.DIM)]
+    elif not windows:
+        yield [Piece("  none of that verdict; f shows others", Tone.DIM)]
     elif live.windows_left_out_count:
         yield [Piece(f"  and {live.windows_left_out_count} more: gpuwatch audit", Tone.DIM)]
 

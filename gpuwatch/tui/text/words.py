@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from annotate.evidence import Reason
 from annotate.output import report
+from gpuwatch.view.live import Live
 
 NOTHING = "–"  # not observed
 
@@ -30,6 +31,11 @@ class Piece:
 
     text: str
     tone: Tone = Tone.PLAIN
+
+
+def simulated_why(live: Live) -> str:
+    """Explain why the GPUs on the screen are simulated: asked for, or no driver."""
+    return f"{live.absence}: simulated GPUs" if live.absence else "these GPUs do not exist"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 
-from gpuwatch.tui.overview_history import HistoryLines, OverviewHistory
+from gpuwatch.tui.overview_history import RANGE_NS, HistoryLines, OverviewHistory
 from gpuwatch.tui.text import overview_tables
-from gpuwatch.tui.text.words import Piece, Tone
+from gpuwatch.tui.text.words import Piece, Tone, span
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
 COLUMN_FROM = 170  # columns of a screen on which the strip fits beside the names of the reasons
 SHARE_RATIO = 0.6  # of a screen's lines, at most; the windows have the others
 _BESIDE_COUNT = 131  # columns of the table, if the strip stands beside it
-_GUTTER_COUNT = 10
+_GUTTER_COUNT = 16
 
 
 class HistoryPlacement(Enum):
@@ -44,29 +44,31 @@ class GpuList(RowList):
         if not live.gpus:
             self.show_rows([(None, line) for line in overview_tables.absence_lines(live)], None)
             return
+        range_ns = histories.range_ns(live)
+        length = "2 min" if range_ns == RANGE_NS else span(range_ns / 1e9)
         more_count = bool(live.gpus_left_out_count) + bool(live.unanswered)
         where = place_history(len(live.gpus), width, height, more_count=more_count)
         every = overview_tables.gpu_lines(live, min(width, _BESIDE_COUNT - 2) if where is HistoryPlacement.BESIDE else width)
         heading = next(every)
         if where is HistoryPlacement.BESIDE:
-            heading = [*_padded(heading), Piece("the last 2 min", Tone.DIM)]
+            heading = [*_padded(heading), Piece(f"the last {length}", Tone.DIM)]
         rows: list[tuple[str | None, list[Piece]]] = [(None, heading)]
         for gpu, line in zip(live.gpus, every, strict=False):
             block: Iterable[list[Piece]] = [line]
             if where is not HistoryPlacement.NOWHERE:
-                block = _with(line, histories.lines(gpu.device, live.at_ns, cells_count(where, width)), where)
+                block = _with(line, histories.lines(gpu.device, live.at_ns, cells_count(where, width), range_ns), where, length)
             rows += [(gpu.device.uuid, each) for each in block]
         self.show_rows([*rows, *((None, line) for line in every)], chosen)
 
 
-def _with(line: list[Piece], lines: HistoryLines, where: HistoryPlacement) -> Iterator[list[Piece]]:
+def _with(line: list[Piece], lines: HistoryLines, where: HistoryPlacement, length: str) -> Iterator[list[Piece]]:
     if where is HistoryPlacement.BESIDE:
         yield [*_padded(line), *lines.reasons]
         return
     yield line
     if where is HistoryPlacement.BELOW_WITH_CLOCK:
-        yield [_gutter("clock"), *lines.clock]
-    yield [_gutter("2 min"), *lines.reasons]
+        yield [_gutter(lines.clock_range), *lines.clock]
+    yield [_gutter(length), *lines.reasons]
 
 
 def _padded(line: list[Piece]) -> list[Piece]:
@@ -74,4 +76,4 @@ def _padded(line: list[Piece]) -> list[Piece]:
 
 
 def _gutter(name: str) -> Piece:
-    return Piece(f"    {name:<{_GUTTER_COUNT - 4}}", Tone.DIM)
+    return Piece(f"  {name:<{_GUTTER_COUNT - 2}}", Tone.DIM)

@@ -1,6 +1,7 @@
 """The first lines of every screen: now, or when, and what was found; and the mark of data that is no driver's."""
 
 from enum import StrEnum
+from pathlib import Path
 
 from annotate.evidence import Lane
 from annotate.output import report
@@ -9,6 +10,8 @@ from gpuwatch.tui.text import gpu_words, words
 from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
+
+LEAST_COLUMNS, LEAST_LINES = 80, 24  # where every key and table of a few GPUs fits
 
 
 class ScreenState(StrEnum):
@@ -50,8 +53,13 @@ def screen_state(content: ScreenContent | None, problem: str | None) -> ScreenSt
 class StatusLine(TextLines):
     """LIVE, PAUSED, STALE, GONE with the reason, or PAST and how long ago; the time, and the number of GPUs and windows."""
 
-    def show_content(self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None) -> None:
-        """Show the state; ``now_ns`` is now on the axis of the content, None where there is no now."""
+    def show_content(
+        self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None, *, is_small: bool = False
+    ) -> None:
+        """Show the state; ``now_ns`` is now on the axis of the content, None where there is no now.
+
+        ``is_small``: the terminal has less room than the screens need, which stands in place of what is open.
+        """
         state = screen_state(content, problem)
         mark, tone = _LOOKS[state]
         line, back = [Piece(" gpuwatch  "), Piece(f"{mark} {state.value}", tone)], ""
@@ -68,7 +76,11 @@ class StatusLine(TextLines):
             line += [Piece(words.cut("  the daemon is asked, or started", room), Tone.DIM)]
         else:
             opened_count = sum(each.end_ns is None for each in content.live.windows)
-            said = f"  {words.counted(len(content.live.gpus), 'GPU')}, {words.counted(opened_count, 'open window')}"
+            said = (
+                f"  make it {LEAST_COLUMNS}×{LEAST_LINES}: some of it is cut"
+                if is_small
+                else f"  {words.counted(len(content.live.gpus), 'GPU')}, {words.counted(opened_count, 'open window')}"
+            )
             line += [Piece(words.cut(said + (back if len(said + back) <= room else ""), room), Tone.DIM)]
         self.show([line])
 
@@ -79,5 +91,6 @@ class Banner(TextLines):
     def show_live(self, live: Live) -> None:
         replayed = live.source.startswith("replay:")
         self.display = live.simulated or replayed
-        word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", "these GPUs do not exist")
-        self.show([[Piece(f" {word}  {why}: {report.plain(live.source.removeprefix('replay:'))}  {word} ")]])
+        word, why = ("REPLAY", "a recording, not now") if replayed else ("SIMULATED", words.simulated_why(live))
+        name = Path(live.source.removeprefix("replay:")).name if replayed else live.source
+        self.show([[Piece(f" {word}  {why}: {report.plain(name)}  {word} ")]])

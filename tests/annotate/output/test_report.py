@@ -39,8 +39,8 @@ def verdict(*findings: Finding, **changes: Any) -> Verdict:
     return replace(about, **changes)
 
 
-def unobserved(rule: str, why: str) -> Finding:
-    return Finding(rule=rule, answered=Answered.UNOBSERVED, says=why)
+def unobserved(rule: str, why: str, basis: str = "timings") -> Finding:
+    return Finding(rule=rule, answered=Answered.UNOBSERVED, says=why, basis=basis)
 
 
 class TestText:
@@ -84,6 +84,28 @@ class TestText:
         blind = [unobserved("a", "no times"), unobserved("b", "no times"), unobserved("c", "no list")]
         assert text(verdict(*blind)).endswith("  not checked: 3 rules (2 of them: no times); `gpuwatch show -v` lists them")
         assert text(verdict(*blind[:1])).endswith("  not checked: 1 rule (no times); `gpuwatch show -v` lists them")
+
+    def test_rules_that_nobody_can_have_look_are_not_counted(self) -> None:
+        """Only what a measuring program can give counts; verbose lists the rest too."""
+        mixed = verdict(
+            unobserved("a", "no times"), unobserved("b", "no counter", "telemetry"), unobserved("c", "one", "baseline")
+        )
+        assert "  not checked: 1 rule (no times); " in text(mixed)
+        assert "  not checked: b: no counter\n  not checked: c: one" in text(mixed, verbose=True)
+        assert "not checked" not in text(verdict(unobserved("b", "no counter", "telemetry")))
+
+    def test_a_valid_verdict_takes_three_lines(self) -> None:
+        """Labels and claim share a line, and the rules that did not look stand behind what was shown."""
+        shown = judge(evidence(declared={"whole_program": True}))
+        valid = replace(
+            shown, status=Status.VALID, why="", findings=tuple(each for each in shown.findings if each not in shown.hazards)
+        )
+        lines = text(valid).splitlines()
+        assert len(lines) == 3
+        assert "claim: sustained, a whole program" in lines[1]
+        assert lines[2].startswith("  shown: ")
+        assert " · not checked: " in lines[2]
+        assert text(verdict(status=Status.VALID)).count("\n") == 0
 
     def test_a_reason_that_stands_above_is_not_said_again(self) -> None:
         shown = text(verdict(unobserved("a", "no GPU"), unobserved("b", "no times"), status=Status.UNPROVEN, why="no GPU"))

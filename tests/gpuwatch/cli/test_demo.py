@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli import scenes
+from gpuwatch.cli import scene_player
 from gpuwatch.sources.simulated import SCENES
 from tests.busy_machine import BUSY_MACHINE
 from tests.gpuwatch.cli.conftest import Gpuwatch
@@ -39,14 +40,14 @@ def test_a_scene_that_is_over_is_met_when_it_comes_round_again() -> None:
     scene = SCENES["from-idle"]
     begin_s, end_s = scene.bench
     second = 1_000_000_000
-    assert scenes._bench(scene, 0, 1 * second) == (begin_s * second, end_s * second)
-    late = scenes._bench(scene, 0, round((begin_s + 0.5) * second))
+    assert scene_player._bench(scene, 0, 1 * second) == (begin_s * second, end_s * second)
+    late = scene_player._bench(scene, 0, round((begin_s + 0.5) * second))
     assert late == ((begin_s + scene.length_s) * second, (end_s + scene.length_s) * second)
 
 
 def test_a_steady_scene_is_measured_as_long_though_later() -> None:
     scene = SCENES["steady-copy"]
-    begin_ns, end_ns = scenes._bench(scene, 0, 20_000_000_000)
+    begin_ns, end_ns = scene_player._bench(scene, 0, 20_000_000_000)
     assert begin_ns == 20_000_000_000
     assert end_ns - begin_ns == round((scene.bench[1] - scene.bench[0]) * 1e9)
 
@@ -59,16 +60,30 @@ def test_demo_refuses_an_unknown_scene_in_one_line(gpuwatch: Gpuwatch) -> None:
 
 def test_demo_ends_with_what_to_type_next(gpuwatch: Gpuwatch) -> None:
     """The demo ends with what to type next, in the order of a first minute."""
-    said = gpuwatch("demo", "--scenes", "short").err.partition("What to type next:")[2]
-    assert re.findall(r"^  \S*gpuwatch (\w+)", said, re.MULTILINE) == ["explain", "top", "run", "report", "doctor"]
+    said = gpuwatch("demo", "--scenes", "short").err.partition("What to type next")[2]
+    assert re.findall(r"gpuwatch (\w+)", said) == ["show", "explain", "report", "top", "run", "doctor"]
+
+
+def test_demo_keeps_its_windows_for_the_named_commands(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands that the demo names work as they stand: its windows are in the store of its source."""
+    monkeypatch.chdir(home)
+    said = gpuwatch("demo", "--scenes", "short,steady-copy").err.partition("What to type next")[2]
+    typed = dict(re.findall(r"gpuwatch (show|report|explain) (.*)", said))
+    assert all(gpuwatch(name, *shlex.split(rest)).code == 0 for name, rest in typed.items()), typed
+    assert (home / "short.html").stat().st_size > 100_000
+    listed = gpuwatch("audit", "--json", "--source=simulated:short,steady-copy").data["runs"]
+    assert {run["label"] for run in listed} == {"short", "steady-copy"}
 
 
 def test_demo_claims_nothing_after_ctrl_c(tmp_path: Path) -> None:
     """Ctrl-C ends the demo with one line, which claims nothing that was not measured."""
     played = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "demo", "--scenes", "steady-copy,neighbour"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": "", "XDG_STATE_HOME": str(tmp_path)},
+    )
     assert played.stderr is not None
     for line in played.stderr:
         if "its window opens" in line:
@@ -79,4 +94,4 @@ def test_demo_claims_nothing_after_ctrl_c(tmp_path: Path) -> None:
     assert out == ""
     said = [line for line in err.splitlines() if line and "its window opens" not in line]
     assert said == ["stopped early: no verdict"]
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.glob("gpuwatch-demo-*")) == []

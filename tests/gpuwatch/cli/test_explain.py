@@ -74,6 +74,15 @@ def test_a_page_on_a_terminal_has_no_marks_and_fits(gpuwatch: Gpuwatch, monkeypa
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
+def test_a_reason_on_a_terminal_is_laid_out_as_a_page(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    shown = gpuwatch("explain", "sw_power_cap").out
+    assert "sw_power_cap (0x4)" in shown
+    assert "Judged by: " in " ".join(shown.split())
+    assert "##" not in shown
+    assert all(len(line) <= 70 for line in shown.splitlines())
+
+
 @pytest.mark.parametrize("word", ["0", "-4", "", "power"])
 def test_what_is_no_reason_is_not_taken_for_one(word: str) -> None:
     assert clock_reasons.named(word) is None

@@ -192,7 +192,9 @@ def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> No
     [
         ([], 125, "run: expected COMMAND..., found nothing; see: gpuwatch run --help"),
         (["--bogus", "--", "true"], 125, "--bogus"),
-        (["--gpu", "0", "--", "true"], 125, "`gpuwatch doctor` lists the UUIDs"),
+        (["--source", "simulated", "--gpu", "7", "--", "true"], 125, "found '7'; here: GPU 0: SIMULATED NVIDIA H200, GPU-"),
+        (["--json", "--", "true"], 125, "--json: expected FILE, found '--'"),
+        (["--json", "--name", "x", "--", "true"], 125, "--json: expected FILE, found '--name'"),
         (["--claim", "bursty", "--", "true"], 125, "did you mean 'burst'"),
         (["--accept", "clok", "--", "true"], 125, "unknown rule 'clok'"),
         (["--fail-on", "bad", "--", "true"], 125, "--fail-on"),

@@ -25,7 +25,7 @@ from tests.waiting import sample_for
 
 HOSTILE = "a\x9b31mb\u202ec\u2066d\x7fe\x1b]0;owned\x07f\u2028g\U000e0041h\x85i\u061cj ünï 日本"
 HARMLESS = "ünï 日本"
-OURS = ("\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[35m", "\x1b[31;1m", "\x1b[0m")
+OURS = ("\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[1;36m", "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[35m", "\x1b[31;1m", "\x1b[0m")
 
 
 def steering(text: str) -> list[str]:

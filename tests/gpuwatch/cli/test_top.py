@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.config.settings import Settings
+from gpuwatch.sources import has_driver
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S
@@ -40,6 +41,20 @@ def test_a_pipe_is_no_screen(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     ended = gpuwatch("top", *daemon.flags())
     assert ended.code == 2
     assert "--once" in ended.err
+
+
+@pytest.mark.skipif(has_driver(), reason="this machine has a driver: nothing is simulated unasked")
+def test_top_without_a_driver_says_so_beside_real_windows(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a driver the GPUs are simulated and say why; the windows are the user's."""
+    monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
+    assert gpuwatch("run", "--name", "mine", "--", "true").code == 0
+    ended = gpuwatch("top", "--once")
+    assert ended.out.startswith("SIMULATED  no NVIDIA driver found: simulated GPUs: simulated:demo\n")
+    assert any(line.startswith("U UNPROVEN") and " mine " in line for line in ended.out.splitlines()), ended.out
+    told = gpuwatch("top", "--once", "--json").data
+    assert (told["absence"], len(told["gpus"]), [window["label"] for window in told["windows"]]) == (
+        "no NVIDIA driver found", 3, ["mine"],
+    )  # fmt: skip
 
 
 def test_top_reports_a_failing_driver(gpuwatch: Gpuwatch, tmp_path: Path) -> None:

@@ -213,6 +213,15 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize("accept", [["dark-time", "outliers"], ("outliers", "dark-time")])
+def test_window_makes_a_policy_of_accept_and_limits(copying: Settings, accept: list[str]) -> None:
+    with gpuwatch.window(settings=copying, accept=accept, limits={"no-work": {"busy_ratio": 0.02}}) as w:
+        pass
+    assert w.verdict.policy["accept"] == ["dark-time", "outliers"]
+    assert w.verdict.policy["limits"] == {"no-work": {"busy_ratio": 0.02}}
+    assert gpuwatch.window(accept="outliers").policy.accept == {"outliers"}
+
+
 @pytest.mark.parametrize(("arguments", "expected"), WRONG)
 def test_what_can_never_be_right_is_refused_before_the_body(arguments: dict[str, object], expected: str) -> None:
     with pytest.raises((gpuwatch.UsageError, ValueError), match=expected):
@@ -399,6 +408,10 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         ({"gpus": [0]}, "gpus: expected UUIDs, found 0"),
         ({"policy": "strict"}, "policy: expected a gpuwatch.Policy, found 'strict'"),
         ({"policy": "strict", "claim": "burst"}, "policy: expected"),
+        ({"accept": ["outlier"]}, "did you mean 'outliers'?"),
+        ({"limits": {"no-work": {"busy": 0.1}}}, "busy"),
+        ({"limits": 3}, "limits: expected a table of tables, found 3"),
+        ({"policy": gpuwatch.Policy(), "accept": ["outliers"]}, "policy: expected it without accept and limits"),
         ({"claim": None}, "claim: expected text, found None"),
         ({"settings": {}}, "settings: expected gpuwatch.config.settings.Settings"),
         ({"label": "x" * 257}, "label: expected at most 256 characters, found 257"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 from pathlib import Path
 
@@ -166,6 +167,7 @@ def test_socket_without_a_runtime_folder_is_private(home: dict[str, str], runtim
 
 
 def test_a_user_without_home_still_gets_a_store(home: dict[str, str]) -> None:
+    assert paths.default_state("auto", {"HOME": ""}) == Path(pwd.getpwuid(os.getuid()).pw_dir) / ".local/state/gpuwatch"
     assert paths.default_state("auto", {"HOME": "relative", "XDG_STATE_HOME": "also"}).is_absolute()
 
 

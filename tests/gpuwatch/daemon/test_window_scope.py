@@ -42,6 +42,12 @@ def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
     assert covered(gpus, absence="no driver") == ((), "no driver")
 
 
+def test_window_gpus_name_the_option_of_the_interface_used() -> None:
+    """Somebody at a command line is told an option, a program its argument."""
+    for declared, option in (({}, "gpus=[UUID]"), ({"whole_program": True}, "--gpu GPU")):
+        assert WindowGpus().covered(declared, (A, B), None, is_visible=True)[1].endswith(f": {option}")
+
+
 def test_window_gpus_are_named_by_unique_beginnings() -> None:
     assert find_named(None, (A, B)) == (None, None)
     assert find_named(["aa", A], (A, B)) == ((A,), None)

@@ -84,7 +84,8 @@ def test_recording_is_drawn_without_requests(
     """A recording is drawn with no complaint and no request."""
     page = plain_run if label == "plain-run" else opened(judged(recorded[label]))
     titles = page.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
-    assert [title.split("  ")[0] for title in titles] == [
+    lanes = [title.split("  ")[0] for title in titles if not title.startswith(("limit ", "maximum "))]
+    assert lanes == [
         "Findings", "SM clock", "Power", "Temperature", "Clock event reasons", "Processes on this GPU",
     ]  # fmt: skip
     words = page.run(f"{TIMELINE}.textContent")
@@ -153,11 +154,46 @@ def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
     over = "a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom"
     pairs = "[...document.querySelectorAll('.picture')].map((each) => ['.legend', '.modebar-group'].map((name) => each.querySelector(name)))"
     rects = f"{pairs}.filter(([a, b]) => a && b).map((pair) => pair.map((each) => each.getBoundingClientRect()))"
-    assert page.run(f"{rects}.length") == 6
+    assert page.run(f"{rects}.length") == 4
     assert page.run(f"{rects}.filter(([a, b]) => {over}).length") == 0
     assert page.run("document.documentElement.scrollWidth") <= 390
+    page.until(f"{TIMELINE}.layout.margin.l < 60")  # drawn again, for a narrow window
+    beside = "((a, b) => a.width && (a.right > b.right + 1 || a.left < b.left - 1))"
+    texts = "[...document.querySelectorAll('.picture')].flatMap((each) => [...each.querySelectorAll('text')].map((text) => [each, text]))"
+    cut = f"{texts}.filter(([each, text]) => {beside}(text.getBoundingClientRect(), each.getBoundingClientRect()))"
+    assert page.run(f"{cut}.map(([, text]) => text.textContent)") == []
+    assert page.run(f"{texts}.filter(([, text]) => text.textContent.endsWith('…')).length") == 0
     assert page.run("document.querySelector('.words td:last-child').clientWidth") > 300
     page.ask("Emulation.clearDeviceMetricsOverride")
+
+
+def test_axes_fit_what_was_seen_in_the_window(two_runs: Page) -> None:
+    """Each lane's axis ends near the lowest and highest reading in the window; a limit far away has its name instead of a line."""
+    drawn = two_runs.run("JSON.parse(document.getElementById('gpuwatch-drawn').textContent)")["windows"][0]["timeline"]
+    layout = two_runs.run(f"({{layout: {TIMELINE}.layout}})")["layout"]
+    fitted = 0
+    for number, lane in enumerate(drawn["lanes"], 1):
+        seen = [
+            y for each in lane.get("series", []) for x, y in zip(each["x"], each["y"], strict=True)
+            if y is not None and 0 <= x <= drawn["length_s"]
+        ]  # fmt: skip
+        if seen and (span := max(seen) - min(seen)) > 0.05 * max(seen):
+            low, high = layout[f"yaxis{number}" if number > 1 else "yaxis"]["range"]
+            assert min(seen) - 0.6 * span <= low <= min(seen) < max(seen) <= high <= max(seen) + 0.6 * span, lane["title"]
+            fitted += 1
+    assert fitted >= 2
+    texts = two_runs.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
+    assert any("limit 700 W" in text for text in texts)
+
+
+def test_times_and_their_distribution_share_an_axis(two_runs: Page) -> None:
+    """Iterations over the window and how often each time occurred are one picture, cut at percentiles that it names."""
+    figure = "document.querySelector('[data-times]')"
+    axes = two_runs.run(f"{figure}.data.map((each) => [each.mode, each.xaxis || 'x', each.yaxis || 'y'])")
+    assert ["markers", "x", "y"] in axes
+    assert ["lines", "x2", "y"] in axes
+    assert "0.5th to 99.5th percentile" in two_runs.run(f"{figure}.textContent")
+    assert "Drawn from the 0.5th to the 99.5th percentile; " in two_runs.run("document.body.innerText")
 
 
 def test_every_control_is_reached_by_tab(plain_run: Page) -> None:

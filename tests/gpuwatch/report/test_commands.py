@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from annotate.output.report import length_words
 from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.cli.conftest import Gpuwatch, daemon, gpuwatch, home
@@ -31,7 +32,10 @@ def test_report_of_stored_run_is_verified(gpuwatch: Gpuwatch, daemon: Settings, 
     target = tmp_path / "run.html"
     ended = gpuwatch(*daemon.flags(), "report", str(measured.run_id), "-o", str(target))
     assert (ended.code, ended.out) == (0, "")
-    assert "1 window," in ended.err
+    assert "1 window, " in ended.err
+    assert " 0.0 MB" not in ended.err
+    shown = Page(target.read_text()).words
+    assert shown.count(length_words(measured.verdict.length_s)) >= 2
     assert "signed by SHA256:" in ended.err
     assert "<b>short</b>" in Page(target.read_text()).words
     verified = gpuwatch("verify", str(target))

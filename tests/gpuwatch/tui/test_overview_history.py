@@ -41,7 +41,7 @@ def test_cells_hold_gravest_reason_and_lowest_clock() -> None:
     at_ns = trace.columns["event_reasons_mask"].at_ns
     trace = Trace(columns={"event_reasons_mask": Column(at_ns, masks), "sm_clock_mhz": Column(at_ns, dip)})
     found = draw_lines(trace, DEVICE, Span(0, 11 * S, 11))
-    assert text(found) == (" ▇▇▂▇▇▇▇▇▇▇", " PPXPPPPPPP"), "nothing before the first reading"
+    assert text(found) == (" ██▁███████", " PPXPPPPPPP"), "nothing before the first reading"
     assert {piece.tone for piece in found.reasons} == {Tone.DIM, Tone.WARN, Tone.BAD}
 
 
@@ -61,7 +61,7 @@ def test_live_answers_grow_into_a_bounded_strip() -> None:
         histories.add_live(Live(at_ns=NOW_NS + step * S // 4, source="nvml", gpus=(told,)))
     clock, reasons = text(histories.lines(told.device, NOW_NS + 1000 * S, 60))
     assert reasons.count("P") == pytest.approx(30, abs=3)
-    assert set(clock) == {"▇"}
+    assert set(clock) == {"█"}
     kept = histories.history(DEVICE.uuid).trace.column("sm_clock_mhz").at_ns
     assert kept[-1] - kept[0] <= KEPT_NS + 300 * S
     histories.add_live(Live(at_ns=NOW_NS, source="nvml"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.cli import scenes
+from gpuwatch.cli import scene_player
 from gpuwatch.errors import DaemonError
 from tests.gpuwatch.live import settings
 from tests.waiting import PATIENCE_S
@@ -26,7 +26,7 @@ def test_status_asks_a_silent_daemon_again(tmp_path: Path) -> None:
         listener.bind(str(found.socket))
         listener.listen()
         with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-            asked = threads.submit(scenes._status, process, found, log)
+            asked = threads.submit(scene_player._status, process, found, log)
             asked.add_done_callback(lambda _: socket.socket(socket.AF_UNIX).connect(str(found.socket)))  # ends the wait below
             with listener.accept()[0], listener.accept()[0]:
                 assert not asked.done(), asked.exception()

@@ -1,0 +1,69 @@
+"""The notebook's ``%%gpuwatch``: a cell in a window, with the options of `gpuwatch run`, and its verdict below."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from typing import Any, Protocol
+
+import click
+
+from gpuwatch.cli import chosen_gpus, options
+from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.client.window import Window, window
+from gpuwatch.errors import UsageError
+
+
+class CellResult(Protocol):
+    """The end of a cell."""
+
+    def raise_error(self) -> None:
+        """Raise the error that ended the cell, if one did."""
+
+
+class Shell(Protocol):
+    """The part of IPython that a magic needs."""
+
+    def register_magic_function(self, func: Any, magic_kind: str, magic_name: str) -> None: ...
+
+    def run_cell(self, raw_cell: str) -> CellResult: ...
+
+
+def load_ipython_extension(shell: Shell) -> None:
+    """Add ``%%gpuwatch``; `%load_ext gpuwatch` calls it."""
+
+    def watch_cell(line: str, cell: str) -> Window | None:
+        """Run the cell in a window and show its verdict: %%gpuwatch [LABEL] [OPTIONS], those of `gpuwatch run`."""
+        try:
+            watched = _open.main(shlex.split(line), prog_name="%%gpuwatch", standalone_mode=False)
+        except click.ClickException as error:
+            raise UsageError(f"%%gpuwatch: {error.format_message()}") from None
+        if not isinstance(watched, Window):  # --help was asked for
+            return None
+        # IPython has shown the cell's error already; the judge still has to know that the cell did not end.
+        with contextlib.suppress(Exception, KeyboardInterrupt), watched:
+            shell.run_cell(cell).raise_error()
+        return watched  # which IPython shows, as HTML where it can
+
+    shell.register_magic_function(watch_cell, "cell", "gpuwatch")
+
+
+@click.command("gpuwatch", cls=CheckedCommand)
+@click.argument("label", required=False)
+@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
+@options.policy_options
+@options.stated_options
+@options.settings_options
+def _open(
+    label: str | None, gpus: tuple[str, ...], policy_options: options.PolicyOptions, stated_options: options.StatedOptions
+) -> Window:
+    """Run the cell in a window called LABEL, and show its verdict."""
+    settings = options.settings()
+    chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
+    return window(
+        label or "cell",
+        policy=policy_options.policy(),
+        gpus=list(chosen) or None,
+        settings=settings,
+        **stated_options.arguments(),
+    )

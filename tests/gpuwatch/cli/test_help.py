@@ -1,0 +1,76 @@
+"""What a person who does not know the command yet can find out: help, completion, scenes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.cli import TASKS
+from gpuwatch.config.settings import Settings
+from gpuwatch.sources.simulated import FLEETS, SCENES
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.waiting import PATIENCE_S
+
+
+def test_help_groups_every_command_by_task(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = gpuwatch("--help").out
+    for task, names in TASKS.items():
+        section = said.partition(f"{task}:\n")[2].partition("\n\n")[0].splitlines()
+        assert [line.split()[0] for line in section] == list(names), "a command takes one line"
+    assert all(len(line) <= 80 for line in said.splitlines())
+
+
+@pytest.mark.parametrize("words", [(), ("run",), ("config", "show"), ("daemon", "stop")])
+def test_short_help_is_the_long_one(gpuwatch: Gpuwatch, words: tuple[str, ...]) -> None:
+    assert gpuwatch(*words, "-h").out == gpuwatch(*words, "--help").out != ""
+
+
+def completed(*words: str, home: Path) -> list[str]:
+    """Return what bash is offered for the last word, as the documented script asks for it."""
+    environment = {
+        "PATH": os.environ["PATH"], "HOME": str(home), "_GPUWATCH_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["gpuwatch", *words]), "COMP_CWORD": str(len(words)),
+    }  # fmt: skip
+    asked = [sys.executable, "-c", "import sys; from gpuwatch.cli import main; sys.exit(main())"]
+    ended = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    return [line.partition(",")[2] for line in ended.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize(
+    ("words", "due"),
+    [
+        (("explain", "throttle-"), "throttle-thermal"),
+        (("explain", "sw_po"), "sw_power_cap"),
+        (("run", "--accept", "outl"), "outliers"),
+        (("show", "--limit", "no-work"), "no-work.busy_ratio="),
+        (("top", "--source", "simulated:therm"), "simulated:thermal"),
+        (("demo", "--scenes", "idle,therm"), "idle,thermal"),
+        (("conf",), "config"),
+    ],
+)
+def test_completion_offers_rules_scenes_and_commands(words: tuple[str, ...], due: str, tmp_path: Path) -> None:
+    assert due in completed(*words, home=tmp_path)
+
+
+def test_completion_offers_labels_of_windows(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
+    assert gpuwatch("run", *daemon.flags(), "--name", "to-complete", "--", "true").code == 0
+    offered = completed("show", f"--state={daemon.state}", f"--source={daemon.source}", "to-", home=tmp_path)
+    assert offered == ["to-complete"]
+    assert completed("show", f"--state={tmp_path}/none", "to-", home=tmp_path) == []
+
+
+def test_scenes_are_listed_with_their_verdicts(gpuwatch: Gpuwatch) -> None:
+    ended = gpuwatch("scenes")
+    lines = {line.split()[0]: line for line in ended.out.splitlines()}
+    assert {"SCENE", *SCENES, *FLEETS} == set(lines)
+    assert lines["neighbour"].split()[1] == "rejected"
+    data = gpuwatch("scenes", "--json").data
+    assert {scene["name"]: scene["status"] for scene in data["scenes"]} == {
+        scene.name: scene.status for scene in SCENES.values()
+    }
+    assert data["fleets"]["demo"] == list(FLEETS["demo"])

@@ -1,0 +1,52 @@
+"""One command judges whatever file somebody was sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.gpuwatch.cli.conftest import Gpuwatch
+
+TRACES = Path(__file__).parents[2] / "traces"
+CAPSULE = str(TRACES / "h200-side-stream.capsule")
+
+
+@pytest.mark.parametrize("name", ["h200-side-stream.capsule", "h200-nvidia-smi.csv", "power_step.npz"])
+def test_judge_answers_as_audit_of_a_recording(gpuwatch: Gpuwatch, name: str) -> None:
+    file = str(TRACES / name)
+    assert gpuwatch("judge", file, "--json").data == gpuwatch("audit", "--trace", file, "--json").data
+
+
+def test_judge_takes_policy_and_part_of_a_recording(gpuwatch: Gpuwatch) -> None:
+    (verdict,) = gpuwatch("judge", CAPSULE, "--from", "0.1", "--to", "0.5s", "--claim", "burst", "--json").data["verdicts"]
+    assert verdict["claim"] == "burst"
+    assert verdict["end_ns"] - verdict["begin_ns"] == 400_000_000
+    assert gpuwatch("judge", CAPSULE, "--fail-on", "unproven,flagged,rejected").code in (0, 10, 11, 12)
+
+
+def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A report is known by its name or its first tag, and answered as `verify` answers."""
+    page = tmp_path / "run.html"
+    assert gpuwatch("report", "--trace", CAPSULE, "-o", str(page)).code == 0
+    renamed = tmp_path / "attachment"
+    renamed.write_bytes(page.read_bytes())
+    for file in (page, renamed):
+        assert gpuwatch("judge", str(file)).out == gpuwatch("verify", str(file)).out
+    changed = page.read_text().replace("NVIDIA H200", "NVIDIA H100", 1)
+    page.write_text(changed)
+    assert gpuwatch("judge", str(page)).code == gpuwatch("verify", str(page)).code == 1
+
+
+def test_judge_refuses_options_of_another_kind_of_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<!doctype html>")
+    for arguments, words in (
+        ((CAPSULE, "--trust", "x.pub"), "--trust checks who signed a report"),
+        ((str(tmp_path / "a.html"), "--claim", "burst"), "--claim is of a log or recording"),
+        ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu is of a log or recording"),
+        ((str(tmp_path / "none.csv"),), "expected a CSV log of nvidia-smi"),
+        ((str(tmp_path / "a.html"),), "expected a gpuwatch report"),
+    ):
+        ended = gpuwatch("judge", *arguments)
+        assert (ended.code, ended.out) == (2, "")
+        assert words in ended.err

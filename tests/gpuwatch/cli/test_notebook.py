@@ -1,0 +1,90 @@
+"""%%gpuwatch in a notebook: a cell in a window.  The shell is a stand-in with the calls of IPython that a magic makes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import gpuwatch
+from gpuwatch.client.window import Window
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Ended:
+    error: BaseException | None
+
+    def raise_error(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass
+class Printed:
+    """IPython's printer."""
+
+    said: str = ""
+
+    def text(self, words: str) -> None:
+        self.said += words
+
+
+@dataclass
+class Notebook:
+    """As IPython: it keeps magics by name, and what a cell raises it shows and returns."""
+
+    magics: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
+
+    def register_magic_function(self, func: Any, magic_kind: str, magic_name: str) -> None:
+        assert magic_kind == "cell"
+        self.magics[magic_name] = func
+
+    def run_cell(self, raw_cell: str) -> Ended:
+        try:
+            exec(raw_cell, self.names)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - as IPython does
+            return Ended(error)
+        return Ended(None)
+
+
+@pytest.fixture
+def notebook() -> Notebook:
+    found = Notebook()
+    gpuwatch.load_ipython_extension(found)
+    return found
+
+
+def run(notebook: Notebook, line: str, cell: str, settings: Settings) -> Window:
+    found = notebook.magics["gpuwatch"](f"{line} {shlex.join(settings.flags())}", cell)
+    assert isinstance(found, Window)
+    return found
+
+
+def test_cell_runs_in_a_window_and_shows_its_verdict(notebook: Notebook, daemon: Settings) -> None:
+    watched = run(notebook, "gemm --claim burst --accept dark-time", "answer = 6 * 7", daemon)
+    assert notebook.names["answer"] == 42
+    assert (watched.label, watched.verdict.claim) == ("gemm", "burst")
+    assert watched.verdict.policy["accept"] == ["dark-time"]
+    assert "SIMULATED" in watched._repr_html_()
+    printed = Printed()
+    watched._repr_pretty_(printed, False)
+    assert printed.said == str(watched.verdict)
+
+
+@pytest.mark.parametrize(("cell", "error"), [("1 / 0", "ZeroDivisionError"), ("raise KeyboardInterrupt", "KeyboardInterrupt")])
+def test_cell_that_fails_proves_nothing(notebook: Notebook, daemon: Settings, cell: str, error: str) -> None:
+    watched = run(notebook, "", cell, daemon)
+    assert watched.label == "cell"
+    assert error in watched.verdict.why
+
+
+def test_wrong_option_is_refused_before_the_cell(notebook: Notebook) -> None:
+    with pytest.raises(UsageError, match=r"%%gpuwatch: .*--clam"):
+        notebook.magics["gpuwatch"]("gemm --clam burst", "answer = 1")
+    assert "answer" not in notebook.names
