@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +14,21 @@ import click
 
 from annotate.output.report import plain
 from gpuwatch.cli import options, output
+from gpuwatch.cli.compare import read_decisions
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
+from gpuwatch.diff.counter_permission import Asked, read_permission
+from gpuwatch.diff.explain_diff import simulate_diff
 from gpuwatch.diff.launch_geometry import read_launch
 from gpuwatch.diff.render_diff import as_markdown, as_text
-from gpuwatch.diff.run_diff import DiffRequest, run_diff
-from gpuwatch.diff.sides import is_side, read_sides
+from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
+from gpuwatch.diff.sides import Side, is_side, read_sides
 from gpuwatch.diff.static_comparison import Language
+from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
 
+_COUNTERS_HELP = "Counters of the hardware: ncu where permitted, else GPM; require: fail without any."
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -64,6 +71,16 @@ class _ScreenOptions:
     json_file: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _ResultOptions:
+    """The options of what is read beside the times, and of what the answer leads to."""
+
+    counters: Asked
+    fail_on: str | None
+    html_file: Path | None
+    watch: bool
+
+
 @click.command("diff", cls=_WithCompilerFlags, short_help="Two kernels: registers, occupancy, PTX and SASS side by side.")
 @click.argument("sides", nargs=-1, metavar="A [B] [-- FLAGS]", required=True)
 @click.option("--fn", metavar="NAME[=NAME2]", help="The kernel to compare, and the other side's if its name differs.")
@@ -79,40 +96,78 @@ class _ScreenOptions:
 @click.option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
 @click.option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
 @click.option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
+@click.option(
+    "--counters", type=click.Choice(["auto", "off", "ncu", "require"]), default="auto", show_default=True, help=_COUNTERS_HELP
+)
+@click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
+@click.option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
+@click.option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write JSON to this file, whose name ends in .json; - is standard output."
 )
 @options.settings_options
+@options.gathered(_ResultOptions, "result")
 @options.gathered(_ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
 @click.pass_context
-def command(context: click.Context, sides: tuple[str, ...], how: _DiffOptions, screen: _ScreenOptions) -> Exit:
-    """Compare kernel B with kernel A by their compiled code.
+def command(
+    context: click.Context, sides: tuple[str, ...], how: _DiffOptions, screen: _ScreenOptions, result: _ResultOptions
+) -> Exit:
+    """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
 
     \b
     gpuwatch diff naive.cu tiled.cu                two files with a kernel of the same name each
     gpuwatch diff scan.cu --fn inclusive=exclusive two kernels: A of the committed file, B of the file as it stands
     gpuwatch diff kernel.cu                        a file against its last commit; --at REV against another revision
     gpuwatch diff a.cu b.py:softmax                CUDA against Triton; x.cubin and x.ptx are sides, too
-    gpuwatch diff lib@v1.0:src/k.cu src/k.cu       a revision of a local repository
+    gpuwatch diff lib@v1.0:src/k.cu src/k.cu       a revision of a local repository, or of one at an https:// address
     gpuwatch diff a.cu b.cu -- -O3 -I include      flags for the compiler
+    gpuwatch diff a.cu b.cu --source simulated     the whole screen, with invented times
 
     Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
     """
     json_file = _check_json(screen.json_file)
+    if result.html_file is not None:
+        output.check_file(result.html_file)
+    failing = read_decisions(result.fail_on)
     request = _request(how, context.meta["gpuwatch.compiler_flags"])
-    state = options.settings().state
-    ensure_state_folder(state)
-    with checkouts.cleaned_up():
-        found = run_diff(read_sides(sides, how.revision), request, state, why_not_timed=_why_not_timed())
+    while True:
+        with checkouts.cleaned_up():
+            named = read_sides(sides, how.revision)
+            found = _compare(named, request, result)
+        _show(found, screen, json_file, result.html_file)
+        if not result.watch:
+            return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
+        output.say("waiting for a change of these files; Ctrl-C ends it")
+        wait_for_change([side.path for side in named], threading.Event())
+
+
+def _compare(sides: tuple[Side, Side], request: DiffRequest, result: _ResultOptions) -> Diff:
+    settings = options.settings(scenes=False)
+    kind, _, scene = settings.source.partition(":")
+    if kind == "simulated" and scene != "h200":  # which every simulated GPU is
+        options.settings()
+    ensure_state_folder(settings.state)
+    found = run_diff(sides, request, settings.state, why_not_timed=_why_not_timed())
+    if kind == "simulated":
+        return simulate_diff(found)
+    if result.counters in ("ncu", "require"):
+        read_permission().choose(result.counters, has_gpm=False)
+    return found
+
+
+def _show(found: Diff, screen: _ScreenOptions, json_file: Path | None, html_file: Path | None) -> None:
     shown: list[Language] = [*(["sass"] if screen.shows_sass else []), *(["ptx"] if screen.shows_ptx else [])]  # type: ignore[list-item]
-    if json_file is None or screen.json_file != "-":
+    if json_file != Path("-"):
         text = as_markdown(found, shown) if screen.as_markdown else as_text(found, shown, is_whole=screen.verbose)
         # Names in a source are anybody's: they must not steer this terminal.
         output.emit("\n".join(plain(line) for line in text.split("\n")))
     _write_json(found.to_dict(), json_file)
-    return Exit.OK
+    if html_file is not None:
+        from gpuwatch.diff.diff_page import render_page
+
+        output.write_file(html_file, render_page(found, secrets.token_urlsafe(16)).encode())
 
 
 def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:

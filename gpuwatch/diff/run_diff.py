@@ -9,6 +9,7 @@ from gpuwatch.diff import kernel_choice
 from gpuwatch.diff.compile_cache import CompileCache
 from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_side
 from gpuwatch.diff.cubin import read_cubin
+from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
 from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches
 from gpuwatch.diff.occupancy import sm_limits
@@ -40,6 +41,7 @@ class Diff:
     arch: str
     comparisons: tuple[StaticComparison, ...]
     why_not_timed: str
+    explained: tuple[ExplainedPair, ...] = ()  # one a comparison; none where nothing was timed
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""
@@ -49,8 +51,8 @@ class Diff:
                 {"side": each.shown, "compiler": each.compiled.compiler, "flags": list(each.compiled.flags)}
                 for each in (self.a, self.b)
             ],
-            "timed": None,
-            "why_not_timed": self.why_not_timed,
+            "timed": [each.to_dict() for each in self.explained] or None,
+            "why_not_timed": None if self.explained else self.why_not_timed,
             "kernels": [each.to_dict() for each in self.comparisons],
         }
 

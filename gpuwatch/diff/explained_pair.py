@@ -1,0 +1,43 @@
+"""A timed pair of kernels with its counters, rooflines and reasons."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpuwatch.diff.counters import Counters
+from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline
+from gpuwatch.diff.reasons import Difference, explain, why_none
+from gpuwatch.diff.static_comparison import StaticComparison
+from gpuwatch.diff.timed_pair import TimedPair
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPair:
+    """The answer on one pair of kernels, and everything that stands behind it."""
+
+    timed: TimedPair
+    counters: Counters
+    peaks: Peaks
+    a: KernelRoofline | None
+    b: KernelRoofline | None
+    reasons: tuple[Difference, ...]
+    why_none: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""
+        return {
+            **asdict(self.timed),
+            "simulated": self.peaks.device.simulated,
+            "gpu": self.peaks.device.name,
+            "counters": self.counters.to_dict(),
+            "peak_memory_bytes": {"measured": self.peaks.measured_bytes, "specified": self.peaks.specified_bytes},
+            "roofline": {"a": self.a and self.a.to_dict(), "b": self.b and self.b.to_dict()},
+            "why": [{**asdict(each), "uncertain": each.is_uncertain} for each in self.reasons],
+        }
+
+
+def explain_pair(timed: TimedPair, static: StaticComparison, counters: Counters, peaks: Peaks) -> ExplainedPair:
+    """Explain one timed pair."""
+    a = against_roofline(timed.a, "a", counters, peaks) if timed.a else None
+    b = against_roofline(timed.b, "b", counters, peaks) if timed.b else None
+    return ExplainedPair(timed, counters, peaks, a, b, explain(timed, static, counters), why_none(timed))
+
