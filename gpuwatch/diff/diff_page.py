@@ -11,7 +11,7 @@ from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.counters import METRICS, REPLAY_CAVEAT
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells
-from gpuwatch.diff.render_timed import SIMULATED, decision_line, own_clock_lines, rows
+from gpuwatch.diff.render_timed import SIMULATED, decision_line, own_clock_lines, rows, without_repeats
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.report.html_page import packed_plotly
@@ -46,7 +46,7 @@ def _shown(static: StaticComparison, pair: ExplainedPair | None) -> dict[str, An
         "pair": pair,
         "decision": decision_line(pair.timed) if pair else "",
         "own_clock": list(own_clock_lines(pair.timed)) if pair else [],
-        "rows": list(rows(pair)) if pair else [],
+        "rows": list(without_repeats(rows(pair))) if pair else [],
         "resources": [resource_cells(row) for row in static.resources if row.differs or row.a],
         "instructions": [instruction_cells(row) for row in static.sass or static.ptx if row.differs],
         "sass": sass,
