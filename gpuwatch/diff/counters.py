@@ -1,5 +1,6 @@
 """Counters of both kernels by a profiler's groups: ncu's names for them, their units, and the direction that is faster."""
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ class Counters:
         pairs = [b - a for a, b in zip(self.a.get(name, ()), self.b.get(name, ()), strict=False)]
         if len(pairs) < REPEATS:
             return False  # no interval
-        return abs(statistics.fmean(pairs)) <= _T_95 * statistics.stdev(pairs) / len(pairs) ** 0.5
+        return abs(statistics.fmean(pairs)) <= _T_95 * statistics.stdev(pairs) / math.sqrt(len(pairs))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

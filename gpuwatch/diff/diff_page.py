@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -11,7 +12,7 @@ from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.counters import METRICS, REPLAY_CAVEAT
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells
-from gpuwatch.diff.render_timed import SIMULATED, decision_line, own_clock_lines, rows, without_repeats
+from gpuwatch.diff.render_timed import SIMULATED, decision_line, own_clock_lines, rows
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.report.html_page import packed_plotly
@@ -46,7 +47,9 @@ def _shown(static: StaticComparison, pair: ExplainedPair | None) -> dict[str, An
         "pair": pair,
         "decision": decision_line(pair.timed) if pair else "",
         "own_clock": list(own_clock_lines(pair.timed)) if pair else [],
-        "rows": list(without_repeats(rows(pair))) if pair else [],
+        "groups": [
+            (group, [cells for _, *cells in found]) for group, found in groupby(rows(pair) if pair else (), lambda row: row[0])
+        ],
         "resources": [resource_cells(row) for row in static.resources if row.differs or row.a],
         "instructions": [instruction_cells(row) for row in static.sass or static.ptx if row.differs],
         "sass": sass,

@@ -1,6 +1,7 @@
 """One run of ncu, in a process of its own, and the counters in its CSV."""
 
 import csv
+import math
 import os
 import re
 import statistics
@@ -102,9 +103,10 @@ def _number(text: str, *, is_comma: bool) -> float | None:
     marks = (".", ",") if is_comma else (",", ".")  # of thousands, and of decimals
     plain = re.sub(r"[\s'’]", "", text).replace(marks[0], "").replace(marks[1], ".")
     try:
-        return float(plain)
+        value = float(plain)
     except ValueError:  # n/a, and attributes that are words
         return None
+    return value if math.isfinite(value) else None
 
 
 def _scale(unit: str) -> float:

@@ -1,6 +1,6 @@
 """The timed half of the screen: the decision first, then the reasons, the times, the roofline and the counters."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from annotate.compare.decision import duration_text
 from annotate.derived.roofline import readable_rate
@@ -31,7 +31,7 @@ def timed_lines(found: ExplainedPair, table: Table) -> Iterator[str]:
     yield from ["why:", *(f"{number}. {each}" for number, each in enumerate(found.reasons, start=1))]
     yield from [] if found.reasons else [found.why_none]
     yield ""
-    yield table(("", "", "A", "B", "change"), list(without_repeats(rows(found))))
+    yield table(("", "", "A", "B", "change"), list(_without_repeats(rows(found))))
     yield ""
     yield f"window: {found.timed.verdict} on {found.peaks.device.name}"
     yield found.peaks.says
@@ -97,7 +97,7 @@ def _counter_row(metric: Metric, counters: Counters) -> Row | None:
     return metric.title, *texts, f"{b / a - 1:+.1%}{mark}" if a else f"{b - a:+,.0f}{mark}".replace(",", " ")
 
 
-def without_repeats(found: Iterable[Row]) -> Iterator[Row]:
+def _without_repeats(found: Iterator[Row]) -> Iterator[Row]:
     """Name each group on its first row alone."""
     before = ""
     for group, *rest in found:

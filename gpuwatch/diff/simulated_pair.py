@@ -35,9 +35,9 @@ def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[T
 
 def _model_s(side: KernelSide, device: Device) -> float:
     lines = side.code.sass or side.code.ptx
-    loads = sum(_ITERATIONS**each.depth for each in lines if each.kind.startswith(("LDG", "ld.global")))
-    threads = _SIDE_BYTES / 8 / max(loads, 1)  # floats that are read and written once
-    issued = sum(_ITERATIONS**each.depth for each in lines) * threads / 32
+    loads = float(sum(_ITERATIONS**each.depth for each in lines if each.kind.startswith(("LDG", "ld.global"))))
+    threads = _SIDE_BYTES / 8 / max(loads, 1.0)  # floats that are read and written once
+    issued = float(sum(_ITERATIONS**each.depth for each in lines)) * threads / 32
     occupancy = side.occupancy.ratio if side.occupancy else 1.0
     compute_s = issued / ((sm_count(device) or 1) * 4 * _CLOCK_MHZ * 1e6) / math.sqrt(occupancy)
     return compute_s + _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12)
