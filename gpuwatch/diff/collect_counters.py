@@ -43,7 +43,11 @@ def has_gpm(device: Device) -> bool:
 
 
 def collect(
-    pair: RunningPair, permission: CounterPermission, asked: Asked, open_source: Callable[[], Source], say: Callable[[str], None]
+    pair: RunningPair,
+    permission: CounterPermission,
+    asked: Asked,
+    open_source: Callable[[], Source],
+    say: Callable[[str], None],
 ) -> Counters:
     """Say what counts, and count.
 
@@ -54,7 +58,9 @@ def collect(
         say(f"counters: {says}")
     if kind == "ncu":
         try:
-            return Counters("ncu", says, *(ncu_process.count(permission.ncu or "ncu", pair.once_command(side)) for side in _SIDES))
+            return Counters(
+                "ncu", says, *(ncu_process.count(permission.ncu or "ncu", pair.once_command(side)) for side in _SIDES)
+            )
         except ncu_process.CountersRefusedError as error:
             return collect(pair, replace(permission, why_not=str(error)), asked, open_source, say)
     if kind == "none":
@@ -87,5 +93,7 @@ def read_gpm(pair: RunningPair, source: Source) -> tuple[Readings, Readings]:
             source.read(pair.device.uuid, Lane.SLOW, names)
             pair.run_alone(side, _TURN_S)
             turns[side].append(source.read(pair.device.uuid, Lane.SLOW, names))
-    a, b = ({name: tuple(getattr(turn, signal) for turn in turns[side]) for name, signal in _SIGNALS.items()} for side in _SIDES)
+    a, b = (
+        {name: tuple(getattr(turn, signal) for turn in turns[side]) for name, signal in _SIGNALS.items()} for side in _SIDES
+    )
     return tuple({name: values for name, values in each.items() if None not in values} for each in (a, b))  # type: ignore[return-value]

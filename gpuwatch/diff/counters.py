@@ -110,7 +110,8 @@ class Counters:
         pairs = [b - a for a, b in zip(self.a.get(name, ()), self.b.get(name, ()), strict=False)]
         if len(pairs) < REPEATS:
             return False  # no interval
-        return abs(statistics.fmean(pairs)) <= _T_95 * statistics.stdev(pairs) / math.sqrt(len(pairs))
+        half_width = _T_95 * statistics.stdev(pairs) / math.sqrt(len(pairs))
+        return half_width > 0 and abs(statistics.fmean(pairs)) <= half_width
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -120,7 +121,7 @@ class Counters:
                 "group": each.group,
                 "a": self.mean("a", each.name),
                 "b": self.mean("b", each.name),
-                "uncertain": self.is_uncertain(each.name),
+                "is_uncertain": self.is_uncertain(each.name),
             }
             for each in METRICS
             if each.name in self.a or each.name in self.b

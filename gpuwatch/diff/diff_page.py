@@ -66,8 +66,12 @@ def _timed_plots(pair: ExplainedPair) -> list[dict[str, Any]]:
         # A roof's arithmetic belongs to the type that most operations are of.
         sides = [{"x": each.intensity, "y": each.flops_a_second, "roof": each.peak_flops_a_second} for each in (pair.a, pair.b)]
         if all(side["x"] and side["y"] for side in sides):
-            plots.append({"kind": "roofline", "title": "Roofline at the true clock", "sides": sides, "memory": pair.peaks.memory_bytes})
-    shares = [metric for metric in METRICS if metric.is_share and metric.name in pair.counters.a and metric.name in pair.counters.b]
+            plots.append(
+                {"kind": "roofline", "title": "Roofline at the true clock", "sides": sides, "memory": pair.peaks.memory_bytes}
+            )
+    shares = [
+        metric for metric in METRICS if metric.is_share and metric.name in pair.counters.a and metric.name in pair.counters.b
+    ]
     named = [metric.title for metric in shares]
     values = [[100 * (pair.counters.mean(side, metric.name) or 0.0) for metric in shares] for side in ("a", "b")]
     return [*plots, *([_bars("Counters", "%", named, values)] if shares else [])]

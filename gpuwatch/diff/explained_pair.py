@@ -31,7 +31,7 @@ class ExplainedPair:
             "counters": self.counters.to_dict(),
             "peak_memory_bytes": {"measured": self.peaks.measured_bytes, "specified": self.peaks.specified_bytes},
             "roofline": {"a": self.a and self.a.to_dict(), "b": self.b and self.b.to_dict()},
-            "why": [{**asdict(each), "uncertain": each.is_uncertain} for each in self.reasons],
+            "why": [asdict(each) for each in self.reasons],
         }
 
 
@@ -40,4 +40,3 @@ def explain_pair(timed: TimedPair, static: StaticComparison, counters: Counters,
     a = against_roofline(timed.a, "a", counters, peaks) if timed.a else None
     b = against_roofline(timed.b, "b", counters, peaks) if timed.b else None
     return ExplainedPair(timed, counters, peaks, a, b, explain(timed, static, counters), why_none(timed))
-

@@ -19,7 +19,9 @@ from gpuwatch.errors import GpuwatchError
 _PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation
 _SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
-_LOCAL = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,}")  # numbers only a comma's land writes
+_LOCAL = re.compile(
+    r"\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,}"
+)  # numbers only a comma's land writes
 
 
 class CountersRefusedError(GpuwatchError):
@@ -43,7 +45,16 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
     names = [DURATION, *(name for metric in METRICS for name in metric.ncu)]
     with tempfile.TemporaryDirectory(prefix="gpuwatch-ncu-") as folder:
         log = Path(folder) / "log.csv"
-        options = [*" ".join(NCU_CONTROLS).split(), "--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
+        options = [
+            *" ".join(NCU_CONTROLS).split(),
+            "--csv",
+            "--page",
+            "raw",
+            "--print-units",
+            "base",
+            "--profile-from-start",
+            "off",
+        ]
         command = [ncu, *options, "--metrics", ",".join(names), "--log-file", str(log), *words]
         environment = os.environ | {"LC_ALL": "C"}  # ncu writes numbers as the locale does
         try:
@@ -54,7 +65,9 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
     launches = parse(text)
     if not launches:
         said = re.search(r"==ERROR== *(.+)", text)
-        raise CountersRefusedError(f"ncu: {said[1].strip() if said else f'no kernel was counted (exit code {done.returncode})'}")
+        raise CountersRefusedError(
+            f"ncu: {said[1].strip() if said else f'no kernel was counted (exit code {done.returncode})'}"
+        )
     return combine(launches)
 
 
@@ -70,7 +83,10 @@ def parse(text: str) -> list[dict[str, float]]:
     else:
         units, identity = rows[1] if len(rows) > 1 else [], header.index("ID")
         cells = [
-            [row[identity], *cell] for row in rows[2:] if len(row) == len(header) for cell in zip(header, units, row, strict=True)
+            [row[identity], *cell]
+            for row in rows[2:]
+            if len(row) == len(header)
+            for cell in zip(header, units, row, strict=True)
         ]
     is_comma = any(_LOCAL.fullmatch(cell[3].strip()) for cell in cells)
     launches: dict[str, dict[str, float]] = {}

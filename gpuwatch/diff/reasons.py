@@ -99,12 +99,18 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[Difference]:
     yield from _less("spills", "bytes of registers spilled to memory", "ptxas", spills, trust=1.0)
     if found.a.occupancy and found.b.occupancy and found.a.occupancy.ratio != found.b.occupancy.ratio:
         a, b = found.a.occupancy, found.b.occupancy
-        says = f"theoretical occupancy: A {a.ratio:.0%} (limited by {a.limited_by}), B {b.ratio:.0%} (limited by {b.limited_by})"
-        yield Difference("occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", 0.8 * abs(math.log(b.ratio / a.ratio)))
+        says = (
+            f"theoretical occupancy: A {a.ratio:.0%} (limited by {a.limited_by}), B {b.ratio:.0%} (limited by {b.limited_by})"
+        )
+        yield Difference(
+            "occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", 0.8 * abs(math.log(b.ratio / a.ratio))
+        )
     widths = [_mean_width(found.sass, side) for side in ("a", "b")]
     if all(widths) and abs(math.log(widths[1] / widths[0])) > _LEAST_FACTOR:
         says = f"bits of a global load or store: A {widths[0]:.0f}, B {widths[1]:.0f} on average"
-        yield Difference("width", says, "SASS", "b" if widths[1] > widths[0] else "a", 0.7 * abs(math.log(widths[1] / widths[0])))
+        yield Difference(
+            "width", says, "SASS", "b" if widths[1] > widths[0] else "a", 0.7 * abs(math.log(widths[1] / widths[0]))
+        )
     tensor = [_weighed(found.sass, ("HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "QMMA", "DMMA"), side) for side in ("a", "b")]
     if bool(tensor[0]) != bool(tensor[1]):
         side: SideName = "a" if tensor[0] else "b"

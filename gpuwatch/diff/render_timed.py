@@ -14,7 +14,9 @@ Table = Callable[[Row, Sequence[Row]], str]
 # Each kernel runs at its own clock where power limits it; below this the two ratios say the same.
 _GAP_RATIO = 0.005
 _NOT_KNOWN = "not known"
-SIMULATED = "SIMULATED: this GPU does not exist, and no kernel ran; times and activity are a model's, the code is compared as it is"
+SIMULATED = (
+    "SIMULATED: this GPU does not exist, and no kernel ran; times and activity are a model's, the code is compared as it is"
+)
 
 
 def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[str]:

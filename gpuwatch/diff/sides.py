@@ -10,7 +10,8 @@ from gpuwatch.errors import UsageError
 
 _LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "triton", ".cubin": "cubin", ".ptx": "ptx"}
 _FORM = re.compile(
-    r"(?:(?P<folder>.+)@(?!\{)(?P<revision>[^:@]+(?:@\{[^}]*\})?):)?(?P<file>.+?\.(?:cuh?|py|cubin|ptx))(?::(?P<kernel>.*))?", re.DOTALL
+    r"(?:(?P<folder>.+)@(?!\{)(?P<revision>[^:@]+(?:@\{[^}]*\})?):)?(?P<file>.+?\.(?:cuh?|py|cubin|ptx))(?::(?P<kernel>.*))?",
+    re.DOTALL,
 )
 _ADDRESS = re.compile(r"(?:https?|ssh|file)://.|[\w.-]+@[\w.-]+:.")  # of a repository elsewhere
 EXPECTED = "a file FILE.cu, FILE.py:KERNEL, FILE.cubin or FILE.ptx, or FOLDER-OR-URL@REV:FILE"

@@ -45,5 +45,9 @@ def _model_s(side: KernelSide, device: Device) -> float:
 
 def _readings(side: KernelSide, time_s: float, device: Device, random: np.random.Generator) -> Readings:
     memory = _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12) / time_s
-    means = {"sm_activity_ratio": 0.95, "dram_activity_ratio": memory, "occupancy_ratio": side.occupancy.ratio if side.occupancy else 1.0}
+    means = {
+        "sm_activity_ratio": 0.95,
+        "dram_activity_ratio": memory,
+        "occupancy_ratio": side.occupancy.ratio if side.occupancy else 1.0,
+    }
     return {name: tuple(random.normal(mean, 0.01 * mean, REPEATS).clip(0, 1).tolist()) for name, mean in means.items()}

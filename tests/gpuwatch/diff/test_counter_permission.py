@@ -39,7 +39,9 @@ def test_open_driver_or_administrator_may_use_ncu(tmp_path: Path, params: str, s
         (None, True, "does not tell RmProfilingAdminOnly: the driver is not loaded"),
     ],
 )
-def test_without_ncu_gpm_counts_and_the_reason_is_told(tmp_path: Path, params: str | None, *, has_ncu: bool, words: str) -> None:
+def test_without_ncu_gpm_counts_and_the_reason_is_told(
+    tmp_path: Path, params: str | None, *, has_ncu: bool, words: str
+) -> None:
     permission = machine(tmp_path, params, has_ncu=has_ncu)
     assert permission.choose("auto", has_gpm=True)[0] == "GPM"
     assert permission.choose("require", has_gpm=True)[0] == "GPM"

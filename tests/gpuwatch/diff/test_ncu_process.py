@@ -66,7 +66,9 @@ def test_numbers_are_read_as_their_land_writes_them(read: str, written: str, hit
     assert first["l1tex__t_sector_hit_rate.pct"] == pytest.approx(0.4125)
 
 
-@pytest.mark.parametrize("text", ["", "==ERROR== no", '"ID","Kernel Name"', '"a","b"\n"c"', '"ID","Kernel Name","x"\n"","","\n'])
+@pytest.mark.parametrize(
+    "text", ["", "==ERROR== no", '"ID","Kernel Name"', '"a","b"\n"c"', '"ID","Kernel Name","x"\n"","","\n']
+)
 def test_text_without_launches_gives_none(text: str) -> None:
     assert parse(text) == []
 

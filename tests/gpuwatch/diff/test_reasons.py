@@ -18,7 +18,9 @@ def explained(code: StaticComparison, found: Counters = NONE, decision: str = "F
 
 
 def test_tiled_transpose_uses_its_sectors_and_shared_memory() -> None:
-    found = explained(TILED, counters(store_efficiency_ratio=(0.125, 1.0), load_efficiency_ratio=(1.0, 1.0), dram_bytes=(9e8, 5e8)))
+    found = explained(
+        TILED, counters(store_efficiency_ratio=(0.125, 1.0), load_efficiency_ratio=(1.0, 1.0), dram_bytes=(9e8, 5e8))
+    )
     assert found == [
         "bytes used of each 32-byte sector stored: A 4.0, B 32.0 (ncu)",
         "only B goes through shared memory (SASS)",
@@ -50,7 +52,11 @@ def test_few_conflicts_among_many_instructions_explain_little() -> None:
 @pytest.mark.parametrize(
     ("code", "decision", "words"),
     [
-        (static(side("9 FFMA"), side("9 FFMA", spills=612)), "SLOWER", "bytes of registers spilled to memory: A 0, B 1224 (ptxas)"),
+        (
+            static(side("9 FFMA"), side("9 FFMA", spills=612)),
+            "SLOWER",
+            "bytes of registers spilled to memory: A 0, B 1224 (ptxas)",
+        ),
         (
             static(side("9 FFMA", warps=16, limited_by="registers"), side("9 FFMA")),
             "FASTER",

@@ -8,6 +8,7 @@ from annotate.evidence import Device
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.counters import Counters, CounterSource
 from gpuwatch.diff.kernel_code import KernelCode
+from gpuwatch.diff.launch_geometry import LaunchCandidate
 from gpuwatch.diff.occupancy import Occupancy
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair
@@ -19,7 +20,9 @@ H200 = Device(
 MIB = 1 << 20
 
 
-def times(median_s: float = 1e-3, *, mhz: float | None = 1545.0, input_bytes: int = 256 * MIB, output_bytes: int = 256 * MIB) -> SideTimes:
+def times(
+    median_s: float = 1e-3, *, mhz: float | None = 1545.0, input_bytes: int = 256 * MIB, output_bytes: int = 256 * MIB
+) -> SideTimes:
     return SideTimes(100, median_s, median_s, median_s, mhz, input_bytes, output_bytes)
 
 
@@ -37,14 +40,17 @@ def side(code: str, *, spills: int = 0, warps: int = 64, limited_by: str = "warp
         kind, _, depth = kind.partition("@")
         lines += [CodeLine(kind, kind, int(depth or 0), exact=kind)] * int(count)
     kernel = KernelCode(symbol="k", name="k", spill_store_bytes=spills, spill_load_bytes=spills, sass=tuple(lines))
-    return KernelSide(kernel, (), Occupancy(256, warps // 8, warps, warps / 64, limited_by))
+    launch = LaunchCandidate((256, 1, 1), None, "a test")
+    return KernelSide(kernel, (launch,), Occupancy(256, warps // 8, warps, warps / 64, limited_by))
 
 
 def static(a: KernelSide | str = "1 LDG.32", b: KernelSide | str = "1 LDG.32") -> StaticComparison:
     return compare_static(*(each if isinstance(each, KernelSide) else side(each) for each in (a, b)))
 
 
-def counters(source: CounterSource = "ncu", **values: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]) -> Counters:
+def counters(
+    source: CounterSource = "ncu", **values: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]
+) -> Counters:
     """Return counters by name as ``(a, b)``; of one number, three repetitions are the same."""
     repeated: Mapping[str, list[tuple[float, ...]]] = {
         name: [each if isinstance(each, tuple) else (each,) * 3 for each in both] for name, both in values.items()
