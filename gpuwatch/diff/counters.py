@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 Readings: TypeAlias = Mapping[str, tuple[float, ...]]  # by counter: one value a repetition
@@ -40,6 +40,7 @@ class Metric:
         return self.group != LAUNCH and self.name.endswith(("_count", "_bytes"))
 
 
+TRAFFIC, HALVES, CACHES = "dram_bytes", "fp16_flops_count", "memory_throughput_ratio"
 SOL, ARITHMETIC, CACHE, WARPS, LAUNCH = "speed of light", "arithmetic", "cache", "warp states", "launch"
 
 
@@ -52,15 +53,15 @@ METRICS = (
     Metric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # GPM's
     Metric("sm_throughput_ratio", SOL, "SM throughput", 1, {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1}),
     Metric(
-        "memory_throughput_ratio", SOL, "memory throughput", 0,
+        CACHES, SOL, "memory throughput", 0,
         {"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 1},
     ),
     Metric(
         "dram_activity_ratio", SOL, "DRAM activity", 1, {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 1}
     ),
-    Metric("dram_bytes", SOL, "DRAM traffic", -1, {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1}),
+    Metric(TRAFFIC, SOL, "DRAM traffic", -1, {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1}),
     Metric("fp32_flops_count", ARITHMETIC, "fp32 operations", -1, _flops("f")),
-    Metric("fp16_flops_count", ARITHMETIC, "fp16 operations", -1, _flops("h")),
+    Metric(HALVES, ARITHMETIC, "fp16 operations", -1, _flops("h")),
     Metric("fp64_flops_count", ARITHMETIC, "fp64 operations", -1, _flops("d")),
     Metric("instructions_count", ARITHMETIC, "warp instructions", -1, {"smsp__inst_executed.sum": 1}),
     Metric(
@@ -84,8 +85,8 @@ METRICS = (
     Metric("stall_queue_ratio", WARPS, "stalled for the memory queue", -1, {_STALLED.format("lg_throttle"): 1}),
     Metric("stall_compute_ratio", WARPS, "stalled for a result", -1, {_STALLED.format("short_scoreboard"): 1}),
     Metric("stall_sync_ratio", WARPS, "stalled at a barrier", -1, {_STALLED.format("barrier"): 1}),
-    Metric("registers_count", LAUNCH, "registers", 0, {"launch__registers_per_thread": 1}),
-    Metric("shared_bytes", LAUNCH, "shared memory", 0, {"launch__shared_mem_per_block": 1}),
+    Metric("registers_count", LAUNCH, "registers, allocated", 0, {"launch__registers_per_thread": 1}),
+    Metric("shared_bytes", LAUNCH, "shared memory, allocated", 0, {"launch__shared_mem_per_block": 1}),
 )  # fmt: skip
 DURATION = "gpu__time_duration.sum"
 CounterSource: TypeAlias = Literal["ncu", "GPM", "none"]
@@ -112,6 +113,11 @@ class Counters:
             return False  # no interval
         half_width = _T_95 * statistics.stdev(pairs) / math.sqrt(len(pairs))
         return half_width > 0 and abs(statistics.fmean(pairs)) <= half_width
+
+    def without(self, name: str) -> "Counters":
+        """Return these counters less one."""
+        a, b = ({each: values for each, values in side.items() if each != name} for side in (self.a, self.b))
+        return replace(self, a=a, b=b)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuwatch.diff.counters import Counters
+from gpuwatch.diff.counters import HALVES, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline
 from gpuwatch.diff.reasons import Difference, explain, why_none
 from gpuwatch.diff.static_comparison import StaticComparison
@@ -37,6 +37,8 @@ class ExplainedPair:
 
 def explain_pair(timed: TimedPair, static: StaticComparison, counters: Counters, peaks: Peaks) -> ExplainedPair:
     """Explain one timed pair."""
+    if not any("f16" in line.text for side in (static.a, static.b) for line in side.code.ptx):
+        counters = counters.without(HALVES)  # HFMA2 also moves constants, which are no operations
     a = against_roofline(timed.a, "a", counters, peaks) if timed.a else None
     b = against_roofline(timed.b, "b", counters, peaks) if timed.b else None
     return ExplainedPair(timed, counters, peaks, a, b, explain(timed, static, counters), why_none(timed))

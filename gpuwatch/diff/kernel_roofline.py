@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from annotate.derived import roofline
 from annotate.evidence import Device
 from gpuwatch.diff.collect_counters import SideName
-from gpuwatch.diff.counters import Counters
+from gpuwatch.diff.counters import CACHES, TRAFFIC, Counters
 from gpuwatch.diff.timed_pair import SideTimes
 
 _LATENCY_RATIO = 0.6  # of both peaks: below, ncu's own rule calls a kernel latency-bound
+_OTHER_PATH = 1.1  # ncu's memory throughput is the largest of all paths: DRAM's, unless it exceeds that by more
+Bound: TypeAlias = Literal["memory", "compute", "caches", "latency", "compute or latency", ""]
 _TYPES = ("fp32", "fp16", "fp64")
 
 
@@ -40,11 +42,12 @@ class KernelRoofline:
     A lower bound counts each buffer once, less what the L2 cache may keep.
     """
 
-    bound: Literal["memory", "compute", "latency", "compute or latency", ""]
+    bound: Bound
     memory_ratio: float | None
     is_lower_bound: bool  # of the memory's share
     is_lower_traffic: bool
     compute_ratio: float | None
+    cache_ratio: float | None  # of the busiest memory path before DRAM: shared memory, L1, L2
     traffic_bytes: float | None
     flops_count: float | None
     flops_a_second: float | None
@@ -55,7 +58,7 @@ class KernelRoofline:
         """Return what is left to the nearer peak; None where the other peak's share is not known and may be nearer."""
         if self.bound in ("", "compute or latency"):
             return None
-        return max(0.0, 1.0 - max(self.memory_ratio or 0.0, self.compute_ratio or 0.0))
+        return max(0.0, 1.0 - max(self.memory_ratio or 0.0, self.compute_ratio or 0.0, self.cache_ratio or 0.0))
 
     @property
     def intensity(self) -> float | None:
@@ -75,7 +78,7 @@ def read_peaks(device: Device, canary: Mapping[str, float]) -> Peaks:
 def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks: Peaks) -> KernelRoofline:
     """Return where a kernel stands.  ncu's bytes are exact; GPM tells the share of the memory's peak alone."""
     clock_mhz = times.true_clock_mhz or peaks.device.sm_clock_max_mhz or 0.0
-    counted = counters.mean(side, "dram_bytes")
+    counted = counters.mean(side, TRAFFIC)
     buffers_bytes = times.input_bytes + times.output_bytes
     least = max(0.0, buffers_bytes - (roofline.most_l2_bytes(peaks.device) or 0))
     traffic = least if counted is None else counted
@@ -96,12 +99,17 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     pipes = [counters.mean(side, name) for name in ("tensor_activity_ratio", "sm_throughput_ratio")]
     known = [*([sum(compute)] if compute else []), *(each for each in pipes if each is not None)]
     has_all = counters.source == "ncu" and bool(known)
+    caches = counters.mean(side, CACHES)
+    if caches is not None and caches < _OTHER_PATH * (activity or 0.0):
+        caches = None  # it is DRAM's share
+    used = {"memory": memory or 0.0, "compute": max(known, default=0.0), "caches": caches or 0.0}
     return KernelRoofline(
-        bound=_bound(memory, max(known, default=None), knows_memory=not is_lower_bound, knows_compute=has_all),
+        bound=_bound(used, knows_memory=not is_lower_bound, knows_compute=has_all),
         memory_ratio=memory,
         is_lower_bound=is_lower_bound,
         is_lower_traffic=counted is None,
         compute_ratio=max(known, default=None),
+        cache_ratio=caches,
         traffic_bytes=traffic or None,
         flops_count=total,
         flops_a_second=total / times.median_s if total is not None else None,
@@ -109,11 +117,11 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     )
 
 
-def _bound(
-    memory: float | None, compute: float | None, *, knows_memory: bool, knows_compute: bool
-) -> Literal["memory", "compute", "latency", "compute or latency", ""]:
-    if max(memory or 0.0, compute or 0.0) >= _LATENCY_RATIO:
-        return "memory" if (memory or 0.0) >= (compute or 0.0) else "compute"
+def _bound(used: Mapping[str, float], *, knows_memory: bool, knows_compute: bool) -> Bound:
+    most: Any = max(used, key=lambda name: used[name])
+    if used[most] >= _LATENCY_RATIO:
+        bound: Bound = most
+        return bound
     if not knows_memory:
         return ""
     return "latency" if knows_compute else "compute or latency"

@@ -108,9 +108,7 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[Difference]:
     widths = [_mean_width(found.sass, side) for side in ("a", "b")]
     if all(widths) and abs(math.log(widths[1] / widths[0])) > _LEAST_FACTOR:
         says = f"bits of a global load or store: A {widths[0]:.0f}, B {widths[1]:.0f} on average"
-        yield Difference(
-            "width", says, "SASS", "b" if widths[1] > widths[0] else "a", 0.7 * abs(math.log(widths[1] / widths[0]))
-        )
+        yield Difference("width", says, "SASS", "b" if widths[1] > widths[0] else "a", abs(math.log(widths[1] / widths[0])))
     tensor = [_weighed(found.sass, ("HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "QMMA", "DMMA"), side) for side in ("a", "b")]
     if bool(tensor[0]) != bool(tensor[1]):
         side: SideName = "a" if tensor[0] else "b"

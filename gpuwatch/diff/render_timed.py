@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from annotate.compare.decision import duration_text
 from annotate.derived.roofline import readable_rate
-from gpuwatch.diff.counters import METRICS, REPLAY_CAVEAT, Counters, Metric
+from gpuwatch.diff.counters import METRICS, REPLAY_CAVEAT, TRAFFIC, Counters, Metric
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_roofline import KernelRoofline
 from gpuwatch.diff.timed_pair import TimedPair
@@ -62,7 +62,7 @@ def own_clock_lines(timed: TimedPair) -> Iterator[str]:
 
 
 def rows(found: ExplainedPair) -> Iterator[Row]:
-    """Yield the rows of times, roofline and counters, each with its group; rows that nothing tells are left out."""
+    """Yield the rows of times, roofline and counters, each with its group; rows that nothing tells, and counters that read the same, are left out."""
     timed, a, b = found.timed, found.a, found.b
     if timed.a and timed.b:
         change = f"{timed.b.median_s / timed.a.median_s - 1:+.1%}"
@@ -71,7 +71,8 @@ def rows(found: ExplainedPair) -> Iterator[Row]:
         yield from (("roofline", *row) for row in _roofline_rows(a, b) if set(row[1:3]) != {_NOT_KNOWN})
     for metric in METRICS:
         row = _counter_row(metric, found.counters)
-        yield from [(metric.group, *row)] if row else []
+        if row is not None and row[1] != row[2] and metric.name != TRAFFIC:  # which the roofline shows
+            yield metric.group, *row
 
 
 def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
@@ -90,7 +91,7 @@ def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
 def _counter_row(metric: Metric, counters: Counters) -> Row | None:
     """Return one counter's row, with ``?`` where the interval of its difference includes none."""
     a, b = counters.mean("a", metric.name), counters.mean("b", metric.name)
-    if a is None or b is None or a == b == 0:
+    if a is None or b is None:
         return None
     mark = " ?" if counters.is_uncertain(metric.name) else ""
     if metric.is_share:

@@ -63,3 +63,12 @@ def test_intensity_is_operations_per_byte() -> None:
 def test_unknown_gpu_has_no_shares() -> None:
     found = against_roofline(times(), "a", NONE, Peaks(H200, None, None))
     assert (found.memory_ratio, found.bound) == (None, "")
+
+
+def test_caches_bound_a_kernel_that_leaves_dram_idle() -> None:
+    """The naive transpose of an H200: DRAM at 12 %, and the path of its scattered stores at 86 %."""
+    found = counters(dram_bytes=(564e6, 516e6), dram_activity_ratio=(0.118, 0.749), memory_throughput_ratio=(0.859, 0.749))
+    a = against_roofline(times(987e-6), "a", found, PEAKS)
+    b = against_roofline(times(150e-6), "b", found, PEAKS)
+    assert (a.bound, round(a.headroom_ratio or 0, 2)) == ("caches", 0.14)
+    assert (b.bound, b.cache_ratio) == ("memory", None)

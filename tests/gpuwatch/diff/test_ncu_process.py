@@ -1,9 +1,9 @@
 """ncu's CSV as counters, and ncu as a process.
 
-The shapes of the texts are those of real outputs, with other numbers:
+The texts are real, or have the shapes of real ones with other numbers:
+- ``ncu_h200.csv``: what ncu 2025.3.1 wrote on an H200 of the naive transpose (driver 580.159.04, 2026-11-22), less most columns;
 - the raw page with a row of units, attributes that are words, and lines before and after it, as in vLLM's
-  tests/models/qwen4_exp/test_sm70_moe_unique_experts_bench_cpu.py (``--csv --page raw --print-units base``) and as ncu 2025.3.1
-  wrote it on an H200;
+  tests/models/qwen4_exp/test_sm70_moe_unique_experts_bench_cpu.py (``--csv --page raw --print-units base``);
 - the older list of metrics, a row each, as in KernDiff's src/kerndiff/fixtures/v1_ncu.csv;
 - numbers as other locales write them, and ``n/a``.
 """
@@ -34,6 +34,15 @@ LISTED = f"""{ABOUT},"Section Name","Metric Name","Metric Unit","Metric Value"
 "1","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","launch__shared_mem_per_block","Kbyte/block","4.22"
 "1","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","lts__t_sector_hit_rate.pct","percent","41.2"
 """
+
+
+def test_page_of_an_h200_gives_every_counter() -> None:
+    found = combine(parse(Path(__file__).with_name("ncu_h200.csv").read_text()))
+    assert set(found) == {metric.name for metric in METRICS if metric.ncu}
+    assert found["dram_bytes"] == (292166144 + 272153600, 292072704 + 272028672, 292058624 + 271973632)
+    assert found["store_efficiency_ratio"] == (0.125, 0.125, 0.125)
+    assert found["stall_memory_ratio"] == pytest.approx((0.3684, 0.3687, 0.3672))
+    assert found["thread_activity_ratio"] == (1.0, 1.0, 1.0)
 
 
 def test_raw_page_has_a_row_of_units() -> None:
