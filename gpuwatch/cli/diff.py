@@ -1,4 +1,4 @@
-"""gpuwatch diff: two kernels, by their code; what a GPU would add is said to be missing."""
+"""gpuwatch diff: two kernels, by their code, and by their times where there is a GPU."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import secrets
 import shlex
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
 
+from annotate.compare.decision import MARGIN_RATIO
 from annotate.output.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.cli.compare import read_decisions
@@ -19,12 +22,15 @@ from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
 from gpuwatch.diff.counter_permission import Asked, read_permission
-from gpuwatch.diff.explain_diff import simulate_diff
+from gpuwatch.diff.explain_diff import explain_timed, simulate_diff
+from gpuwatch.diff.fills import check_fill
 from gpuwatch.diff.launch_geometry import read_launch
 from gpuwatch.diff.render_diff import as_markdown, as_text
 from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
 from gpuwatch.diff.static_comparison import Language
+from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
+from gpuwatch.diff.timing_job import TimingTerms
 from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
 
@@ -61,6 +67,24 @@ class _DiffOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class _TimingOptions:
+    """The options of running both kernels."""
+
+    no_time: bool
+    call: str | None
+    inputs: str | None
+    fill: str
+    seed: int
+    outs: tuple[str, ...]
+    rtol: float | None
+    cache: str
+    seconds: float
+    tolerance: str | None
+    has_own_clock: bool
+    is_pipeline: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _ScreenOptions:
     """The options of what is shown, and where."""
 
@@ -90,9 +114,25 @@ class _ResultOptions:
 @click.option("--flags-a", metavar="FLAGS", help="Flags for A's compiler alone, beside those after --.")
 @click.option("--flags-b", metavar="FLAGS", help="Flags for B's compiler alone.")
 @click.option("--launch", metavar="TEXT", help="The launch: 'grid=64 block=256 smem=4096'; each part may be left out.")
-@click.option("--shape", "shapes", metavar="NAME=N", multiple=True, help="An integer parameter, as n=1M. May be repeated.")
-@click.option("--dtype", "types", metavar="NAME=TYPE", multiple=True, help="The type of a Triton parameter, as x_ptr=*fp16.")
-@click.option("--no-check", is_flag=True, help="Compare the code of kernels that take different arguments, too.")
+@click.option(
+    "--shape", "shapes", metavar="NAME=N", multiple=True, help="An integer parameter, as n=1M; n=1k,1M,64M is a sweep."
+)
+@click.option("--dtype", "types", metavar="NAME=TYPE", multiple=True, help="A type: of a Triton parameter, or for T in --fn.")
+@click.option("--no-check", is_flag=True, help="Take different arguments, too, and time without comparing results.")
+@click.option("--no-time", is_flag=True, help="Compare the code alone, also where there is a GPU.")
+@click.option(
+    "--call", metavar="TEXT", help="The call, as 'k(x, x, 2.5, n)': numbers for scalars, a buffer in another's place."
+)
+@click.option("--inputs", metavar="FILE.py:FUNCTION", help="A function that returns the arguments, in order or by name.")
+@click.option("--fill", default="randn", show_default=True, metavar="NAME", help="Data: randn, zeros, iota, or FILE.npy.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the data.")
+@click.option("--out", "outs", metavar="NAME", multiple=True, help="A buffer to compare. Default: each that may be written.")
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their type's.")
+@click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="L2 that a call finds.")
+@click.option("--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="GPU time of the pair.")
+@click.option("--tolerance", metavar="SHARE", help="Smaller differences are SAME.  [default: 0.5%]")
+@click.option("--own-clock", "has_own_clock", is_flag=True, help="Also each side alone, at the clock its power allows (48 s).")
+@click.option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
 @click.option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
 @click.option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
 @click.option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
@@ -110,9 +150,15 @@ class _ResultOptions:
 @options.gathered(_ResultOptions, "result")
 @options.gathered(_ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
+@options.gathered(_TimingOptions, "timing")
 @click.pass_context
 def command(
-    context: click.Context, sides: tuple[str, ...], how: _DiffOptions, screen: _ScreenOptions, result: _ResultOptions
+    context: click.Context,
+    sides: tuple[str, ...],
+    how: _DiffOptions,
+    timing: _TimingOptions,
+    screen: _ScreenOptions,
+    result: _ResultOptions,
 ) -> Exit:
     """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
 
@@ -125,6 +171,7 @@ def command(
     gpuwatch diff a.cu b.cu -- -O3 -I include      flags for the compiler
     gpuwatch diff a.cu b.cu --source simulated     the whole screen, with invented times
 
+    Results are compared before any time: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
     Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
     """
     json_file = _check_json(screen.json_file)
@@ -132,29 +179,17 @@ def command(
         output.check_file(result.html_file)
     failing = read_decisions(result.fail_on)
     request = _request(how, context.meta["gpuwatch.compiler_flags"])
+    timed = _timing_request(timing, how)
+    gpu = ("", "--no-time") if timing.no_time else find_gpu()
     while True:
         with checkouts.cleaned_up():
             named = read_sides(sides, how.revision)
-            found = _compare(named, request, result)
+            found = _compare(named, request, timed, gpu, result.counters)
         _show(found, screen, json_file, result.html_file)
         if not result.watch:
             return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
         output.say("waiting for a change of these files; Ctrl-C ends it")
         wait_for_change([side.path for side in named], threading.Event())
-
-
-def _compare(sides: tuple[Side, Side], request: DiffRequest, result: _ResultOptions) -> Diff:
-    settings = options.settings(scenes=False)
-    kind, _, scene = settings.source.partition(":")
-    if kind == "simulated" and scene != "h200":  # which every simulated GPU is
-        options.settings()
-    ensure_state_folder(settings.state)
-    found = run_diff(sides, request, settings.state, why_not_timed=_why_not_timed())
-    if kind == "simulated":
-        return simulate_diff(found)
-    if result.counters in ("ncu", "require"):
-        read_permission().choose(result.counters, has_gpm=False)
-    return found
 
 
 def _show(found: Diff, screen: _ScreenOptions, json_file: Path | None, html_file: Path | None) -> None:
@@ -170,6 +205,64 @@ def _show(found: Diff, screen: _ScreenOptions, json_file: Path | None, html_file
         output.write_file(html_file, render_page(found, secrets.token_urlsafe(16)).encode())
 
 
+def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], asked: Asked) -> Diff:
+    settings = options.settings(scenes=False)
+    kind, _, scene = settings.source.partition(":")
+    if kind == "simulated" and scene != "h200":  # which every simulated GPU is
+        options.settings()
+    state = settings.state
+    ensure_state_folder(state)
+    arch, why_not = ("", "") if kind == "simulated" else gpu
+    if arch:
+        has_cubin = any(side.language == "cubin" for side in sides)  # which decides for itself
+        request = replace(request, arch=request.arch or (None if has_cubin else arch), takes_functions=True)
+    sizes, types = timing.points[0]
+    found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
+    if kind == "simulated":
+        return simulate_diff(found)
+    permission = read_permission()
+    if not arch:
+        permission.choose(asked, has_gpm=False)
+        return found
+    if found.arch.rstrip("af") != arch:
+        return replace(found, why_not_timed=f"compiled for {found.arch}, and this GPU is {arch}")
+    explain = partial(explain_timed, permission=permission, asked=asked, state=state, say=output.say)
+    return time_diff(sides, found, request, timing, state, _be_quiet, explain)
+
+
+def _be_quiet(_words: str) -> None:
+    """Say nothing of the steps: they take seconds."""
+
+
+def _timing_request(timing: _TimingOptions, how: _DiffOptions) -> TimingRequest:
+    sizes = [_sizes(text) for text in how.shapes]
+    types = [_several("--dtype", text) for text in how.types]
+    for options_, each in (("--shape", sizes), ("--dtype", types)):
+        if len({name for name, _ in each}) < len(each):
+            raise UsageError(f"{options_}: expected each name once, found one twice; write several values as NAME=A,B")
+    points = [
+        (dict(zip((name for name, _ in sizes), shape, strict=True)), dict(zip((name for name, _ in types), dtype, strict=True)))
+        for shape in product(*(values for _, values in sizes))
+        for dtype in product(*(values for _, values in types))
+    ]
+    terms = TimingTerms(
+        sizes=points[0][0],
+        fill=check_fill(timing.fill),
+        seed=timing.seed,
+        inputs=timing.inputs or "",
+        outs=timing.outs,
+        rtol=timing.rtol,
+        checks=not how.no_check,
+        cache=timing.cache,
+        seconds=timing.seconds,
+        tolerance=options.read_share("--tolerance", timing.tolerance) or MARGIN_RATIO,
+        has_own_clock=timing.has_own_clock,
+        is_pipeline=timing.is_pipeline,
+        settings=dict(options.settings(scenes=False).given),
+    )
+    return TimingRequest(terms, timing.call, tuple(points))
+
+
 def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
     if how.arch is not None and not (how.arch.startswith("sm_") and how.arch[3:].rstrip("af").isdecimal()):
         raise UsageError(f"--arch: expected an architecture such as sm_90, found {how.arch!r}")
@@ -183,8 +276,8 @@ def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
         arch=how.arch,
         flags=((*flags, *own[0]), (*flags, *own[1])),
         launch=read_launch(how.launch),
-        sizes=dict(_size(text) for text in how.shapes),
-        types=dict(_named("--dtype", text) for text in how.types),
+        sizes={},
+        types={},
     )
 
 
@@ -202,19 +295,22 @@ def _named(option: str, text: str) -> tuple[str, str]:
     return name, value
 
 
-def _size(text: str) -> tuple[str, int]:
-    name, value = _named("--shape", text)
-    scale = _SCALES.get(value[-1].lower(), 1)
+def _several(option: str, text: str) -> tuple[str, list[str]]:
+    name, value = _named(option, text)
+    return name, value.split(",")
+
+
+def _sizes(text: str) -> tuple[str, list[int]]:
+    name, values = _several("--shape", text)
+    return name, [_size(value, text) for value in values]
+
+
+def _size(value: str, text: str) -> int:
+    scale = _SCALES.get(value[-1:].lower(), 1)
     digits = value if scale == 1 else value[:-1]
     if not digits.isdecimal() or int(digits) == 0:
         raise UsageError(f"--shape: expected a size such as n=1M, found {text!r}")
-    return name, int(digits) * scale
-
-
-def _why_not_timed() -> str:
-    if not Path("/dev/nvidiactl").exists():
-        return "no NVIDIA GPU on this machine"
-    return "this version compares code alone"
+    return int(digits) * scale
 
 
 def _check_json(named: str | None) -> Path | None:

@@ -97,7 +97,10 @@ def sms_count(driver: Any) -> int:
 def raw_stream() -> Callable[[int], int]:
     """Return a function from a device to the driver's handle of torch's current stream, which takes 0.1 us."""
     quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
-    return quick or (lambda index: int(sys.modules["torch"].cuda.current_stream(index).cuda_stream))
+    cuda = torch_state.cuda_with_context()
+    if quick is not None and (cuda is None or cuda is getattr(sys.modules.get("torch"), "cuda", None)):
+        return quick
+    return lambda index: int((cuda or sys.modules["torch"].cuda).current_stream(index).cuda_stream)
 
 
 def checked(answer: tuple[Any, ...]) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
 from dataclasses import dataclass
 from operator import length_hint
 from typing import Any
@@ -17,6 +16,7 @@ from gpuwatch import clock
 from gpuwatch.cuda import stamp_buffers
 from gpuwatch.cuda.driver import checked, current_driver, raw_stream
 from gpuwatch.cuda.stamp_buffers import StampBuffer
+from gpuwatch.process import torch_state
 
 _FEW_SMS_COUNT = 9
 _CALIBRATIONS_COUNT = 3
@@ -92,7 +92,8 @@ class Stamps:
         self._arguments[:, 1] = ctypes.addressof(self._sms)
         self._arguments_at = int(self._arguments.ctypes.data)
         self._raw_stream = raw_stream()
-        self._is_capturing = sys.modules["torch"].cuda.is_current_stream_capturing
+        cuda = torch_state.cuda_with_context()
+        self._is_capturing = cuda.is_current_stream_capturing if cuda is not None else bool
         self._numbers = iter(range(buffer.count))
         self._offsets: list[tuple[int, int]] = []  # (on the GPU's timer, host minus GPU)
         self._zero(buffer.size_bytes)

@@ -1,7 +1,6 @@
 """Device memory for stamps: allocated, released, and a little of it reused by the next window."""
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +51,8 @@ def allocate(driver: Any, count: int) -> StampBuffer:
     _free_pending(driver)
     sms = sms_count(driver)
     count = min(count, MOST_BYTES // (sms * STAMP_BYTES))
-    index, stamp = sys.modules["torch"].cuda.current_device(), load_kernel(driver, "gpuwatch_stamp")
+    index = int(checked(driver.cuCtxGetDevice()))  # a device is its ordinal
+    stamp = load_kernel(driver, "gpuwatch_stamp")
     base = int(checked(driver.cuMemAlloc((count + 1) * sms * STAMP_BYTES)))
     return StampBuffer(driver, context(driver), index, stamp, sms, count, base)
 

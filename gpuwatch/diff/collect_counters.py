@@ -34,7 +34,7 @@ class RunningPair(Protocol):
         """Run one side back to back for this long, and wait for its end."""
 
     def once_command(self, side: SideName) -> Sequence[str]:
-        """Return a command that gives one side's work to ``ncu_process.run_profiled`` and exits."""
+        """Return a command that runs one side ``REPEATS`` times between the profiler's start and stop, and exits."""
 
 
 def has_gpm(device: Device) -> bool:
@@ -71,7 +71,7 @@ def collect(
             readings = read_gpm(pair, source)
         finally:
             source.close()
-    except SourceError as error:
+    except (SourceError, UsageError) as error:  # also of a side that fails when it runs again
         readings, says = ({}, {}), f"{says}; GPM: {error}"
     if not any(readings):
         if asked == "require":

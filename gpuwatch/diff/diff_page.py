@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from annotate.output.report import plain
 from gpuwatch.diff.code_diff import unified
-from gpuwatch.diff.counters import METRICS, REPLAY_CAVEAT
+from gpuwatch.diff.counters import METRICS
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells
-from gpuwatch.diff.render_timed import SIMULATED, decision_line, own_clock_lines, rows
+from gpuwatch.diff.render_timed import SIMULATED, conditions, decision_line, own_clock_lines, rows
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.report.html_page import packed_plotly
@@ -23,37 +23,41 @@ _MOST_CLASSES = 14  # of instructions, in the picture; the table has all
 
 def render_page(found: Diff, nonce: str) -> str:
     """Return the page of a comparison."""
-    pairs: Sequence[ExplainedPair | None] = found.explained or [None] * len(found.comparisons)
-    shown = [_shown(static, pair) for static, pair in zip(found.comparisons, pairs, strict=True)]
+    shown = [_shown(static, pair) for static, pair in zip_longest(found.comparisons, found.explained)]
     html: str = _template().render(
         nonce=nonce,
         title=f"{found.a.shown} → {found.b.shown}",
-        simulated=SIMULATED if any(pair and pair.peaks.device.simulated for pair in pairs) else "",
+        simulated=SIMULATED if any(each.is_simulated for each in found.explained) else "",
         found=found,
         shown=shown,
         caveat=CAVEAT,
-        replay=REPLAY_CAVEAT,
         plots=as_json([plot for each in shown for plot in each["plots"]]),
         plotly=packed_plotly(),
     )
     return html
 
 
-def _shown(static: StaticComparison, pair: ExplainedPair | None) -> dict[str, Any]:
-    codes = [static.a.code, static.b.code]
-    sass = list(unified(codes[0].sass, codes[1].sass, (f"A {codes[0].name}", f"B {codes[1].name}")))
+def _shown(static: StaticComparison | None, pair: ExplainedPair | None) -> dict[str, Any]:
     return {
-        "names": list(dict.fromkeys(code.signature for code in codes)),
+        **(_shown_code(static) if static is not None else {"names": [], "resources": [], "instructions": [], "sass": []}),
         "pair": pair,
         "decision": decision_line(pair.timed) if pair else "",
+        "conditions": list(conditions(pair)) if pair else [],
         "own_clock": list(own_clock_lines(pair.timed)) if pair else [],
         "groups": [
             (group, [cells for _, *cells in found]) for group, found in groupby(rows(pair) if pair else (), lambda row: row[0])
         ],
+        "plots": [*(_timed_plots(pair) if pair else []), *([_classes(static)] if static else [])],
+    }
+
+
+def _shown_code(static: StaticComparison) -> dict[str, Any]:
+    a, b = static.a.code, static.b.code
+    return {
+        "names": list(dict.fromkeys((a.signature, b.signature))),
         "resources": [resource_cells(row) for row in static.resources if row.differs or row.a],
         "instructions": [instruction_cells(row) for row in static.sass or static.ptx if row.differs],
-        "sass": sass,
-        "plots": [*(_timed_plots(pair) if pair else []), _classes(static)],
+        "sass": list(unified(a.sass, b.sass, (f"A {a.name}", f"B {b.name}"))),
     }
 
 
@@ -67,7 +71,12 @@ def _timed_plots(pair: ExplainedPair) -> list[dict[str, Any]]:
         sides = [{"x": each.intensity, "y": each.flops_a_second, "roof": each.peak_flops_a_second} for each in (pair.a, pair.b)]
         if all(side["x"] and side["y"] for side in sides):
             plots.append(
-                {"kind": "roofline", "title": "Roofline at the true clock", "sides": sides, "memory": pair.peaks.memory_bytes}
+                {
+                    "kind": "roofline",
+                    "title": "Roofline at the true clock",
+                    "sides": sides,
+                    "memory": pair.peaks.memory_bytes if pair.peaks else None,
+                }
             )
     shares = [
         metric for metric in METRICS if metric.is_share and metric.name in pair.counters.a and metric.name in pair.counters.b

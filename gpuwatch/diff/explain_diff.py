@@ -1,40 +1,42 @@
-"""The timed half of a comparison: counters, rooflines and reasons for each pair of kernels that was timed."""
+"""The reasons behind times: counters, rooflines and differences of each pair of kernels that was timed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.diff.collect_counters import RunningPair, collect
 from gpuwatch.diff.counter_permission import Asked, CounterPermission
-from gpuwatch.diff.explained_pair import explain_pair
+from gpuwatch.diff.counters import Counters
+from gpuwatch.diff.explained_pair import ExplainedPair, explain_pair
 from gpuwatch.diff.kernel_roofline import read_peaks
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.simulated_pair import simulate
+from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.interfaces import Source
 from gpuwatch.measuring import canary_record
 from gpuwatch.sources import open_source
 
 
-def explain_diff(
-    found: Diff,
-    timed: Sequence[tuple[TimedPair, RunningPair]],
+def explain_timed(
+    timed: TimedPair,
+    running: RunningPair,
+    static: StaticComparison | None,
+    *,
     permission: CounterPermission,
     asked: Asked,
     state: Path,
     say: Callable[[str], None],
-) -> Diff:
-    """Return a comparison with its times explained; counters are read after all times.
+) -> ExplainedPair:
+    """Explain one timed pair, whose counters are read after its times; ``static`` is None for Python functions.
 
     Raises UsageError: when counters are required and cannot be had.
     """
-    explained = []
-    for (pair, running), static in zip(timed, found.comparisons, strict=True):
-        counters = collect(running, permission, asked, _open_driver, say)
-        peaks = read_peaks(running.device, canary_record.facts(state, running.device.uuid))
-        explained.append(explain_pair(pair, static, counters, peaks))
-    return replace(found, explained=tuple(explained))
+    if timed.a is None:  # it must not run again
+        return explain_pair(timed, static, Counters("none", "none: nothing was timed"), None)
+    counters = collect(running, permission, asked, _open_driver, say)
+    return explain_pair(timed, static, counters, read_peaks(running.device, canary_record.facts(state, running.device.uuid)))
 
 
 def simulate_diff(found: Diff) -> Diff:
@@ -42,8 +44,8 @@ def simulate_diff(found: Diff) -> Diff:
     source = open_source("simulated", MonotonicClock())
     device = source.devices()[0]
     source.close()
-    peaks = read_peaks(device, {})
     pairs = ((*simulate(static, device), static) for static in found.comparisons)
+    peaks = read_peaks(device, {})
     return replace(found, explained=tuple(explain_pair(timed, static, counters, peaks) for timed, counters, static in pairs))
 
 

@@ -1,7 +1,7 @@
 """The pairs of kernels to compare: the named ones, else the one name that both sides have."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpuwatch.diff import symbols
 from gpuwatch.diff.kernel_code import KernelCode, SideCode
@@ -20,6 +20,13 @@ def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
     if fn is not None and (not a or (equals and not b)):
         raise UsageError(f"--fn: expected NAME or NAME=NAME2, found {fn!r}")
     return sides[0] or a, sides[1] or b or a
+
+
+def with_types(fn: str | None, types: Mapping[str, str]) -> str | None:
+    """Return --fn with the types of --dtype in the place of their names, as T in ``scale<T>``."""
+    for name, type_ in types.items():
+        fn = fn and re.sub(rf"\b{name}\b(?=[^<>]*[,>])", type_.replace("\\", ""), fn)
+    return fn
 
 
 def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all: bool) -> list[Pair]:

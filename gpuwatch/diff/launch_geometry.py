@@ -14,7 +14,9 @@ MOST_THREADS = 1024  # of a block, on every architecture
 _USUAL_BLOCKS = (256, 128, 512, 1024)
 _SQUARE_BLOCKS = ((32, 8, 1), (16, 16, 1), (32, 32, 1))
 _ROWS, _COLUMNS = ("rows", "height", "m"), ("cols", "columns", "width", "n")
-_SIZES = re.compile(r"(?:n|N|size|M|K|m|k|rows|cols|columns|width|height|length|count|stride\w*|ld\w*)$")
+_SIZES = re.compile(
+    r"(?:n|N|size|M|K|m|k|rows|cols|columns|width|height|length|count|numel|n_elements|n_rows|n_cols|stride\w*|ld\w*)$"
+)
 _ITEM = re.compile(r"(grid|block|smem)=(\d+(?:[,x]\d+){0,2})$")
 
 
@@ -77,13 +79,18 @@ def block_threads(candidates: list[LaunchCandidate]) -> int:
     return math.prod(candidates[0].block)
 
 
+def is_size(name: str) -> bool:
+    """Return True for a name that says how much work there is."""
+    return _SIZES.fullmatch(name) is not None
+
+
 def size_parameters(kernel: KernelCode) -> tuple[str, ...]:
     """Return the names of integer parameters that say how much work there is."""
     integers = ("int", "long", "short", "size_t", "unsigned", "i32", "i64")
     return tuple(
         each.name
         for each in kernel.parameters
-        if _SIZES.fullmatch(each.name) and not each.is_pointer and any(word in each.type for word in integers)
+        if is_size(each.name) and not each.is_pointer and any(word in each.type for word in integers)
     )
 
 

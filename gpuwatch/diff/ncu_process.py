@@ -7,11 +7,9 @@ import re
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from gpuwatch.cuda.driver import checked
 from gpuwatch.diff.counter_permission import NCU_CONTROLS
 from gpuwatch.diff.counters import DURATION, METRICS, REPEATS, Readings
 from gpuwatch.errors import GpuwatchError
@@ -26,15 +24,6 @@ _LOCAL = re.compile(
 
 class CountersRefusedError(GpuwatchError):
     """ncu gave no counters."""
-
-
-def run_profiled(run: Callable[[], object], synchronize: Callable[[], object], driver: Any) -> None:  # cuda has no types
-    """Run the work of one side as ncu shall see it: nothing before or after it is counted."""
-    checked(driver.cuProfilerStart())
-    for _ in range(REPEATS):
-        run()
-    synchronize()
-    checked(driver.cuProfilerStop())
 
 
 def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) -> Readings:

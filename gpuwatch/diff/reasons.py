@@ -40,13 +40,13 @@ class Difference:
         return f"{self.says} ({self.evidence}){' ?' if self.is_uncertain else ''}"
 
 
-def explain(timed: TimedPair, static: StaticComparison, counters: Counters) -> tuple[Difference, ...]:
+def explain(timed: TimedPair, static: StaticComparison | None, counters: Counters) -> tuple[Difference, ...]:
     """Return at most three differences, the weightiest first; none where there is no ratio to explain."""
     winners: dict[str, SideName] = {"FASTER": "b", "SLOWER": "a"}
     winner = winners.get(timed.decision)
     if winner is None:
         return ()
-    found = [*_counted(counters), *_static(static, winner)]
+    found = [*_counted(counters), *(_static(static, winner) if static is not None else ())]
     best: dict[str, Difference] = {}
     for each in sorted(found, key=lambda each: -each.weight):
         if each.favours == winner:

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.kernel_code import SideCode
 from gpuwatch.diff.render_timed import headlines, timed_lines
+from gpuwatch.diff.render_timing import sweep_lines
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
 
@@ -34,15 +35,18 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
     is_markdown = table is _pipes
     yield from ([f"**`{found.a.shown}` → `{found.b.shown}`** on {found.arch}", ""] if is_markdown else [])
     if found.explained:
-        yield from _paragraph(headlines(found.explained, [each.b.code.name for each in found.comparisons]), table)
+        yield from _paragraph(headlines(found.explained, [each.b.code.name for each in found.comparisons] or [""]), table)
         yield ""
     yield table(("", "side", "compiler", "flags"), [("A", *_side(found.a)), ("B", *_side(found.b))])
     yield from ([""] if is_markdown else [])
     yield from _flags_differ(found)
     yield from [] if found.explained else [f"not timed: {found.why_not_timed}"]
+    yield from ["", *_paragraph(sweep_lines(found.sweep), table)] if found.sweep is not None else ()
     for each, pair in zip_longest(found.comparisons, found.explained):
         yield ""
         yield from _paragraph(timed_lines(pair, table), table) if pair is not None else ()
+        if each is None:  # of Python functions
+            continue
         yield from _kernel(each, table, most=_most_rows(found, is_whole=is_whole))
         for language in code:
             yield from _code(each, language, is_markdown=is_markdown)

@@ -21,7 +21,7 @@ SIMULATED = (
 
 def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[str]:
     """Yield the lines at the top of the screen: one decision a pair, under the banner of a simulation."""
-    if any(each.peaks.device.simulated for each in found):
+    if any(each.is_simulated for each in found):
         yield SIMULATED
     for each, name in zip(found, names, strict=True):
         yield f"{f'{name}: ' if len(names) > 1 else ''}{decision_line(each.timed)}"
@@ -33,13 +33,24 @@ def timed_lines(found: ExplainedPair, table: Table) -> Iterator[str]:
     yield from ["why:", *(f"{number}. {each}" for number, each in enumerate(found.reasons, start=1))]
     yield from [] if found.reasons else [found.why_none]
     yield ""
-    yield table(("", "", "A", "B", "change"), list(_without_repeats(rows(found))))
+    if found.timed.a is not None:
+        yield table(("", "", "A", "B", "change"), list(_without_repeats(rows(found))))
+        yield ""
+    yield from conditions(found)
     yield ""
-    yield f"window: {found.timed.verdict} on {found.peaks.device.name}"
-    yield found.peaks.says
+
+
+def conditions(found: ExplainedPair) -> Iterator[str]:
+    """Yield the conditions of times and counters."""
+    timed = found.timed
+    if found.peaks is not None:
+        yield f"window: {timed.verdict or 'none'} on {found.peaks.device.name}"
+        sizes = "".join(f", {name}={size}" for name, size in timed.sizes.items())
+        yield f"timed: {timed.cache or 'no'} L2 cache, {timed.pairs_count} pairs{sizes}"
+        yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
+        yield found.peaks.says
     yield f"counters: {found.counters.says}"
-    yield from [f"{REPLAY_CAVEAT}."] if found.counters.source == "ncu" else []
-    yield ""
+    yield from [REPLAY_CAVEAT] if found.counters.source == "ncu" else []
 
 
 def decision_line(timed: TimedPair) -> str:

@@ -1,6 +1,6 @@
 """The static half of `gpuwatch diff` from end to end: sides, compilers, pairs of kernels, comparisons."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from gpuwatch.diff import kernel_choice
 from gpuwatch.diff.compile_cache import CompileCache
 from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_side
+from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
@@ -15,6 +16,9 @@ from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_laun
 from gpuwatch.diff.occupancy import sm_limits
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static, with_occupancy
+from gpuwatch.diff.sweep import Sweep
+from gpuwatch.diff.timed_pair import TimedPair
+from gpuwatch.diff.triton_kernels import PlainFunctionError
 from gpuwatch.errors import UsageError
 
 
@@ -30,6 +34,7 @@ class DiffRequest:
     launch: GivenLaunch
     sizes: Mapping[str, int]
     types: Mapping[str, str]
+    takes_functions: bool = False  # a GPU can time what has no code to compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,10 @@ class Diff:
     arch: str
     comparisons: tuple[StaticComparison, ...]
     why_not_timed: str
-    explained: tuple[ExplainedPair, ...] = ()  # one a comparison; none where nothing was timed
+    alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # where a side is a Python function: the other's kernel
+    timed: tuple[TimedPair, ...] = ()  # one a comparison, or one of a function
+    explained: tuple[ExplainedPair, ...] = ()  # the same pairs with their reasons
+    sweep: Sweep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""
@@ -53,24 +61,49 @@ class Diff:
             ],
             "timed": [each.to_dict() for each in self.explained] or None,
             "why_not_timed": None if self.explained else self.why_not_timed,
+            **({"sweep": self.sweep.to_dict()} if self.sweep is not None else {}),
             "kernels": [each.to_dict() for each in self.comparisons],
         }
 
 
 def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why_not_timed: str) -> Diff:
     """Compile both sides and compare their kernels.  Raises UsageError: with the one reason why that cannot be done."""
-    wanted = kernel_choice.read_names(request.fn, (sides[0].kernel, sides[1].kernel))
+    fn = kernel_choice.with_types(request.fn, request.types)
+    wanted = kernel_choice.read_names(fn, (sides[0].kernel, sides[1].kernel))
     arch = _arch(sides, request.arch)
     cache = CompileCache(state)
     codes = []
     for side, name, flags in zip(sides, wanted, request.flags, strict=True):
         instances = (name,) if "<" in name and side.language == "cuda" else ()
         asked = CompileRequest(arch, flags, instances, request.sizes, request.types)
-        codes.append(read_side(compile_side(replace(side, kernel=name), asked, cache), side))
+        codes.append(_read_code(replace(side, kernel=name), asked, cache, request))
+    if not all(code.kernels for code in codes):
+        return _with_function(sides, codes, wanted, arch, request)
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
+
+
+def _read_code(side: Side, asked: CompileRequest, cache: CompileCache, request: DiffRequest) -> SideCode:
+    try:
+        return read_side(compile_side(side, asked, cache), side)
+    except PlainFunctionError:
+        if not request.takes_functions:
+            raise
+        return SideCode(side.shown, Compiled(compiler="Python"), ())
+
+
+def _with_function(
+    sides: tuple[Side, Side], codes: Sequence[SideCode], wanted: tuple[str, str], arch: str, request: DiffRequest
+) -> Diff:
+    """Return a comparison without code: a Python function on one side or both."""
+    found: list[KernelSide | None] = []
+    for side, code, name in zip(sides, codes, wanted, strict=True):
+        own = name if side.kernel else ""  # --fn may be the function's name alone
+        pair = kernel_choice.choose_pairs(code, code, (own, own), takes_all=False)[0] if code.kernels else None
+        found.append(_with_launch(read_kernels(code, pair)[pair[0]], arch, request) if pair else None)
+    return Diff(codes[0], codes[1], arch, (), "", (found[0], found[1]))
 
 
 def _arch(sides: tuple[Side, Side], asked: str | None) -> str:

@@ -28,7 +28,7 @@ def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[T
     sides = [SideTimes(2 * _QUADS, each, each, each, _CLOCK_MHZ, _SIDE_BYTES // 2, _SIDE_BYTES // 2) for each in times]
     low, ratio, high = (1.0 / each for each in (interval.high, interval.centre, interval.low))
     reason = "; ".join(found.reasons) if found.decision.value == "inconclusive" else ""
-    timed = TimedPair(found.decision.value.upper(), reason, ratio, low, high, ratio, "SIMULATED", *sides)
+    timed = TimedPair(found.decision.value.upper(), reason, ratio, low, high, ratio, "SIMULATED", sides[0], sides[1])
     readings = [_readings(side, time_s, device, random) for side, time_s in zip((static.a, static.b), times, strict=True)]
     return timed, Counters("GPM", _SAYS, *readings)
 

@@ -1,6 +1,7 @@
 """Records of a timed pair of kernels: what timing hands to counters, roofline, reasons and outputs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,12 @@ class TimedPair:
     verdict: str  # the status of the window of the comparison
     a: SideTimes | None
     b: SideTimes | None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    launches: tuple[str, str] = ("", "")
+    cache: str = ""  # cold or warm: the L2 cache that each call found
+    pairs_count: int = 0
+
+
+def incomparable(reason: str) -> TimedPair:
+    """Return the answer on kernels that must not be timed against each other."""
+    return TimedPair("INCOMPARABLE", reason, None, None, None, None, "", None, None)

@@ -15,6 +15,10 @@ _POINTER, _INTEGER = "*fp32", "i32"
 _ALIGNMENT = 16  # bytes: allocators align more; Triton's own launcher says so of each pointer, and of sizes it divides
 
 
+class PlainFunctionError(UsageError):
+    """A Python function that is no Triton kernel: it can be timed, and has no code to compare."""
+
+
 def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mapping[str, str]) -> Compiled:
     """Compile the Triton kernel that a side names.
 
@@ -68,7 +72,7 @@ def _kernel(side: Side) -> Any:  # triton has no types
         raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {said}") from error
     while not hasattr(found, "arg_names") or not hasattr(found, "cache_key"):
         if not hasattr(found, "fn"):  # of @triton.autotune and @triton.heuristics: the kernel they wrap
-            raise UsageError(
+            raise PlainFunctionError(
                 f"{side.shown}: expected a Triton kernel, found a Python function; it has no code to compare without a GPU"
             )
         found = found.fn

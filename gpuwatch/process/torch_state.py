@@ -12,9 +12,17 @@ from gpuwatch.wire.messages import FactValue
 
 
 def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has no type here
-    """Return torch.cuda where this process has a CUDA context, else None."""
+    """Return torch.cuda where this process has a CUDA context, else what stands in for it, else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda if cuda is not None and getattr(cuda, "is_initialized", lambda: False)() else None
+    return cuda if cuda is not None and getattr(cuda, "is_initialized", lambda: False)() else _stand_in.get(os.getpid())
+
+
+def stand_in(cuda: Any) -> None:
+    """Let an object with the functions of torch.cuda stand for it, in a process that has a CUDA context without torch."""
+    _stand_in[os.getpid()] = cuda
+
+
+_stand_in: dict[int, Any] = {}  # of this process, not of the one it was forked from
 
 
 def capturing() -> bool:

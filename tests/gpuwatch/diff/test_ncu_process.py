@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.diff import ncu_process
 from gpuwatch.diff.counters import DURATION, METRICS
 from gpuwatch.diff.ncu_process import CountersRefusedError, combine, count, parse
 
@@ -126,22 +125,6 @@ def test_ncu_without_counters_tells_why(tmp_path: Path, script: str, words: str)
 def test_ncu_that_cannot_start_tells_why() -> None:
     with pytest.raises(CountersRefusedError, match="No such file"):
         count("/nonexistent/ncu", ["true"])
-
-
-def test_only_the_work_is_profiled() -> None:
-    seen: list[str] = []
-
-    class Driver:
-        def cuProfilerStart(self) -> tuple[int]:  # noqa: N802 - CUDA's name
-            seen.append("start")
-            return (0,)
-
-        def cuProfilerStop(self) -> tuple[int]:  # noqa: N802
-            seen.append("stop")
-            return (0,)
-
-    ncu_process.run_profiled(lambda: seen.append("run"), lambda: seen.append("wait"), Driver())
-    assert seen == ["start", "run", "run", "run", "wait", "stop"]
 
 
 def test_no_two_counters_have_one_name() -> None:

@@ -34,7 +34,9 @@ def explained(pair: TimedPair | None = None, found: Counters = NCU) -> Explained
 
 def compared(*pairs: ExplainedPair) -> Diff:
     sides = [SideCode(name, Compiled(compiler="NVRTC 13.5"), ()) for name in ("a.cu", "b.cu")]
-    return Diff(sides[0], sides[1], "sm_90", (static("1 LDG.32", "4 LDG.32, 4 LDS.32"),) * max(1, len(pairs)), "no GPU", pairs)
+    return Diff(
+        sides[0], sides[1], "sm_90", (static("1 LDG.32", "4 LDG.32, 4 LDS.32"),) * max(1, len(pairs)), "no GPU", explained=pairs
+    )
 
 
 def test_decision_is_the_first_line() -> None:

@@ -1,0 +1,172 @@
+"""A Python function as one side of a timed pair: it gets the kernel's buffers as tensors, and may return its result."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gpuwatch.comparing.load_variants import load
+from gpuwatch.cuda.driver import checked
+from gpuwatch.diff.kernel_arguments import Slot
+from gpuwatch.diff.timing_job import CallJob
+from gpuwatch.diff.trial import Trial, TrialTerms
+from gpuwatch.errors import UsageError
+from gpuwatch.process.inputs import leaves
+
+_CAPTURE_WARM_COUNT = 3  # calls before a capture: libraries allocate and tune themselves in the first
+
+
+@dataclass(frozen=True, slots=True)
+class MadeInputs:
+    """The arguments that a user's function returned: arrays and floats as terms of a trial, and whole numbers."""
+
+    terms: TrialTerms
+    sizes: Mapping[str, int]
+
+
+class CallSideRun:
+    """Calls of one function."""
+
+    def __init__(self, job: CallJob, *, is_pipeline: bool) -> None:
+        """Raises UsageError: when the function cannot be loaded."""
+        self._job, self._is_pipeline = job, is_pipeline
+        self.loaded = load(f"{job.file}:{job.function}")
+        self._nodes: list[str] = []
+
+    def __call__(self, trial: Trial) -> "TensorCall":
+        """Return a call on a trial's buffers as tensors: by the parameters' names, else in their order."""
+        torch = import_torch(self._job.name)
+        values = {slot.name: _tensor(torch, trial, slot) if slot.is_pointer else _number(slot, trial) for slot in trial.slots}
+        parameters = list(inspect.signature(self.loaded.call).parameters)
+        if all(name in values for name in parameters):
+            call = partial(self.loaded.call, **{name: values[name] for name in parameters})
+        else:
+            call = partial(self.loaded.call, *list(values.values())[: len(parameters)])
+        timed = self.captured(call) if self._is_pipeline else call
+        return TensorCall(timed if self._is_pipeline else call, [values[slot.name] for slot in trial.outputs], timed)
+
+    def captured(self, call: Callable[[], object]) -> Callable[[], object]:
+        """Return a function that replays the launches of a call, captured into a graph, and returns its result."""
+        torch = import_torch(self._job.name)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(_CAPTURE_WARM_COUNT):
+                call()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            result = call()
+        self._nodes = kernel_nodes(graph.raw_cuda_graph())
+        graph.instantiate()
+
+        def replay() -> object:
+            graph.replay()
+            return result
+
+        return replay
+
+    def describe(self, _trial: object = None) -> str:
+        """Return the launches as text: those of the captured graph, else the function's name."""
+        count = len(self._nodes)
+        return f"{count} kernels: {', '.join(self._nodes)}" if count else f"{self._job.function}() of Python"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCall:
+    """A call that leaves its result in the buffers; ``timed`` is the call alone."""
+
+    call: Callable[[], object]
+    outputs: list[Any]  # torch has no types
+    timed: Callable[[], object]
+
+    def __call__(self) -> None:
+        found = [leaf for leaf in leaves(self.call()) if hasattr(leaf, "data_ptr")]
+        if found and len(found) > len(self.outputs):
+            raise UsageError(
+                f"expected a function that returns {len(self.outputs)} tensors, found one that returns {len(found)}"
+            )
+        for result, output in zip(found, self.outputs, strict=False):
+            if result.data_ptr() != output.data_ptr():
+                flat = output.reshape(-1)[: result.numel()]
+                flat.copy_(result.reshape(-1))
+
+
+def kernel_nodes(graph: int) -> list[str]:
+    """Return name and grid of each kernel of a captured graph, in the order of the graph's nodes."""
+    from cuda.bindings import driver
+
+    handle = driver.CUgraph(graph)
+    _, count = _pair(driver.cuGraphGetNodes(handle, 0))
+    nodes, _ = _pair(driver.cuGraphGetNodes(handle, count))
+    found = []
+    for node in nodes:
+        if checked(driver.cuGraphNodeGetType(node)) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
+            parameters = checked(driver.cuGraphKernelNodeGetParams(node))
+            name = checked(driver.cuFuncGetName(parameters.func)) if int(parameters.func) else b"a kernel"
+            found.append(f"{name.decode()} grid={parameters.gridDimX}x{parameters.gridDimY}x{parameters.gridDimZ}")
+    return found
+
+
+def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms) -> MadeInputs:
+    """Call FILE.py:FUNCTION for the arguments of both kernels, in their order or by name.
+
+    Raises UsageError: when it returns others.
+    """
+    make = load(text).call
+    made: Any = make(seed=seed) if "seed" in inspect.signature(make).parameters else make()
+    values: dict[str, Any] = made if isinstance(made, dict) else dict(zip((slot.name for slot in slots), made, strict=False))
+    arrays, scalars, sizes = {}, dict(base.scalars), {}
+    for slot in slots:
+        value = values.get(slot.name)
+        if value is None:
+            raise UsageError(f"--inputs: {text}: expected a value of {slot.name}, found none")
+        if slot.is_pointer:
+            arrays[slot.name] = _array(value)
+        elif slot.is_float:
+            scalars[slot.name] = float(value)
+        else:
+            sizes[slot.name] = int(value)
+    return MadeInputs(replace(base, scalars=scalars, arrays=arrays), sizes)
+
+
+def import_torch(name: str) -> Any:
+    """Return torch.  Raises UsageError: where there is none."""
+    try:
+        return importlib.import_module("torch")
+    except ImportError:
+        raise UsageError(
+            f"{name}: expected torch, whose tensors a Python function gets, found none; run: pip install torch"
+        ) from None
+
+
+def _pair(answer: tuple[Any, ...]) -> tuple[Any, Any]:
+    checked(answer[:1])
+    return answer[1], answer[2]
+
+
+def _array(value: Any) -> np.ndarray[Any, Any]:
+    if hasattr(value, "detach"):  # a tensor
+        value = value.detach().cpu()
+        value = value.float().numpy() if "bfloat16" in str(value.dtype) else value.numpy()
+    return np.asarray(value)
+
+
+def _number(slot: Slot, trial: Trial) -> float | int:
+    value = trial.scalars[slot.name]
+    return value if slot.is_float else int(value)
+
+
+def _tensor(torch: Any, trial: Trial, slot: Slot) -> Any:
+    """Return a tensor on a buffer, in the shape of the user's array, else in rows where the sizes tell them."""
+    count = trial.count_of(slot.name)
+    kind = {"bf16": "i2"}.get(slot.kind, slot.kind if slot.itemsize == 1 else slot.kind.replace("u", "i"))
+    spelled = {"shape": (count,), "typestr": f"{'|' if slot.itemsize == 1 else '<'}{kind}", "version": 3}
+    view = type("DeviceBuffer", (), {"__cuda_array_interface__": spelled | {"data": (trial.places[slot.name], False)}})()
+    tensor = torch.as_tensor(view, device="cuda")
+    tensor = tensor.view(torch.bfloat16) if slot.kind == "bf16" else tensor
+    return tensor.reshape(trial.shape_of(slot.name))

@@ -1,0 +1,93 @@
+"""Values of buffers: seeded random numbers of each type, and the fills that show other faults."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuwatch.diff.kernel_arguments import Slot
+from gpuwatch.diff.kernel_device import Bytes
+from gpuwatch.errors import UsageError
+
+NAMES = ("randn", "zeros", "iota")
+INPUT_FILLS = ("nan", "large")
+# Longer buffers repeat their beginning; no power of two, so that a wrong index meets another value.
+_PERIOD_COUNT = (1 << 24) - 3
+_WHOLE_NUMBERS = 128  # below it: fits the smallest type, and is a valid index of any buffer
+_NAN_EVERY = 61
+_LARGE = 1e4  # times a random number; half precision ends at 65504
+_LARGE_HALF = 1e2
+
+Numbers = npt.NDArray[Any]
+
+
+def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> Bytes:
+    """Return the bytes of a buffer.  ``fill`` is one of ``NAMES``, ``nan`` or ``large`` for the check, or FILE.npy.
+
+    Raises UsageError: for a file that holds no numbers.
+    """
+    if fill.endswith(".npy"):
+        return encode(slot, np.resize(_read_file(fill), count))
+    return np.resize(encode(slot, _FILLS[fill](slot, min(count, _PERIOD_COUNT), rng)), count * slot.itemsize)
+
+
+def check_fill(text: str) -> str:
+    """Raises UsageError: for a fill of another name, and for a missing file."""
+    if text.endswith(".npy"):
+        _read_file(text)
+    elif text not in NAMES:
+        raise UsageError(f"--fill: expected {', '.join(NAMES)} or FILE.npy, found {text!r}")
+    return text
+
+
+def encode(slot: Slot, values: Numbers) -> Bytes:
+    """Return numbers as bytes of a slot's type."""
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if slot.kind == "bf16":
+        bits = flat.astype("f4").view("u4")
+        rounded: Bytes = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("u2").view(np.uint8)  # ties to even
+        return rounded
+    return flat.astype(slot.kind).view(np.uint8)
+
+
+def decode(slot: Slot, data: Bytes) -> Numbers:
+    """Return bytes as numbers; bfloat16 as float32, which holds each of its values."""
+    if slot.kind == "bf16":
+        return (data.view("u2").astype("u4") << 16).view("f4")
+    return data.view(slot.kind)
+
+
+def _randn(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
+    return rng.standard_normal(count, np.float32) if slot.is_float else rng.integers(0, _WHOLE_NUMBERS, count, np.uint8)
+
+
+def _nan(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
+    values = _randn(slot, count, rng)
+    if slot.is_float:
+        values[:: _NAN_EVERY * 17] = np.nan  # far apart, so that most sums still have none
+    return values
+
+
+def _large(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
+    return _randn(slot, count, rng) * np.float32((_LARGE_HALF if slot.kind == "f2" else _LARGE) if slot.is_float else 1)
+
+
+_FILLS: dict[str, Callable[..., Numbers]] = {
+    "randn": _randn,
+    "nan": _nan,
+    "large": _large,
+    "zeros": lambda slot, count, rng: np.zeros(count, np.uint8),  # noqa: ARG005
+    "iota": lambda slot, count, rng: np.arange(count),  # noqa: ARG005
+}
+
+
+def _read_file(text: str) -> Numbers:
+    try:
+        found = np.load(Path(text), allow_pickle=False)
+        if found.size and np.issubdtype(found.dtype, np.number):
+            return np.asarray(found)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--fill: expected a .npy file of numbers, found {text}: {error}") from error
+    raise UsageError(f"--fill: expected a .npy file of numbers, found {text} of {found.dtype}")

@@ -1,0 +1,164 @@
+"""The arguments of a pair of kernels from their signatures: buffers, sizes and scalars."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gpuwatch.diff.kernel_code import Parameter
+from gpuwatch.diff.launch_geometry import is_size
+from gpuwatch.errors import UsageError
+
+_WORDS = {
+    "f4": ("float", "fp32"),
+    "f8": ("double", "fp64"),
+    "f2": ("__half", "half", "fp16"),
+    "bf16": ("__nv_bfloat16", "bf16"),
+    "i1": ("char", "signed char", "i8"),
+    "u1": ("unsigned char", "uchar", "u8", "bool", "i1"),
+    "i2": ("short", "i16"),
+    "u2": ("unsigned short", "ushort", "u16"),
+    "i4": ("int", "i32"),
+    "u4": ("unsigned int", "unsigned", "uint", "u32"),
+    "i8": ("long", "long long", "longlong", "i64"),
+    "u8": ("unsigned long", "unsigned long long", "ulonglong", "ulong", "u64"),
+}
+_KINDS = {word: kind for kind, words in _WORDS.items() for word in words}
+_VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|__half|__nv_bfloat16)([1-4])")
+_QUALIFIERS = re.compile(r"\b(?:const|volatile|restrict|__restrict__)\b")
+_LEADING = re.compile(r"stride\w*|ld\w*")  # the length of a row by another name
+ROW_LENGTHS = ("cols", "columns", "width", "n_cols", "n_columns")
+ROW_LENGTH = 1024  # of rows that a block takes one at a time
+_STEP = 256  # sizes are multiples of it, or a little more
+
+
+class NotTimedError(UsageError):
+    """A pair whose code can be compared, and that cannot be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One argument of both kernels: ``kind`` is numpy's code of its elements, or bf16; ``other_name`` is B's."""
+
+    name: str
+    kind: str
+    is_pointer: bool
+    is_input: bool = False
+    other_name: str = ""
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if self.kind == "bf16" else int(self.kind[1])
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind[0] in "fb"
+
+    @property
+    def is_size(self) -> bool:
+        return not self.is_pointer and not self.is_float and any(map(is_size, (self.name, self.other_name)))
+
+
+@dataclass(frozen=True, slots=True)
+class SizePlan:
+    """Values of the size arguments by A's name, and the elements of each buffer."""
+
+    sizes: Mapping[str, int]
+    elements_count: int
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={size}" for name, size in self.sizes.items()) or f"{self.elements_count} elements"
+
+
+def read_slots(parameters: Sequence[Parameter], shown: str) -> tuple[Slot, ...]:
+    """Return the arguments of a kernel.  Raises UsageError: for a type that nothing can be made of."""
+    return tuple(_slot(each, number, shown) for number, each in enumerate(parameters))
+
+
+def join_slots(a: Sequence[Slot], b: Sequence[Slot]) -> tuple[Slot, ...]:
+    """Return the arguments that both kernels take; a pointer that either promises not to write is an input.
+
+    Raises UsageError: when they differ in number, size or kind.
+    """
+    if [(each.is_pointer, each.itemsize) for each in a] != [(each.is_pointer, each.itemsize) for each in b]:
+        lists = [", ".join(f"{each.name}: {each.kind}{'*' * each.is_pointer}" for each in slots) for slots in (a, b)]
+        raise UsageError(f"expected kernels that take the same arguments, found ({lists[0]}) and ({lists[1]})")
+    joined = zip(a, b, strict=True)
+    return tuple(replace(one, is_input=one.is_input or other.is_input, other_name=other.name) for one, other in joined)
+
+
+def plan_sizes(
+    slots: Sequence[Slot], given: Mapping[str, int], elements_count: int, *, is_plane: bool, extra_count: int = 0
+) -> SizePlan:
+    """Choose sizes so that a buffer has about ``elements_count`` elements; ``extra_count`` makes them no multiple of a block.
+
+    A kernel that reads ``threadIdx.y``, or takes two sizes, works on a plane.
+    Raises UsageError: for a whole number that is no size, and has no value.
+    """
+    known = {}
+    for slot in (each for each in slots if not each.is_pointer and not each.is_float):
+        value = given.get(slot.name, given.get(slot.other_name))
+        if value is not None:
+            known[slot.name] = value
+        elif not slot.is_size:
+            raise UsageError(
+                f"{slot.name or 'an argument'}: expected a value of this whole number, found none; "
+                f"give it as --shape {slot.name or 'NAME'}=1"
+            )
+    names = [slot.name for slot in slots if slot.is_size and not _LEADING.fullmatch(slot.name)]
+    sizes = {name: known[name] for name in names if name in known}
+    is_row_wise = not is_plane and len(names) == 1 and names[0].lower() in ROW_LENGTHS
+    has_two = is_plane or len(names) > 1
+    side = elements_count // max(sizes.values()) if sizes else math.isqrt(elements_count)
+    wanted = ROW_LENGTH - _STEP * bool(extra_count) if is_row_wise else side if has_two else elements_count
+    rounded = max(_STEP, wanted // _STEP * _STEP) + extra_count
+    sizes |= {name: rounded for name in names if name not in sizes}
+    if is_row_wise:
+        row = sizes[names[0]]
+        volume = -(-elements_count // row) * row
+    elif not sizes:
+        volume = max(_STEP, elements_count // _STEP * _STEP) + extra_count
+    else:
+        largest = sorted(sizes.values(), reverse=True)
+        volume = largest[0] * (largest[1] if len(largest) > 1 else largest[0]) if has_two else largest[0]
+    row_length = next(
+        (size for name, size in sizes.items() if name.lower() in (*ROW_LENGTHS, "n")), max(sizes.values(), default=1)
+    )
+    leading = {slot.name: known.get(slot.name, row_length) for slot in slots if slot.is_size and slot.name not in sizes}
+    return SizePlan({**known, **sizes, **leading}, volume)
+
+
+def scalar_values(
+    slots: Sequence[Slot], plan: SizePlan, given: Mapping[str, float], rng: np.random.Generator
+) -> dict[str, float]:
+    """Return the value of each argument that is no pointer: floats are drawn, except a small epsilon."""
+    values: dict[str, float] = {}
+    for slot in (each for each in slots if not each.is_pointer):
+        drawn = 1e-5 if slot.name.lower().startswith("eps") else round(float(rng.uniform(0.5, 1.5)), 3)
+        values[slot.name] = given.get(slot.name, plan.sizes.get(slot.name, drawn) if not slot.is_float else drawn)
+    return values
+
+
+def pack(slot: Slot, value: float) -> bytes:
+    """Return a scalar's bytes.  Raises UsageError: for one that its type cannot hold."""
+    try:
+        if slot.kind == "bf16":
+            return np.array(value, "f4").tobytes()[2:]
+        return np.array(value if slot.is_float else int(value), slot.kind).tobytes()
+    except OverflowError:
+        raise UsageError(f"{slot.name}: expected a value that its type holds, found {value:g}") from None
+
+
+def _slot(parameter: Parameter, number: int, shown: str) -> Slot:
+    plain = _QUALIFIERS.sub("", parameter.type)
+    is_pointer = parameter.is_pointer
+    word = " ".join(plain.replace("*", "", 1).split())
+    vector = _VECTOR.fullmatch(word)
+    kind = _KINDS.get(vector[1] if vector else word)
+    if kind is None or (vector and not is_pointer):
+        found = parameter.type or f"{parameter.bytes_count} bytes of no known type"
+        name = parameter.name or f"argument {number + 1}"
+        raise NotTimedError(f"{shown}: {name}: expected a number or a pointer to numbers, found {found}")
+    return Slot(parameter.name or f"argument{number + 1}", kind, is_pointer, parameter.is_input)

@@ -1,0 +1,76 @@
+"""A kernel of a cubin as one side of a timed pair: its launch is searched for each plan of sizes."""
+
+from functools import partial
+
+from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.grid_search import GridTerms, find_grid, untouched_count
+from gpuwatch.diff.kernel_device import KernelDevice, Launch
+from gpuwatch.diff.timing_job import KernelJob
+from gpuwatch.diff.trial import Touched, Trial
+from gpuwatch.errors import UsageError
+
+# Of random inputs one in some millions is 0, which leaves a sum as it was; a wrong launch leaves more than one in a thousand.
+_CHANCE_RATIO = 1e-4
+
+
+class KernelSideRun:
+    """Launches of one kernel, by its own block and grid."""
+
+    def __init__(self, device: KernelDevice, job: KernelJob) -> None:
+        """Raises KernelFault: when the driver refuses the kernel."""
+        self._device, self._job = device, job
+        self._kernel = device.load(job.cubin, job.symbol, job.shared_bytes)
+        self._found: dict[tuple[object, ...], tuple[Threads, Threads]] = {}  # grid and block by sizes
+
+    def __call__(self, trial: Trial) -> Launch:
+        """Return the launch for a trial.
+
+        Raises KernelFault: when a launch that is tried fails.
+        Raises UsageError: when none covers the outputs.
+        """
+        grid, block = self.geometry(trial)
+        return self._bind(trial, grid, block)
+
+    def geometry(self, trial: Trial) -> tuple[Threads, Threads]:
+        """Return grid and block for a trial's sizes."""
+        key = (*sorted(trial.plan.sizes.items()), trial.plan.elements_count)
+        if key not in self._found:
+            self._found[key] = self._search(trial)
+        return self._found[key]
+
+    def describe(self, trial: Trial) -> str:
+        """Return the launch as the user would give it."""
+        grid, block = ("x".join(map(str, each)) for each in self.geometry(trial))
+        return f"grid={grid} block={block} smem={self._job.shared_bytes}"
+
+    def _search(self, trial: Trial) -> tuple[Threads, Threads]:
+        if self._job.grid is not None:
+            return self._job.grid, self._job.blocks[0]
+        holes = 0
+        for block in self._job.blocks:
+            terms = GridTerms(
+                block=block,
+                strides=self._job.strides,
+                resident_blocks_count=self._job.resident_blocks_count * self._device.sms_count,
+                sizes=trial.plan.sizes,
+                elements_count=trial.plan.elements_count,
+            )
+            grid = find_grid(terms, partial(self._overwrite, trial, block))
+            if grid is None:
+                continue
+            marks = trial.touched(self._bind(trial, grid, block))
+            holes = untouched_count(marks)
+            if holes <= _CHANCE_RATIO * sum(int(mark.sum()) for mark in marks) and any(mark.any() for mark in marks):
+                return grid, block
+        found = f"{holes} outputs between others stay unwritten" if holes else "nothing is written"
+        raise UsageError(
+            f"{self._job.name}: expected a launch that covers its outputs, found none: {found} ({trial.plan}); "
+            "give it as --launch 'grid=X block=Y'"
+        )
+
+    def _overwrite(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:
+        return trial.overwritten(self._bind(trial, grid, block))
+
+    def _bind(self, trial: Trial, grid: Threads, block: Threads) -> Launch:
+        arguments = [*trial.arguments(), *(bytes(count) for count in self._job.padding_bytes)]
+        return self._device.bind(self._kernel, grid, block, self._job.shared_bytes, arguments)

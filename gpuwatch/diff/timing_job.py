@@ -1,0 +1,160 @@
+"""The job that the timing process gets: code and arguments of both sides, and the terms of checking and timing."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.kernel_arguments import Slot, join_slots, read_slots
+from gpuwatch.diff.kernel_code import Parameter, SideCode
+from gpuwatch.diff.launch_geometry import GivenLaunch, read_launch
+from gpuwatch.diff.sides import Side
+from gpuwatch.diff.static_comparison import KernelSide
+from gpuwatch.errors import UsageError
+
+_GRID_SIZE_WORDS = ("%nctaid", "c[0x0][0xc]")  # gridDim.x in PTX and in SASS
+
+
+class KernelJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A kernel of a cubin: ``blocks`` are tried in this order, ``padding_bytes`` are arguments of zeros behind its own."""
+
+    name: str
+    symbol: str
+    cubin: bytes
+    blocks: tuple[Threads, ...]
+    grid: Threads | None
+    shared_bytes: int
+    strides: bool
+    resident_blocks_count: int  # on one SM
+    padding_bytes: tuple[int, ...] = ()
+
+
+class CallJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A function of a Python file; ``is_pipeline``: its launches are captured into a graph."""
+
+    name: str
+    file: str
+    function: str
+
+
+class TimingTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's terms of checking and timing."""
+
+    sizes: Mapping[str, int] = {}
+    scalars: Mapping[str, float] = {}
+    aliases: Mapping[str, str] = {}
+    fill: str = "randn"
+    seed: int = 0
+    inputs: str = ""  # FILE.py:FUNCTION
+    outs: tuple[str, ...] = ()
+    rtol: float | None = None
+    checks: bool = True
+    cache: str = "cold"
+    seconds: float = 3.0
+    tolerance: float = 0.005
+    has_own_clock: bool = False
+    is_pipeline: bool = False
+    settings: Mapping[str, str] = {}
+
+
+class TimingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the timing process needs."""
+
+    a: KernelJob | CallJob
+    b: KernelJob | CallJob
+    slots: tuple[Slot, ...]
+    is_plane: bool
+    terms: TimingTerms
+
+
+def make_job(
+    sides: tuple[Side, Side],
+    kernels: tuple[KernelSide | None, KernelSide | None],
+    codes: tuple[SideCode, SideCode],
+    launch: GivenLaunch,
+    terms: TimingTerms,
+) -> TimingJob:
+    """Return the job for one pair; a side without a kernel is a function of a Python file.
+
+    Raises UsageError: for arguments that nothing can be made of, and for a side without a cubin.
+    """
+    jobs: list[KernelJob | CallJob] = []
+    slots: list[tuple[Slot, ...]] = []
+    for side, kernel, code in zip(sides, kernels, codes, strict=True):
+        if kernel is None:
+            jobs.append(CallJob(name=side.kernel, file=str(side.path), function=side.kernel))
+            continue
+        own, padding = _split_padding(kernel.code.parameters, is_padded=bool(code.compiled.parameters))
+        jobs.append(_kernel_job(kernel, code, launch, padding))
+        slots.append(read_slots(own, side.shown))
+    joined = join_slots(slots[0], slots[-1]) if slots else ()
+    unknown = [name for name in terms.sizes if joined and name not in _known_names(joined, codes)]
+    if unknown:
+        raise UsageError(
+            f"--shape: expected a parameter of the kernels, found {unknown[0]!r}; they have: {', '.join(slot.name for slot in joined)}"
+        )
+    is_plane = any(kernel is not None and kernel.launches and kernel.launches[0].block[1] > 1 for kernel in kernels)
+    return TimingJob(a=jobs[0], b=jobs[1], slots=joined, is_plane=is_plane, terms=terms)
+
+
+def read_call(text: str | None, slots: tuple[Slot, ...]) -> tuple[dict[str, float], dict[str, str]]:
+    """Read --call 'kernel(x, x, 2.5, n)': numbers are scalars, and a pointer named in another's place is its buffer.
+
+    Raises UsageError: for anything else.
+    """
+    if text is None:
+        return {}, {}
+    inner = text.partition("(")[2].rpartition(")")[0]
+    words = [word.strip() for word in inner.split(",")]
+    if not inner or len(words) != len(slots):
+        raise UsageError(f"--call: expected KERNEL(ARGUMENT, ...) with {len(slots)} arguments, found {text!r}")
+    scalars: dict[str, float] = {}
+    aliases: dict[str, str] = {}
+    for slot, word in zip(slots, words, strict=True):
+        if slot.is_pointer and word != slot.name:
+            aliases[slot.name] = word
+        elif not slot.is_pointer and word != slot.name:
+            try:
+                scalars[slot.name] = float(word)
+            except ValueError:
+                raise UsageError(f"--call: {slot.name}: expected a number or {slot.name} itself, found {word!r}") from None
+    return scalars, aliases
+
+
+def with_launches(job: TimingJob, launches: tuple[str, str]) -> TimingJob:
+    """Return a job whose launches are known: nothing is searched or checked any more."""
+    sides = []
+    for side, text in zip((job.a, job.b), launches, strict=True):
+        if isinstance(side, KernelJob):
+            known = read_launch(text)
+            side = msgspec.structs.replace(side, grid=known.grid, blocks=(known.block or side.blocks[0],))  # noqa: PLW2901
+        sides.append(side)
+    return msgspec.structs.replace(job, a=sides[0], b=sides[1], terms=msgspec.structs.replace(job.terms, checks=False))
+
+
+def _kernel_job(kernel: KernelSide, code: SideCode, launch: GivenLaunch, padding: tuple[int, ...]) -> KernelJob:
+    if not code.compiled.cubin:
+        raise UsageError(f"{code.shown}: expected a cubin to run, found PTX alone; a ptxas would make one")
+    lines = (*kernel.code.sass, *kernel.code.ptx)
+    return KernelJob(
+        name=kernel.code.name,
+        symbol=kernel.code.symbol,
+        cubin=code.compiled.cubin,
+        blocks=tuple(dict.fromkeys(each.block for each in kernel.launches)) or ((256, 1, 1),),
+        grid=launch.grid,
+        shared_bytes=kernel.code.dynamic_shared_bytes,
+        strides=any(word in (line.exact or line.text) for line in lines for word in _GRID_SIZE_WORDS),
+        resident_blocks_count=kernel.occupancy.blocks_count if kernel.occupancy else 1,
+        padding_bytes=padding,
+    )
+
+
+def _split_padding(parameters: tuple[Parameter, ...], *, is_padded: bool) -> tuple[tuple[Parameter, ...], tuple[int, ...]]:
+    """Part what Triton adds behind a kernel's own parameters: pointers to scratch memory that a plain kernel never uses."""
+    own = [each for each in parameters if each.name] if is_padded else list(parameters)
+    return tuple(own), tuple(each.bytes_count or 8 for each in parameters[len(own) :])
+
+
+def _known_names(slots: tuple[Slot, ...], codes: tuple[SideCode, SideCode]) -> set[str]:
+    flags = [flag.partition("=")[0] for code in codes for flag in code.compiled.flags]  # constants of Triton
+    return {name for slot in slots for name in (slot.name, slot.other_name)} | set(flags)

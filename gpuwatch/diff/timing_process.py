@@ -1,0 +1,133 @@
+"""The timing process from outside: started with a job, watched, and ended when a step takes too long."""
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+
+from annotate.evidence import Device
+from gpuwatch import clock
+from gpuwatch.diff.timed_child import LENGTH_BYTES, ONCE, ChildMessage
+from gpuwatch.diff.timed_pair import TimedPair, incomparable
+from gpuwatch.diff.timing_job import TimingJob, with_launches
+from gpuwatch.errors import UsageError
+
+START_LIMIT_S = 120.0  # importing torch from a cold disk takes a minute
+COMMAND = (sys.executable, "-P", "-m", "gpuwatch.diff.timed_child")
+_KILL_S = 10.0  # the driver takes a second or two to end a context with a kernel that runs
+_TOLD_LENGTH = 300
+
+
+class TimingProcess:
+    """A pair of kernels in a process of its own; use it as a context manager, which ends the process.
+
+    A kernel that fails, or does not end in time, makes the pair INCOMPARABLE.
+    """
+
+    def __init__(self, job: TimingJob, say: Callable[[str], None], command: Sequence[str] = COMMAND) -> None:
+        self._job, self._say, self._command = job, say, command
+        self._device: Device | None = None
+        self._rest = b""
+        self._job_file: Path | None = None
+
+    def __enter__(self) -> "TimingProcess":
+        receiving, sending = os.pipe()
+        self._printed = tempfile.TemporaryFile()
+        self._answers: IO[bytes] = os.fdopen(receiving, "rb", buffering=0)
+        try:
+            self._child = subprocess.Popen(
+                [*self._command, str(sending)],
+                stdin=subprocess.PIPE,
+                stdout=self._printed,
+                stderr=self._printed,
+                pass_fds=(sending,),
+            )
+        finally:
+            os.close(sending)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.wait(_KILL_S)
+        for each in (self._answers, self._printed, self._child.stdin):
+            if each is not None:
+                each.close()
+        if self._job_file is not None:
+            self._job_file.unlink(missing_ok=True)
+
+    def time(self) -> TimedPair:
+        """Check and time the pair.  Raises UsageError: for what the user can put right, and when the process just ends."""
+        data = msgspec.msgpack.encode(self._job)
+        self._tell(len(data).to_bytes(LENGTH_BYTES, "little") + data)
+        last = self._wait("start", START_LIMIT_S)
+        if last.timed is not None:
+            self._device = last.device
+            self._job = with_launches(self._job, last.timed.launches)
+        return last.timed or incomparable(last.fault)
+
+    @property
+    def device(self) -> Device:
+        """The GPU, once times are there."""
+        assert self._device is not None  # noqa: S101 - counters are read after times only
+        return self._device
+
+    def run_alone(self, side: Literal["a", "b"], seconds: float) -> None:
+        """Run one side back to back for this long, and wait for its end.  Raises UsageError: when it fails."""
+        self._tell(f"{side} {seconds}\n".encode())
+        last = self._wait(f"{side.upper()} alone", START_LIMIT_S)
+        if not last.has_run_alone:
+            raise UsageError(last.fault or (last.timed.reason if last.timed is not None else "the timing process ended"))
+
+    def once_command(self, side: Literal["a", "b"]) -> Sequence[str]:
+        """Return a command that runs one side between a profiler's start and stop, and exits."""
+        if self._job_file is None:
+            handle, name = tempfile.mkstemp(prefix="gpuwatch-diff-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(msgspec.msgpack.encode(self._job))
+            self._job_file = Path(name)
+        return [*self._command, ONCE, side, str(self._job_file)]
+
+    def _tell(self, data: bytes) -> None:
+        assert self._child.stdin is not None  # noqa: S101 - it is a pipe
+        try:
+            self._child.stdin.write(data)
+            self._child.stdin.flush()
+        except BrokenPipeError:  # it ended already: its answer, or its last words, tell why
+            return
+
+    def _wait(self, doing: str, limit_s: float) -> ChildMessage:
+        """Read messages until one that ends a step."""
+        deadline_ns = clock.now_ns() + int(limit_s * 1e9)
+        while True:
+            left_s = (deadline_ns - clock.now_ns()) / 1e9
+            if left_s <= 0 or not select.select([self._answers], [], [], left_s)[0]:
+                why = f"expected an end within {limit_s:.0f} s, found none: a loop without end, or too much work"
+                return ChildMessage(timed=incomparable(f"{doing}: {why}"))
+            part = self._answers.read(1 << 16)
+            if not part:
+                raise self._explain_end(doing)
+            *lines, self._rest = (self._rest + part).split(b"\n")
+            for line in lines:
+                message = msgspec.json.decode(line, type=ChildMessage)
+                if message.usage:
+                    raise UsageError(message.usage)
+                if message.fault:
+                    return msgspec.structs.replace(message, fault=f"{doing}: it {message.fault}")
+                if message.timed is not None or message.has_run_alone:
+                    return message
+                doing, limit_s = message.doing, message.limit_s
+                deadline_ns = clock.now_ns() + int(limit_s * 1e9)
+                self._say(doing)
+
+    def _explain_end(self, doing: str) -> UsageError:
+        code = self._child.wait(_KILL_S)
+        self._printed.seek(0)
+        lines = self._printed.read().decode(errors="replace").strip().splitlines()
+        said = " ".join(lines[-1].split())[-_TOLD_LENGTH:] if lines else "it printed nothing"
+        return UsageError(f"expected times, found that the timing process ended with {code} ({doing}): {said}")

@@ -1,0 +1,192 @@
+"""One run of a pair's arguments: buffers between guard zones, filled alike before each run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpuwatch.diff.fills import INPUT_FILLS, NAMES, encode, make_values
+from gpuwatch.diff.kernel_arguments import ROW_LENGTHS, SizePlan, Slot, pack, scalar_values
+from gpuwatch.diff.kernel_device import Bytes, KernelDevice, KernelFault, Launch
+from gpuwatch.errors import UsageError
+
+GUARD_BYTES = 64 << 10  # on each side of a buffer: an index that misses by one row of most shapes
+# NaN in each floating-point type around inputs; a plain number around outputs, so that what is copied from beyond shows.
+_INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
+_POISON = 0xA5  # a small number in each type, which no kernel writes by chance
+
+_POISONED = np.full(8, _POISON, np.uint8)
+
+Touched = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTerms:
+    """The fill of a trial's buffers, and values that the user gave by the arguments' names."""
+
+    fill: str = "randn"
+    seed: int = 0
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    arrays: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)  # a pointer that is another one's buffer
+
+
+class Trial:
+    """Buffers for one plan of sizes; use it as a context manager, which frees them."""
+
+    def __init__(self, device: KernelDevice, slots: Sequence[Slot], plan: SizePlan, terms: TrialTerms) -> None:
+        """Raises KernelFault: when the GPU has too little memory."""
+        rng = np.random.default_rng(terms.seed)
+        self.device, self.slots, self.plan = device, slots, plan
+        self.scalars = scalar_values(slots, plan, terms.scalars, rng)
+        self.aliases = terms.aliases
+        self._shapes = {name: array.shape for name, array in terms.arrays.items()}
+        self._pointers = [each for each in slots if each.is_pointer and each.name not in terms.aliases]
+        self._initial = [self._make(slot, terms, rng) for slot in self._pointers]
+        self._bases: list[int] = []
+        self._copies: list[int] = []  # of what the buffers hold before a run: the host's take a hundred times as long
+        try:
+            for values in self._initial:
+                self._bases.append(device.allocate(values.nbytes + 2 * GUARD_BYTES))
+                self._copies.append(device.allocate(values.nbytes))
+                device.write(self._copies[-1], values)
+            device.synchronize()
+        except KernelFault as fault:
+            self.close()
+            need = sum(each.nbytes for each in self._initial) >> 20
+            raise KernelFault(
+                f"the GPU has too little memory for buffers of {need} MiB ({fault}); use a smaller --shape"
+            ) from None
+        places = {slot.name: base + GUARD_BYTES for slot, base in zip(self._pointers, self._bases, strict=True)}
+        self.places = places | {name: places[target] for name, target in terms.aliases.items()}
+
+    def __enter__(self) -> "Trial":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for base in (*self._bases, *self._copies):
+            self.device.free(base)
+        self._bases, self._copies = [], []
+
+    def arguments(self) -> list[bytes]:
+        """Return the bytes of each argument, as a launch takes them."""
+        return [
+            self.places[slot.name].to_bytes(8, "little") if slot.is_pointer else pack(slot, self.scalars[slot.name])
+            for slot in self.slots
+        ]
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(values.nbytes for slot, values in zip(self._pointers, self._initial, strict=True) if slot.is_input)
+
+    @property
+    def outputs(self) -> list[Slot]:
+        return [slot for slot in self._pointers if not slot.is_input]
+
+    def count_of(self, name: str) -> int:
+        """Return the elements of a pointer's buffer."""
+        own = self.aliases.get(name, name)
+        slot, values = next((slot, each) for slot, each in zip(self._pointers, self._initial, strict=True) if slot.name == own)
+        return values.nbytes // slot.itemsize
+
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a buffer as an array: the user's, else rows of the length that the sizes tell."""
+        if name in self._shapes:
+            return self._shapes[name]
+        count = self.count_of(name)
+        row = next((size for each, size in self.plan.sizes.items() if each.lower() in ROW_LENGTHS), 0)
+        return (count // row, row) if row and count % row == 0 else (count,)
+
+    def traffic(self, launch: Launch) -> tuple[int, int]:
+        """Return the bytes that a launch reads at least once, and writes.
+
+        An input counts whole; an output counts as read where the result depends on what it held.
+        """
+        read, written = self.input_bytes, 0
+        starts = self.run(launch), self.run(launch, poisoned=True)
+        for slot, touched, one, other in zip(self.outputs, self._changed(*starts), *starts, strict=True):
+            written += int(touched.sum()) * slot.itemsize
+            read += int(((_words(one, slot) != _words(other, slot)) & touched).sum()) * slot.itemsize
+        return read, written
+
+    def reset(self, *, poisoned: bool = False) -> None:
+        """Fill buffers and guard zones as before any run; ``poisoned`` fills outputs with one byte's value."""
+        for slot, base, values, copy in zip(self._pointers, self._bases, self._initial, self._copies, strict=True):
+            self.device.fill(base, _guard(slot), values.nbytes + 2 * GUARD_BYTES)
+            if poisoned and not slot.is_input:
+                self.device.fill(base + GUARD_BYTES, _POISON, values.nbytes)
+            else:
+                self.device.copy(base + GUARD_BYTES, copy, values.nbytes)
+        self.device.synchronize()
+
+    def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
+        """Run one launch from the start, and return the outputs.  Raises KernelFault: when it fails or writes outside."""
+        self.reset(poisoned=poisoned)
+        launch()
+        self.device.synchronize()
+        self._check_guards()
+        return [
+            self.device.read(base + GUARD_BYTES, values.nbytes)
+            for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True)
+            if not slot.is_input
+        ]
+
+    def touched(self, launch: Launch) -> list[Touched]:
+        """Return the elements of each output that a launch writes: those that differ from either of two beginnings."""
+        return self._changed(self.run(launch), self.run(launch, poisoned=True))
+
+    def overwritten(self, launch: Launch) -> list[Touched]:
+        """Return the elements of each output that a launch changes from one beginning: in half the time, and nearly all."""
+        found = self.run(launch, poisoned=True)
+        return [_words(each, slot) != _words(_POISONED, slot)[0] for slot, each in zip(self.outputs, found, strict=True)]
+
+    def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
+        starts = [values for slot, values in zip(self._pointers, self._initial, strict=True) if not slot.is_input]
+        return [
+            (_words(one, slot) != _words(start, slot)) | (_words(other, slot) != _words(_POISONED, slot)[0])
+            for slot, start, one, other in zip(self.outputs, starts, after, after_poison, strict=True)
+        ]
+
+    def _make(self, slot: Slot, terms: TrialTerms, rng: np.random.Generator) -> Bytes:
+        if slot.name in terms.arrays:
+            return encode(slot, terms.arrays[slot.name])
+        # What an output held before is not the input that such a fill is about.
+        is_special = terms.fill in INPUT_FILLS and not slot.is_input and any(each.is_input for each in self.slots)
+        return make_values(slot, self.plan.elements_count, NAMES[0] if is_special else terms.fill, rng)
+
+    def _check_guards(self) -> None:
+        for slot, base, values in zip(self._pointers, self._bases, self._initial, strict=True):
+            for at, where in ((base, "before"), (base + GUARD_BYTES + values.nbytes, "behind")):
+                hurt = np.flatnonzero(self.device.read(at, GUARD_BYTES) != _guard(slot))
+                if len(hurt):
+                    nearest = GUARD_BYTES - int(hurt[-1]) if where == "before" else int(hurt[0])
+                    count = values.nbytes // slot.itemsize
+                    raise KernelFault(
+                        f"writes outside of {slot.name}: {len(hurt)} bytes {where} its {count} elements, the nearest at byte "
+                        f"{nearest} ({self.plan})"
+                    )
+
+
+def _words(data: Bytes, slot: Slot) -> npt.NDArray[Any]:
+    """Return elements as whole numbers, which compare by their bits."""
+    return data.view(f"u{slot.itemsize}")
+
+
+def _guard(slot: Slot) -> int:
+    return _INPUT_GUARD if slot.is_input else _OUTPUT_GUARD
+
+
+def check_aliases(slots: Sequence[Slot], aliases: Mapping[str, str]) -> None:
+    """Raises UsageError: when a pointer is to be another that does not exist."""
+    names = [slot.name for slot in slots if slot.is_pointer]
+    for name, target in aliases.items():
+        if target not in names or target in aliases or name not in names:
+            raise UsageError(f"--call: expected the name of a buffer, found {target!r}; there are {', '.join(names)}")
+
+
+Enqueue = Callable[[Trial], Launch]  # makes one side's launch for a trial

@@ -1,0 +1,103 @@
+"""The timing process from outside: its answers, its faults, its time limit, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuwatch.diff.timed_pair import TimedPair
+from gpuwatch.diff.timing_job import TimingJob, TimingTerms, with_launches
+from gpuwatch.diff.timing_process import TimingProcess
+from gpuwatch.errors import UsageError
+from tests.gpuwatch.diff.host_device import kernel_job
+from tests.gpuwatch.diff.test_kernel_arguments import SAXPY
+
+JOB = TimingJob(a=kernel_job("f"), b=kernel_job("g"), slots=SAXPY, is_plane=False, terms=TimingTerms())
+TIMED = TimedPair(
+    "FASTER", "", 1.1, 1.09, 1.11, None, "valid", None, None, launches=("grid=4 block=64 smem=0", "grid=2 block=8 smem=0")
+)
+BEGIN = """
+import json, os, sys, time
+out = os.fdopen(int(sys.argv[1]), "w")
+size = int.from_bytes(sys.stdin.buffer.read(8), "little")
+job = sys.stdin.buffer.read(size)
+def say(**message):
+    out.write(json.dumps(message) + chr(10)); out.flush()
+"""
+
+
+def process(body: str, said: list[str] | None = None) -> TimingProcess:
+    """Return a timing process whose program is this one; it knows ``say`` and ``job``."""
+    return TimingProcess(JOB, (said if said is not None else []).append, [sys.executable, "-c", BEGIN + body])
+
+
+def answer(timed: TimedPair) -> str:
+    return f"say(timed=json.loads({msgspec.json.encode(timed).decode()!r}))\n"
+
+
+def test_times_and_steps_are_handed_over() -> None:
+    said: list[str] = []
+    with process("say(doing='A: first run', limit_s=60)\n" + answer(TIMED), said) as running:
+        assert running.time() == TIMED
+    assert said == ["A: first run"]
+
+
+def test_step_without_end_makes_the_pair_incomparable() -> None:
+    """The process is killed; what it was doing stands in the reason."""
+    with process("say(doing='B: first run', limit_s=0.1)\ntime.sleep(600)") as running:
+        timed = running.time()
+        pid = running._child.pid
+    assert timed.decision == "INCOMPARABLE"
+    assert timed.reason.startswith("B: first run: expected an end within 0 s, found none: a loop without end")
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_fault_names_the_step() -> None:
+    with process("say(doing='timing', limit_s=60)\nsay(fault='fails with CUDA_ERROR_ILLEGAL_ADDRESS')") as running:
+        assert running.time().reason == "timing: it fails with CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+def test_error_of_the_user_passes() -> None:
+    with (
+        process("say(usage='--out: expected a buffer')") as running,
+        pytest.raises(UsageError, match="--out: expected a buffer"),
+    ):
+        running.time()
+
+
+def test_process_that_just_ends_says_its_last_words() -> None:
+    with (
+        process("print('one'); print('out of luck', file=sys.stderr); sys.exit(3)") as running,
+        pytest.raises(UsageError, match=r"the timing process ended with 3 \(start\): out of luck|: one"),
+    ):
+        running.time()
+
+
+def test_each_side_can_run_alone_after_its_times() -> None:
+    body = answer(TIMED) + "for line in sys.stdin:\n    say(doing=line, limit_s=60)\n    say(has_run_alone=True)\n"
+    said: list[str] = []
+    with process(body, said) as running:
+        running.time()
+        running.run_alone("b", 0.5)
+    assert said == ["b 0.5\n"]
+
+
+def test_profiled_job_knows_its_launches() -> None:
+    """The file goes with the process."""
+    with process(answer(TIMED) + "sys.stdin.read()") as running:
+        running.time()
+        *_, once, side, file = running.once_command("a")
+        assert (once, side) == ("--once", "a")
+        job = msgspec.msgpack.decode(Path(file).read_bytes(), type=TimingJob)
+    assert job == with_launches(JOB, TIMED.launches)
+    assert (job.a, job.terms.checks) == (kernel_job("f", (64, 1, 1), grid=(4, 1, 1)), False)
+    assert not Path(file).exists()
+
+
+def test_job_survives_its_way() -> None:
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(JOB), type=TimingJob) == JOB
