@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpuwatch.diff.sweep import Sweep
+from gpuwatch.diff.sweep import ShapeSweep
 from gpuwatch.diff.timed_pair import TimedPair
 
 
@@ -17,7 +17,7 @@ def decision_text(timed: TimedPair) -> str:
     return f"{text}: {timed.reason}" if timed.reason else text
 
 
-def sweep_lines(sweep: Sweep) -> Iterator[str]:
+def sweep_lines(sweep: ShapeSweep) -> Iterator[str]:
     """Yield a line for each point of a sweep, then the trend and the crossover."""
     width = max(len(str(each)) for each in sweep.points)
     for each in sweep.points:

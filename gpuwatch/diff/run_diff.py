@@ -16,7 +16,7 @@ from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_laun
 from gpuwatch.diff.occupancy import sm_limits
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static, with_occupancy
-from gpuwatch.diff.sweep import Sweep
+from gpuwatch.diff.sweep import ShapeSweep
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.diff.triton_kernels import PlainFunctionError
 from gpuwatch.errors import UsageError
@@ -49,7 +49,7 @@ class Diff:
     alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # where a side is a Python function: the other's kernel
     timed: tuple[TimedPair, ...] = ()  # one a comparison, or one of a function
     explained: tuple[ExplainedPair, ...] = ()  # the same pairs with their reasons
-    sweep: Sweep | None = None
+    sweep: ShapeSweep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON; the schema is ``docs/schemas/diff.json``."""

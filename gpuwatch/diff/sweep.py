@@ -42,7 +42,7 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class ShapeSweep:
     """All points, and the trend and the crossover over the one size that varies, where one does."""
 
     points: tuple[SweepPoint, ...]
@@ -55,13 +55,13 @@ class Sweep:
         return found
 
 
-def summarise(points: Sequence[SweepPoint]) -> Sweep:
+def summarise(points: Sequence[SweepPoint]) -> ShapeSweep:
     """Return the sweep of these points."""
     corrected = correct(points)
     name = _varying(points)
     along = [(float(each.sizes[name]), each.timed) for each in corrected if name and each.timed.ratio]
     along.sort(key=lambda pair: pair[0])
-    return Sweep(tuple(corrected), fit_trend(name, along) if name else None, find_crossover(along))
+    return ShapeSweep(tuple(corrected), fit_trend(name, along) if name else None, find_crossover(along))
 
 
 def correct(points: Sequence[SweepPoint]) -> list[SweepPoint]:
