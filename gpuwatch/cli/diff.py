@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import shlex
-import sys
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import click
 
 from annotate.compare.decision import MARGIN_RATIO
-from annotate.output.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.cli.compare import read_decisions
+from gpuwatch.cli.diff_output import ScreenOptions, check_json, show
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
@@ -25,10 +22,8 @@ from gpuwatch.diff.counter_permission import Asked, read_permission
 from gpuwatch.diff.explain_diff import explain_timed, simulate_diff
 from gpuwatch.diff.fills import check_fill
 from gpuwatch.diff.launch_geometry import read_launch
-from gpuwatch.diff.render_diff import as_markdown, as_text
 from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
-from gpuwatch.diff.static_comparison import Language
 from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
 from gpuwatch.diff.timing_job import TimingTerms
 from gpuwatch.diff.watched_files import wait_for_change
@@ -85,17 +80,6 @@ class _TimingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _ScreenOptions:
-    """The options of what is shown, and where."""
-
-    shows_sass: bool
-    shows_ptx: bool
-    verbose: bool
-    as_markdown: bool
-    json_file: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _ResultOptions:
     """The options of what is read beside the times, and of what the answer leads to."""
 
@@ -148,7 +132,7 @@ class _ResultOptions:
 )
 @options.settings_options
 @options.gathered(_ResultOptions, "result")
-@options.gathered(_ScreenOptions, "screen")
+@options.gathered(ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
 @options.gathered(_TimingOptions, "timing")
 @click.pass_context
@@ -157,7 +141,7 @@ def command(
     sides: tuple[str, ...],
     how: _DiffOptions,
     timing: _TimingOptions,
-    screen: _ScreenOptions,
+    screen: ScreenOptions,
     result: _ResultOptions,
 ) -> Exit:
     """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
@@ -174,7 +158,7 @@ def command(
     Results are compared before any time: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
     Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
     """
-    json_file = _check_json(screen.json_file)
+    json_file = check_json(screen.json_file)
     if result.html_file is not None:
         output.check_file(result.html_file)
     failing = read_decisions(result.fail_on)
@@ -185,24 +169,11 @@ def command(
         with checkouts.cleaned_up():
             named = read_sides(sides, how.revision)
             found = _compare(named, request, timed, gpu, result.counters)
-        _show(found, screen, json_file, result.html_file)
+        show(found, screen, json_file, result.html_file)
         if not result.watch:
             return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
         output.say("waiting for a change of these files; Ctrl-C ends it")
         wait_for_change([side.path for side in named], threading.Event())
-
-
-def _show(found: Diff, screen: _ScreenOptions, json_file: Path | None, html_file: Path | None) -> None:
-    shown: list[Language] = [*(["sass"] if screen.shows_sass else []), *(["ptx"] if screen.shows_ptx else [])]  # type: ignore[list-item]
-    if json_file != Path("-"):
-        text = as_markdown(found, shown) if screen.as_markdown else as_text(found, shown, is_whole=screen.verbose)
-        # Names in a source are anybody's: they must not steer this terminal.
-        output.emit("\n".join(plain(line) for line in text.split("\n")))
-    _write_json(found.to_dict(), json_file)
-    if html_file is not None:
-        from gpuwatch.diff.diff_page import render_page
-
-        output.write_file(html_file, render_page(found, secrets.token_urlsafe(16)).encode())
 
 
 def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], asked: Asked) -> Diff:
@@ -311,20 +282,3 @@ def _size(value: str, text: str) -> int:
     if not digits.isdecimal() or int(digits) == 0:
         raise UsageError(f"--shape: expected a size such as n=1M, found {text!r}")
     return int(digits) * scale
-
-
-def _check_json(named: str | None) -> Path | None:
-    """Return the file for JSON.  Raises UsageError: for one that could be a source by mistake, or cannot be written."""
-    if named is None or named == "-":
-        return None if named is None else Path("-")
-    if not named.endswith(".json"):
-        raise UsageError(f"--json: expected a file whose name ends in .json, or -, found {named!r}")
-    output.check_file(Path(named), "--json")
-    return Path(named)
-
-
-def _write_json(data: dict[str, Any], file: Path | None) -> None:
-    if file == Path("-"):
-        output.emit_json(data, sys.stdout)
-    elif file is not None:
-        output.write_file(file, (output.json_text({"schema": output.SCHEMA} | data, indent=2) + "\n").encode(), "--json")

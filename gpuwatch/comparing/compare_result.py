@@ -20,6 +20,7 @@ SCHEMA = 1
 # Each variant runs at its own clock where power limits it; below this the two answers say the same.
 _GAP_RATIO = 0.005
 _STARVED_RATIO = 0.5
+NOT_COMPARED = "results were not compared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
     reasons = list(comparison.reasons)
     decision, timer = comparison.decision, comparison.timer
     if match is None:
-        reasons.append("results were not compared")
+        reasons.append(NOT_COMPARED)
     elif not match.holds:
         decision = Decision.INCOMPARABLE
         wrong = f"its result differs: largest relative error {match.error_ratio:.2g}, {match.limit_ratio:.2g} allowed"

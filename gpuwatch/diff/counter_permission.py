@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gpuwatch.diff.counters import CounterSource
+from gpuwatch.diff.kernel_counters import CounterSource
 from gpuwatch.errors import UsageError
 
 Asked: TypeAlias = Literal["auto", "off", "ncu", "require"]

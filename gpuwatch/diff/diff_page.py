@@ -9,8 +9,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from annotate.output.report import plain
 from gpuwatch.diff.code_diff import unified
-from gpuwatch.diff.counters import METRICS
 from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.kernel_counters import METRICS
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells
 from gpuwatch.diff.render_timed import SIMULATED, conditions, decision_line, own_clock_lines, rows
 from gpuwatch.diff.run_diff import Diff

@@ -7,13 +7,14 @@ from pathlib import Path
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.diff.collect_counters import RunningPair, collect
 from gpuwatch.diff.counter_permission import Asked, CounterPermission
-from gpuwatch.diff.counters import Counters
 from gpuwatch.diff.explained_pair import ExplainedPair, explain_pair
+from gpuwatch.diff.kernel_counters import Counters
 from gpuwatch.diff.kernel_roofline import read_peaks
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.simulated_pair import simulate
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
+from gpuwatch.errors import SourceError
 from gpuwatch.interfaces import Source
 from gpuwatch.measuring import canary_record
 from gpuwatch.sources import open_source
@@ -35,8 +36,12 @@ def explain_timed(
     """
     if timed.a is None:  # it must not run again
         return explain_pair(timed, static, Counters("none", "none: nothing was timed"), None)
+    try:
+        device = running.device
+    except SourceError as error:
+        return explain_pair(timed, static, Counters("none", f"none: {error}"), None)
     counters = collect(running, permission, asked, _open_driver, say)
-    return explain_pair(timed, static, counters, read_peaks(running.device, canary_record.facts(state, running.device.uuid)))
+    return explain_pair(timed, static, counters, read_peaks(device, canary_record.facts(state, device.uuid)))
 
 
 def simulate_diff(found: Diff) -> Diff:

@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpuwatch.diff.counters import HALVES, Counters
+from gpuwatch.diff.kernel_counters import HALVES, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline
-from gpuwatch.diff.reasons import Difference, explain, why_none
+from gpuwatch.diff.reasons import RatioReason, explain, why_none
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -19,7 +19,7 @@ class ExplainedPair:
     peaks: Peaks | None  # None where nothing was timed
     a: KernelRoofline | None
     b: KernelRoofline | None
-    reasons: tuple[Difference, ...]
+    reasons: tuple[RatioReason, ...]
     why_none: str
 
     @property

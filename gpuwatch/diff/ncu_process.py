@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpuwatch.diff.counter_permission import NCU_CONTROLS
-from gpuwatch.diff.counters import DURATION, METRICS, REPEATS, Readings
+from gpuwatch.diff.kernel_counters import DURATION, METRICS, REPEATS, Readings
 from gpuwatch.errors import GpuwatchError
 
 _PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation

@@ -11,6 +11,7 @@ import numpy as np
 from annotate.compare.decision import Comparison, Decision
 from gpuwatch.comparing import Block, Timed, compare, variant_calls
 from gpuwatch.comparing.blocks import EventBlocks
+from gpuwatch.comparing.compare_result import NOT_COMPARED
 from gpuwatch.comparing.floor_record import read_ratio
 from gpuwatch.comparing.load_variants import load
 from gpuwatch.config.settings import load as load_settings
@@ -246,6 +247,7 @@ def pair_of(found: Comparison, verdict: str, timer: StampedBlocks, traffic: Sequ
         b=sides[1],
         cache=found.cache or "",
         pairs_count=found.pairs_count,
+        notes=tuple(each for each in found.reasons[is_doubtful:] if each != NOT_COMPARED),
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpuwatch.diff.collect_counters import SideName
-from gpuwatch.diff.counters import METRICS, Counters, Metric
+from gpuwatch.diff.kernel_counters import METRICS, CounterMetric, Counters
 from gpuwatch.diff.static_comparison import InstructionRow, StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -26,7 +26,7 @@ _TRUST = {
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RatioReason:
     """One difference: the side it makes faster, its weight among others, and whether its interval includes none."""
 
     cause: str
@@ -40,14 +40,14 @@ class Difference:
         return f"{self.says} ({self.evidence}){' ?' if self.is_uncertain else ''}"
 
 
-def explain(timed: TimedPair, static: StaticComparison | None, counters: Counters) -> tuple[Difference, ...]:
+def explain(timed: TimedPair, static: StaticComparison | None, counters: Counters) -> tuple[RatioReason, ...]:
     """Return at most three differences, the weightiest first; none where there is no ratio to explain."""
     winners: dict[str, SideName] = {"FASTER": "b", "SLOWER": "a"}
     winner = winners.get(timed.decision)
     if winner is None:
         return ()
     found = [*_counted(counters), *(_static(static, winner) if static is not None else ())]
-    best: dict[str, Difference] = {}
+    best: dict[str, RatioReason] = {}
     for each in sorted(found, key=lambda each: -each.weight):
         if each.favours == winner:
             best.setdefault(each.cause, each)
@@ -63,7 +63,7 @@ def why_none(timed: TimedPair) -> str:
     return "there is no ratio to explain"
 
 
-def _counted(counters: Counters) -> Iterator[Difference]:
+def _counted(counters: Counters) -> Iterator[RatioReason]:
     for metric in METRICS:
         a, b = counters.mean("a", metric.name), counters.mean("b", metric.name)
         if metric.faster == 0 or a is None or b is None:
@@ -76,16 +76,16 @@ def _counted(counters: Counters) -> Iterator[Difference]:
         favours: SideName = "b" if (b - a) * metric.faster > 0 else "a"
         cause = "occupancy" if metric.name == "occupancy_ratio" else metric.name
         says = _words(metric, a, b)
-        yield Difference(cause, says, counters.source, favours, weight * (_UNCERTAIN if is_uncertain else 1.0), is_uncertain)
+        yield RatioReason(cause, says, counters.source, favours, weight * (_UNCERTAIN if is_uncertain else 1.0), is_uncertain)
 
 
-def _relevance(metric: Metric, counters: Counters, most: float) -> float:
+def _relevance(metric: CounterMetric, counters: Counters, most: float) -> float:
     """Weigh conflicts by the instructions they delay: a conflict costs one cycle of its pipe."""
     instructions = max(counters.mean("a", "instructions_count") or 0.0, counters.mean("b", "instructions_count") or 0.0)
     return min(1.0, 10 * most / instructions) if metric.name == "bank_conflicts_count" and instructions else 1.0
 
 
-def _words(metric: Metric, a: float, b: float) -> str:
+def _words(metric: CounterMetric, a: float, b: float) -> str:
     if metric.name in ("load_efficiency_ratio", "store_efficiency_ratio"):
         done = "loaded" if metric.name.startswith("load") else "stored"
         return f"bytes used of each {_SECTOR_BYTES}-byte sector {done}: A {a * _SECTOR_BYTES:.1f}, B {b * _SECTOR_BYTES:.1f}"
@@ -94,7 +94,7 @@ def _words(metric: Metric, a: float, b: float) -> str:
     return f"{metric.title}: A {a:,.0f}, B {b:,.0f}".replace(",", " ").replace("  B", ", B")
 
 
-def _static(found: StaticComparison, winner: SideName) -> Iterator[Difference]:
+def _static(found: StaticComparison, winner: SideName) -> Iterator[RatioReason]:
     spills = [(side.code.spill_store_bytes or 0) + (side.code.spill_load_bytes or 0) for side in (found.a, found.b)]
     yield from _less("spills", "bytes of registers spilled to memory", "ptxas", spills, trust=1.0)
     if found.a.occupancy and found.b.occupancy and found.a.occupancy.ratio != found.b.occupancy.ratio:
@@ -102,22 +102,22 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[Difference]:
         says = (
             f"theoretical occupancy: A {a.ratio:.0%} (limited by {a.limited_by}), B {b.ratio:.0%} (limited by {b.limited_by})"
         )
-        yield Difference(
+        yield RatioReason(
             "occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", 0.8 * abs(math.log(b.ratio / a.ratio))
         )
     widths = [_mean_width(found.sass, side) for side in ("a", "b")]
     if all(widths) and abs(math.log(widths[1] / widths[0])) > _LEAST_FACTOR:
         says = f"bits of a global load or store: A {widths[0]:.0f}, B {widths[1]:.0f} on average"
-        yield Difference("width", says, "SASS", "b" if widths[1] > widths[0] else "a", abs(math.log(widths[1] / widths[0])))
+        yield RatioReason("width", says, "SASS", "b" if widths[1] > widths[0] else "a", abs(math.log(widths[1] / widths[0])))
     tensor = [_weighed(found.sass, ("HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "QMMA", "DMMA"), side) for side in ("a", "b")]
     if bool(tensor[0]) != bool(tensor[1]):
         side: SideName = "a" if tensor[0] else "b"
-        yield Difference("tensor", f"only {side.upper()} uses tensor cores", "SASS", side, 1.5)
+        yield RatioReason("tensor", f"only {side.upper()} uses tensor cores", "SASS", side, 1.5)
     shared = [_weighed(found.sass, ("LDS", "STS"), side) for side in ("a", "b")]
     if bool(shared[0]) != bool(shared[1]):
         # It may spare memory traffic, or be a detour: the ratio tells which.
         only = "A" if shared[0] else "B"
-        yield Difference("shared", f"only {only} goes through shared memory", "SASS", winner, 0.5 * _strength(shared))
+        yield RatioReason("shared", f"only {only} goes through shared memory", "SASS", winner, 0.5 * _strength(shared))
     else:
         yield from _less("shared", "shared-memory accesses (a loop counts 32 times)", "SASS", shared, trust=0.5)
     for cause, title, kinds, trust in (
@@ -128,11 +128,11 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[Difference]:
         yield from _less(cause, title, "SASS", [_weighed(found.sass, kinds, side) for side in ("a", "b")], trust=trust)
 
 
-def _less(cause: str, title: str, evidence: str, amounts: list[int], *, trust: float) -> Iterator[Difference]:
+def _less(cause: str, title: str, evidence: str, amounts: list[int], *, trust: float) -> Iterator[RatioReason]:
     """Yield a difference of something of which less is faster."""
     if _strength(amounts) > _LEAST_FACTOR:
         says = f"{title}: A {amounts[0]}, B {amounts[1]}"
-        yield Difference(cause, says, evidence, "b" if amounts[1] < amounts[0] else "a", trust * _strength(amounts))
+        yield RatioReason(cause, says, evidence, "b" if amounts[1] < amounts[0] else "a", trust * _strength(amounts))
 
 
 def _strength(amounts: list[int]) -> float:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from annotate.compare.decision import duration_text
 from annotate.derived.roofline import readable_rate
-from gpuwatch.diff.counters import METRICS, REPLAY_CAVEAT, TRAFFIC, Counters, Metric
 from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.kernel_counters import METRICS, REPLAY_CAVEAT, TRAFFIC, CounterMetric, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -48,6 +48,7 @@ def conditions(found: ExplainedPair) -> Iterator[str]:
         sizes = "".join(f", {name}={size}" for name, size in timed.sizes.items())
         yield f"timed: {timed.cache or 'no'} L2 cache, {timed.pairs_count} pairs{sizes}"
         yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
+        yield from timed.notes
         yield found.peaks.says
     yield f"counters: {found.counters.says}"
     yield from [REPLAY_CAVEAT] if found.counters.source == "ncu" else []
@@ -99,7 +100,7 @@ def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
     yield "operations a second", *rates, ""
 
 
-def _counter_row(metric: Metric, counters: Counters) -> Row | None:
+def _counter_row(metric: CounterMetric, counters: Counters) -> Row | None:
     """Return one counter's row, with ``?`` where the interval of its difference includes none."""
     a, b = counters.mean("a", metric.name), counters.mean("b", metric.name)
     if a is None or b is None:

@@ -8,7 +8,7 @@ from annotate.compare.quad_decision import decide
 from annotate.compare.quads import Quads
 from annotate.derived.roofline import peak_bytes_a_second, sm_count
 from annotate.evidence import Device
-from gpuwatch.diff.counters import REPEATS, Counters, Readings
+from gpuwatch.diff.kernel_counters import REPEATS, Counters, Readings
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair
 

@@ -17,7 +17,7 @@ from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.cuda.driver import checked
 from gpuwatch.cuda.driver_cuda import DriverCuda
-from gpuwatch.diff.counters import REPEATS
+from gpuwatch.diff.kernel_counters import REPEATS
 from gpuwatch.diff.kernel_device import DriverDevice, KernelDevice, KernelFault
 from gpuwatch.diff.pair_run import STEP_LIMIT_S, ReadyPair, run_pair, set_up
 from gpuwatch.diff.timed_pair import TimedPair

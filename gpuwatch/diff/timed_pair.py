@@ -34,6 +34,7 @@ class TimedPair:
     launches: tuple[str, str] = ("", "")
     cache: str = ""  # cold or warm: the L2 cache that each call found
     pairs_count: int = 0
+    notes: tuple[str, ...] = ()  # of compare(), as that launches take a share of a time
 
 
 def incomparable(reason: str) -> TimedPair:

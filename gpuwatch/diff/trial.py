@@ -81,10 +81,6 @@ class Trial:
         ]
 
     @property
-    def input_bytes(self) -> int:
-        return sum(values.nbytes for slot, values in zip(self._pointers, self._initial, strict=True) if slot.is_input)
-
-    @property
     def outputs(self) -> list[Slot]:
         return [slot for slot in self._pointers if not slot.is_input]
 
@@ -105,14 +101,28 @@ class Trial:
     def traffic(self, launch: Launch) -> tuple[int, int]:
         """Return the bytes that a launch reads at least once, and writes.
 
-        An input counts whole; an output counts as read where the result depends on what it held.
+        An input counts whole, or as long as one of the sizes where the rest changes no result; an output counts as read where
+        the result depends on what it held.
         """
-        read, written = self.input_bytes, 0
+        read, written = 0, 0
         starts = self.run(launch), self.run(launch, poisoned=True)
         for slot, touched, one, other in zip(self.outputs, self._changed(*starts), *starts, strict=True):
             written += int(touched.sum()) * slot.itemsize
             read += int(((_words(one, slot) != _words(other, slot)) & touched).sum()) * slot.itemsize
+        for number, slot in enumerate(self._pointers):
+            read += self._read_bytes(number, launch, starts[0]) if slot.is_input else 0
         return read, written
+
+    def _read_bytes(self, number: int, launch: Launch, expected: Sequence[Bytes]) -> int:
+        """Return the bytes of an input without a rest that changes nothing.  Whole numbers may be indices: they stay."""
+        slot, whole = self._pointers[number], self._initial[number].nbytes
+        for used in sorted({size * slot.itemsize for size in self.plan.sizes.values()} if slot.is_float else ()):
+            if used < whole:
+                self.reset()
+                self.device.fill(self._bases[number] + GUARD_BYTES + used, _POISON, whole - used)
+                if all(map(np.array_equal, self._finish(launch), expected)):
+                    return used
+        return whole
 
     def reset(self, *, poisoned: bool = False) -> None:
         """Fill buffers and guard zones as before any run; ``poisoned`` fills outputs with one byte's value."""
@@ -127,6 +137,9 @@ class Trial:
     def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
         """Run one launch from the start, and return the outputs.  Raises KernelFault: when it fails or writes outside."""
         self.reset(poisoned=poisoned)
+        return self._finish(launch)
+
+    def _finish(self, launch: Launch) -> list[Bytes]:
         launch()
         self.device.synchronize()
         self._check_guards()

@@ -11,7 +11,7 @@ import pytest
 from annotate.evidence import Device, Lane, Reading
 from gpuwatch.diff.collect_counters import SideName, collect, has_gpm
 from gpuwatch.diff.counter_permission import Asked, CounterPermission
-from gpuwatch.diff.counters import Counters
+from gpuwatch.diff.kernel_counters import Counters
 from gpuwatch.errors import SourceGoneError, UsageError
 from gpuwatch.sources.replay import Replay
 from tests.gpuwatch.diff.test_ncu_process import RAW, program

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diff.counters import Counters
+from gpuwatch.diff.kernel_counters import Counters
 from gpuwatch.diff.kernel_roofline import Peaks, against_roofline, read_peaks
 from tests.gpuwatch.diff.timed_builders import H200, MIB, counters, times
 

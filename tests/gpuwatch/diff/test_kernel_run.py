@@ -180,6 +180,20 @@ def test_traffic_counts_an_output_that_is_read() -> None:
         assert trial.traffic(KernelSideRun(device, kernel_job("k"))(trial)) == (8192, 4096)
 
 
+def test_input_that_is_shorter_than_its_buffer_counts_as_it_is() -> None:
+    """A weight of one row beside rows: the rest of its buffer changes nothing."""
+
+    def weighted(launch: HostLaunch) -> None:
+        launch.at(2, 64 * launch.grid[0]).reshape(-1, 64)[:] = launch.at(0, 64 * launch.grid[0]).reshape(-1, 64) * launch.at(
+            1, 64
+        )
+
+    arguments = slots("float const* in", "float const* weight", "float* out", "int cols")
+    device = HostDevice(k=weighted)
+    with Trial(device, arguments, plan_sizes(arguments, {"cols": 64}, 1024, is_plane=False), TrialTerms()) as trial:
+        assert trial.traffic(KernelSideRun(device, kernel_job("k", (32, 1, 1)))(trial)) == (4096 + 256, 4096)
+
+
 def test_arrays_and_aliases_of_the_user() -> None:
     device = HostDevice(k=saxpy)
     terms = TrialTerms(scalars={"a": 2.0}, arrays={"y": np.ones((2, 2))}, aliases={"x": "y"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diff.counters import Counters
-from gpuwatch.diff.reasons import Difference, explain, why_none
+from gpuwatch.diff.kernel_counters import Counters
+from gpuwatch.diff.reasons import RatioReason, explain, why_none
 from gpuwatch.diff.static_comparison import StaticComparison
 from tests.gpuwatch.diff.timed_builders import counters, side, static, timed
 
@@ -107,5 +107,5 @@ def test_difference_within_its_interval_is_marked_and_comes_last() -> None:
 def test_one_cause_is_named_once() -> None:
     """Measured and theoretical occupancy are one difference."""
     code = static(side("9 FFMA", warps=16), side("9 FFMA"))
-    reasons: tuple[Difference, ...] = explain(timed(), code, counters(occupancy_ratio=(0.2, 0.9)))
+    reasons: tuple[RatioReason, ...] = explain(timed(), code, counters(occupancy_ratio=(0.2, 0.9)))
     assert [each.cause for each in reasons] == ["occupancy"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.diff.compiled import Compiled
-from gpuwatch.diff.counters import Counters
 from gpuwatch.diff.diff_page import render_page
 from gpuwatch.diff.explained_pair import ExplainedPair, explain_pair
 from gpuwatch.diff.kernel_code import SideCode
+from gpuwatch.diff.kernel_counters import Counters
 from gpuwatch.diff.kernel_roofline import read_peaks
 from gpuwatch.diff.render_diff import as_markdown, as_text
 from gpuwatch.diff.render_timed import decision_line, own_clock_lines
