@@ -97,7 +97,10 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     compute = [each / peak / times.median_s for each, peak in by_type]
     total = sum(each for each, _ in by_type) if by_type else None
     pipes = [counters.mean(side, name) for name in ("tensor_activity_ratio", "sm_throughput_ratio")]
-    known = [*([sum(compute)] if compute else []), *(each for each in pipes if each is not None)]
+    known = [
+        *([sum(compute)] if compute else []),
+        *(each for each in pipes if each),
+    ]  # idle tensor cores tell nothing of the others
     has_all = counters.source == "ncu" and bool(known)
     caches = counters.mean(side, CACHES)
     if caches is not None and caches < _OTHER_PATH * (activity or 0.0):

@@ -34,7 +34,10 @@ def test_lower_bound_near_the_peak_is_a_bound() -> None:
 
 def test_activity_of_memory_tells_its_share() -> None:
     """GPM's share is of the specified peak."""
-    found = against_roofline(times(1e-3), "a", counters("GPM", dram_activity_ratio=(0.7, 0.1)), PEAKS)
+    found = against_roofline(
+        times(1e-3), "a", counters("GPM", dram_activity_ratio=(0.7, 0.1), tensor_activity_ratio=(0.0, 0.0)), PEAKS
+    )
+    assert found.compute_ratio is None
     assert found.memory_ratio == pytest.approx(0.7 * 4.814 / 4, rel=1e-3)
     assert (found.bound, found.is_lower_bound, found.is_lower_traffic) == ("memory", False, True)
     other = against_roofline(times(1e-3), "b", counters("GPM", dram_activity_ratio=(0.7, 0.1)), PEAKS)
