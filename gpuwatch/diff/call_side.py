@@ -12,6 +12,7 @@ import numpy as np
 from gpuwatch.comparing.load_variants import load
 from gpuwatch.cuda.driver import checked
 from gpuwatch.diff.kernel_arguments import Slot
+from gpuwatch.diff.symbols import base_name
 from gpuwatch.diff.timing_job import CallJob
 from gpuwatch.diff.trial import Trial, TrialTerms
 from gpuwatch.errors import UsageError
@@ -64,13 +65,13 @@ class CallSideRun:
         self._nodes = kernel_nodes(graph.raw_cuda_graph())
         graph.instantiate()
 
-        def replay() -> object:
+        def replay(_held: object = call) -> object:  # the graph reads the call's arguments: nobody else may take their memory
             graph.replay()
             return result
 
         return replay
 
-    def describe(self, _trial: object = None) -> str:
+    def describe(self) -> str:
         """Return the launches as text: those of the captured graph, else the function's name."""
         count = len(self._nodes)
         return f"{count} kernels: {', '.join(self._nodes)}" if count else f"{self._job.function}() of Python"
@@ -108,7 +109,7 @@ def kernel_nodes(graph: int) -> list[str]:
         if checked(driver.cuGraphNodeGetType(node)) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
             parameters = checked(driver.cuGraphKernelNodeGetParams(node))
             name = checked(driver.cuFuncGetName(parameters.func)) if int(parameters.func) else b"a kernel"
-            found.append(f"{name.decode()} grid={parameters.gridDimX}x{parameters.gridDimY}x{parameters.gridDimZ}")
+            found.append(f"{base_name(name.decode())} grid={parameters.gridDimX}x{parameters.gridDimY}x{parameters.gridDimZ}")
     return found
 
 

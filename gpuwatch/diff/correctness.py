@@ -18,6 +18,7 @@ SEEDS_COUNT = 3
 SPECIAL_FILLS = ("zeros", *INPUT_FILLS)
 _BF16_LIMIT = 2e-2  # as reference.py has it for torch's bfloat16
 _SHIFTED_RATIO = 0.9  # of the elements: each block of a scan begins anew
+_OTHER_BLOCK = "a kernel for blocks of another size; name it with --launch 'block=X'"
 _HINT_COUNT = 1 << 20  # elements that hints look at
 _SUMS_RATIO = 1e-3  # of the differences' size, by which their sum may miss zero
 
@@ -102,7 +103,9 @@ def _repeat(name: str, trial: Trial, launch: Launch, expected: Sequence[Bytes], 
         found = match_outputs(slot, first, again, rtol)
         if not found.holds:
             error = f"{found.error_ratio:.2g}, {found.limit_ratio:.2g} allowed"
-            return f"{name} is not deterministic: {slot.name} differs between two runs by up to {error}, as in a race"
+            return (
+                f"{name} is not deterministic: {slot.name} differs between two runs by up to {error}: a race, or {_OTHER_BLOCK}"
+            )
     return ""
 
 

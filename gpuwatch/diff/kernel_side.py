@@ -21,6 +21,7 @@ class KernelSideRun:
         self._device, self._job = device, job
         self._kernel = device.load(job.cubin, job.symbol, job.shared_bytes)
         self._found: dict[tuple[object, ...], tuple[Threads, Threads]] = {}  # grid and block by sizes
+        self._latest: tuple[Threads, Threads] | None = None
 
     def __call__(self, trial: Trial) -> Launch:
         """Return the launch for a trial.
@@ -28,7 +29,7 @@ class KernelSideRun:
         Raises KernelFault: when a launch that is tried fails.
         Raises UsageError: when none covers the outputs.
         """
-        grid, block = self.geometry(trial)
+        self._latest = grid, block = self.geometry(trial)
         return self._bind(trial, grid, block)
 
     def geometry(self, trial: Trial) -> tuple[Threads, Threads]:
@@ -38,9 +39,11 @@ class KernelSideRun:
             self._found[key] = self._search(trial)
         return self._found[key]
 
-    def describe(self, trial: Trial) -> str:
-        """Return the launch as the user would give it."""
-        grid, block = ("x".join(map(str, each)) for each in self.geometry(trial))
+    def describe(self) -> str:
+        """Return the latest launch as the user would give it; empty before the first."""
+        if self._latest is None:
+            return ""
+        grid, block = ("x".join(map(str, each)) for each in self._latest)
         return f"grid={grid} block={block} smem={self._job.shared_bytes}"
 
     def _search(self, trial: Trial) -> tuple[Threads, Threads]:

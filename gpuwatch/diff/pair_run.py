@@ -110,7 +110,7 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
     prepared = prepare(job, device)
     reason = _check(job, device, prepared, say) if job.terms.checks and job.slots else ""
     if reason:
-        yield ReadyPair({}, reason=reason)
+        yield ReadyPair({}, launches=_launches(prepared.sides), reason=reason)
         return
     with _trial(device, prepared, prepared.plans[0], job.terms.fill, job.terms.seed) as trial:
         launches, traffic = [], []
@@ -119,15 +119,14 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
             launches.append(side(trial))
             traffic.append(trial.traffic(launches[-1]))
         trial.reset()
-        a, b = (side.describe(trial) for side in prepared.sides)
         calls = {name: getattr(launch, "timed", launch) for name, launch in zip("AB", launches, strict=True)}
-        yield ReadyPair(calls, traffic, trial.plan.sizes, (a, b))
+        yield ReadyPair(calls, traffic, trial.plan.sizes, _launches(prepared.sides))
 
 
 def run_pair(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair, say: Say) -> TimedPair:
     """Time a pair that is ready.  Raises KernelFault: when a kernel fails meanwhile."""
     if ready.reason:
-        return incomparable(ready.reason)
+        return replace(incomparable(ready.reason), launches=ready.launches)
     say("timing", TIMING_LIMIT_S + 4 * job.terms.seconds)
     pair = _time(job, device, cuda, ready)
     return replace(pair, sizes=dict(ready.sizes), launches=ready.launches)
@@ -174,6 +173,10 @@ def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
         arms = {name: side.loaded.call for name, side in zip("AB", sides, strict=True)}
         functions = FunctionPair(arms, made or (), sides[0].loaded.check_inputs or ())
     return ReadyPair(calls, traffic, {}, (sides[0].describe(), sides[1].describe()), functions=functions)
+
+
+def _launches(sides: tuple[SideRun, SideRun]) -> tuple[str, str]:
+    return sides[0].describe(), sides[1].describe()
 
 
 def _unique(plans: list[SizePlan]) -> tuple[SizePlan, ...]:
@@ -243,8 +246,8 @@ def pair_of(found: Comparison, verdict: str, timer: StampedBlocks, traffic: Sequ
         ratio_high=ratio.high if ratio else None,
         own_clock_ratio=1.0 / own.centre if own else None,
         verdict=verdict,
-        a=sides[0],
-        b=sides[1],
+        a=sides[0] if found.decision is not Decision.INCOMPARABLE else None,
+        b=sides[1] if found.decision is not Decision.INCOMPARABLE else None,
         cache=found.cache or "",
         pairs_count=found.pairs_count,
         notes=tuple(each for each in found.reasons[is_doubtful:] if each != NOT_COMPARED),

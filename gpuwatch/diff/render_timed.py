@@ -47,9 +47,9 @@ def conditions(found: ExplainedPair) -> Iterator[str]:
         yield f"window: {timed.verdict or 'none'} on {found.peaks.device.name}"
         sizes = "".join(f", {name}={size}" for name, size in timed.sizes.items())
         yield f"timed: {timed.cache or 'no'} L2 cache, {timed.pairs_count} pairs{sizes}"
-        yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
-        yield from timed.notes
         yield found.peaks.says
+    yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
+    yield from timed.notes
     yield f"counters: {found.counters.says}"
     yield from [REPLAY_CAVEAT] if found.counters.source == "ncu" else []
 

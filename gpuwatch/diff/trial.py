@@ -181,7 +181,7 @@ class Trial:
                     count = values.nbytes // slot.itemsize
                     raise KernelFault(
                         f"writes outside of {slot.name}: {len(hurt)} bytes {where} its {count} elements, the nearest at byte "
-                        f"{nearest} ({self.plan})"
+                        f"{nearest}"
                     )
 
 
