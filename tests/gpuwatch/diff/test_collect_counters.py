@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Device, Lane, Reading
-from gpuwatch.diff.collect_counters import SideName, collect, has_gpm
+from gpuwatch.diff.collect_counters import RunningPair, SideName, collect, has_gpm
 from gpuwatch.diff.counter_permission import Asked, CounterPermission
+from gpuwatch.diff.explain_diff import explain_timed
+from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import Counters
+from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.errors import SourceGoneError, UsageError
+from gpuwatch.measuring import canary_record
 from gpuwatch.sources.replay import Replay
 from tests.gpuwatch.diff.test_ncu_process import RAW, program
-from tests.gpuwatch.diff.timed_builders import H200, counters
+from tests.gpuwatch.diff.timed_builders import H200, counters, static, timed
 
 FORBIDDEN = CounterPermission("/usr/bin/ncu", "RmProfilingAdminOnly is 1")
 
@@ -125,3 +129,41 @@ def test_interval_of_a_difference_decides_on_its_mark() -> None:
     assert not found.is_uncertain("l2_hit_ratio")
     assert found.is_uncertain("l1_hit_ratio")
     assert not counters("ncu", l2_hit_ratio=((0.5,), (0.5001,))).is_uncertain("l2_hit_ratio")  # one launch has no interval
+
+
+def explained(pair: TimedPair, running: RunningPair, tmp_path: Path) -> ExplainedPair:
+    ncu = program(tmp_path, f'cp {tmp_path}/said.csv "$log"')
+    (tmp_path / "said.csv").write_text(RAW)
+    permission = CounterPermission(ncu, "")
+    return explain_timed(pair, running, static(), permission=permission, asked="auto", state=tmp_path, say=lambda _words: None)
+
+
+def test_timed_pair_is_explained_by_counters_and_peaks(tmp_path: Path) -> None:
+    """The canary's record in the state folder gives the measured peak."""
+    canary_record.store(tmp_path, H200.uuid, clock_mhz=1980.0, copy_bytes_count=4e12)
+    found = explained(timed(), Running(), tmp_path)
+    assert found.counters.source == "ncu"
+    assert found.peaks is not None
+    assert found.peaks.measured_bytes == 4e12
+    assert found.a is not None
+    assert found.a.traffic_bytes == 10161888.0
+
+
+def test_pair_that_was_not_timed_does_not_run_again(tmp_path: Path) -> None:
+    running = Running()
+    found = explained(timed("INCOMPARABLE", None, reason="B writes outside of y"), running, tmp_path)
+    assert (found.counters.says, found.peaks, running.done) == ("none: nothing was timed", None, [])
+
+
+def test_undescribed_gpu_has_times_without_counters(tmp_path: Path) -> None:
+    class Undescribed(Running):
+        @property
+        def device(self) -> Device:
+            raise SourceGoneError("the driver does not describe this GPU")
+
+        @device.setter
+        def device(self, _device: Device) -> None: ...
+
+    found = explained(timed(), Undescribed(), tmp_path)
+    assert (found.counters.source, found.a) == ("none", None)
+    assert found.to_dict()["gpu"] is None
