@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from annotate.derived.roofline import readable_rate
 from gpuwatch.diff.collect_counters import SideName
-from gpuwatch.diff.kernel_counters import METRICS, CounterMetric, Counters
+from gpuwatch.diff.kernel_counters import METRICS, TRAFFIC, CounterMetric, Counters
 from gpuwatch.diff.static_comparison import InstructionRow, StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -91,6 +92,8 @@ def _words(metric: CounterMetric, a: float, b: float) -> str:
         return f"bytes used of each {_SECTOR_BYTES}-byte sector {done}: A {a * _SECTOR_BYTES:.1f}, B {b * _SECTOR_BYTES:.1f}"
     if metric.is_share:
         return f"{metric.title}: A {a:.1%}, B {b:.1%}, {(b - a) * 100:+.1f} pp"
+    if metric.name == TRAFFIC:
+        return f"{metric.title}: A {readable_rate(a, 'B')}, B {readable_rate(b, 'B')}"
     return f"{metric.title}: A {a:,.0f}, B {b:,.0f}".replace(",", " ").replace("  B", ", B")
 
 

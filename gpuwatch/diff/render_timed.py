@@ -46,7 +46,8 @@ def conditions(found: ExplainedPair) -> Iterator[str]:
     if found.peaks is not None:
         yield f"window: {timed.verdict or 'none'} on {found.peaks.device.name}"
         sizes = "".join(f", {name}={size}" for name, size in timed.sizes.items())
-        yield f"timed: {timed.cache or 'no'} L2 cache, {timed.pairs_count} pairs{sizes}"
+        cache = f"{timed.cache} L2 cache" if timed.cache else "L2 cache not controlled"
+        yield from [f"timed: {cache}, {timed.pairs_count} pairs{sizes}"] if timed.pairs_count else []
         yield found.peaks.says
     yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
     yield from timed.notes

@@ -24,7 +24,7 @@ def test_tiled_transpose_uses_its_sectors_and_shared_memory() -> None:
     assert found == [
         "bytes used of each 32-byte sector stored: A 4.0, B 32.0 (ncu)",
         "only B goes through shared memory (SASS)",
-        "DRAM traffic: A 900 000 000, B 500 000 000 (ncu)",
+        "DRAM traffic: A 900 MB, B 500 MB (ncu)",
     ]
 
 
