@@ -2,29 +2,22 @@
 
 import ctypes
 import uuid
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from gpuwatch.cuda.driver import checked, load_kernel
 
 _NON_BLOCKING = 1
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
-
-
-@dataclass(frozen=True, slots=True)
-class DriverProperties:
-    """A GPU as the driver describes it, by torch's names."""
-
-    name: str
-    uuid: str
-    major: int
-    minor: int
-    multi_processor_count: int
-    L2_cache_size: int
-    total_memory: int
-    clock_rate: int
-    memory_clock_rate: int
-    memory_bus_width: int
+_ATTRIBUTES = {
+    "major": "COMPUTE_CAPABILITY_MAJOR",
+    "minor": "COMPUTE_CAPABILITY_MINOR",
+    "multi_processor_count": "MULTIPROCESSOR_COUNT",
+    "L2_cache_size": "L2_CACHE_SIZE",
+    "clock_rate": "CLOCK_RATE",
+    "memory_clock_rate": "MEMORY_CLOCK_RATE",
+    "memory_bus_width": "GLOBAL_MEMORY_BUS_WIDTH",
+}
 
 
 class DriverEvent:
@@ -64,9 +57,6 @@ class DriverCuda:
         self._stream = checked(driver.cuStreamCreate(_NON_BLOCKING))
         self.cuda_stream = int(self._stream)
 
-    def is_initialized(self) -> bool:
-        return True
-
     def is_current_stream_capturing(self) -> bool:
         return bool(int(checked(self._driver.cuStreamIsCapturing(self._stream))))
 
@@ -91,21 +81,17 @@ class DriverCuda:
         spin = load_kernel(self._driver, "gpuwatch_spin")
         checked(self._driver.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, self._stream, ctypes.addressof(arguments), 0))
 
-    def get_device_properties(self, _index: int | None = None) -> DriverProperties:
-        def read(name: str) -> int:
-            attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-            return int(checked(driver.cuDeviceGetAttribute(attribute, self._device)))
-
+    def get_device_properties(self, _index: int | None = None) -> SimpleNamespace:
+        """Return the GPU as the driver describes it, by torch's names."""
         driver = self._driver
-        return DriverProperties(
+        names = driver.CUdevice_attribute
+        numbers = {
+            torch_name: int(checked(driver.cuDeviceGetAttribute(getattr(names, f"CU_DEVICE_ATTRIBUTE_{name}"), self._device)))
+            for torch_name, name in _ATTRIBUTES.items()
+        }
+        return SimpleNamespace(
             name=checked(driver.cuDeviceGetName(256, self._device)).split(b"\0")[0].decode(errors="replace"),
             uuid=str(uuid.UUID(bytes=bytes(checked(driver.cuDeviceGetUuid(self._device)).bytes))),
-            major=read("COMPUTE_CAPABILITY_MAJOR"),
-            minor=read("COMPUTE_CAPABILITY_MINOR"),
-            multi_processor_count=read("MULTIPROCESSOR_COUNT"),
-            L2_cache_size=read("L2_CACHE_SIZE"),
             total_memory=int(checked(driver.cuDeviceTotalMem(self._device))),
-            clock_rate=read("CLOCK_RATE"),
-            memory_clock_rate=read("MEMORY_CLOCK_RATE"),
-            memory_bus_width=read("GLOBAL_MEMORY_BUS_WIDTH"),
+            **numbers,
         )
