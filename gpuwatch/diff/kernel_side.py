@@ -1,6 +1,9 @@
 """A kernel of a cubin as one side of a timed pair: its launch is searched for each plan of sizes."""
 
+from collections.abc import Sequence
 from functools import partial
+
+import numpy as np
 
 from gpuwatch.diff.cubin import Threads
 from gpuwatch.diff.grid_search import GridTerms, find_grid, untouched_count
@@ -49,27 +52,35 @@ class KernelSideRun:
     def _search(self, trial: Trial) -> tuple[Threads, Threads]:
         if self._job.grid is not None:
             return self._job.grid, self._job.blocks[0]
+        for block in self._job.fixed_blocks:
+            # Two blocks tell a block that is too small, before a grid of such blocks runs over the end.
+            if _are_dense(self._overwrite(trial, block, (2, 1, 1))):
+                grid, marks = self._cover(trial, block)
+                if _are_dense(marks) and max(map(np.mean, marks)) > 1 - _CHANCE_RATIO:
+                    return grid, block
         holes = 0
         for block in self._job.blocks:
-            terms = GridTerms(
-                block=block,
-                strides=self._job.strides,
-                resident_blocks_count=self._job.resident_blocks_count * self._device.sms_count,
-                sizes=trial.plan.sizes,
-                elements_count=trial.plan.elements_count,
-            )
-            grid = find_grid(terms, partial(self._overwrite, trial, block))
-            if grid is None:
-                continue
-            marks = trial.touched(self._bind(trial, grid, block))
-            holes = untouched_count(marks)
-            if holes <= _CHANCE_RATIO * sum(int(mark.sum()) for mark in marks) and any(mark.any() for mark in marks):
+            grid, marks = self._cover(trial, block)
+            if _are_dense(marks):
                 return grid, block
+            holes = untouched_count(marks)
         found = f"{holes} outputs between others stay unwritten" if holes else "nothing is written"
         raise UsageError(
             f"{self._job.name}: expected a launch that covers its outputs, found none: {found} ({trial.plan}); "
             "give it as --launch 'grid=X block=Y'"
         )
+
+    def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
+        """Return the grid of this block that covers the outputs, and what it writes."""
+        terms = GridTerms(
+            block=block,
+            strides=self._job.strides,
+            resident_blocks_count=self._job.resident_blocks_count * self._device.sms_count,
+            sizes=trial.plan.sizes,
+            elements_count=trial.plan.elements_count,
+        )
+        grid = find_grid(terms, partial(self._overwrite, trial, block))
+        return (grid, trial.touched(self._bind(trial, grid, block))) if grid is not None else ((1, 1, 1), [])
 
     def _overwrite(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:
         return trial.overwritten(self._bind(trial, grid, block))
@@ -77,3 +88,9 @@ class KernelSideRun:
     def _bind(self, trial: Trial, grid: Threads, block: Threads) -> Launch:
         arguments = [*trial.arguments(), *(bytes(count) for count in self._job.padding_bytes)]
         return self._device.bind(self._kernel, grid, block, self._job.shared_bytes, arguments)
+
+
+def _are_dense(marks: Sequence[Touched]) -> bool:
+    """Return True where something is written, without holes beyond chance."""
+    count = sum(int(mark.sum()) for mark in marks)
+    return count > 0 and untouched_count(marks) <= _CHANCE_RATIO * count

@@ -84,16 +84,6 @@ def is_size(name: str) -> bool:
     return _SIZES.fullmatch(name) is not None
 
 
-def size_parameters(kernel: KernelCode) -> tuple[str, ...]:
-    """Return the names of integer parameters that say how much work there is."""
-    integers = ("int", "long", "short", "size_t", "unsigned", "i32", "i64")
-    return tuple(
-        each.name
-        for each in kernel.parameters
-        if is_size(each.name) and not each.is_pointer and any(word in each.type for word in integers)
-    )
-
-
 def _blocks(kernel: KernelCode, given: GivenLaunch, limits: SmLimits) -> dict[Threads, str]:
     if given.block is not None:
         return {given.block: "--launch"}

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 import msgspec
 
 from gpuwatch.diff.cubin import Threads
-from gpuwatch.diff.kernel_arguments import Slot, join_slots, read_slots
+from gpuwatch.diff.kernel_arguments import NotTimedError, Slot, join_slots, read_slots
 from gpuwatch.diff.kernel_code import Parameter, SideCode
 from gpuwatch.diff.launch_geometry import GivenLaunch, read_launch
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide
 from gpuwatch.errors import UsageError
 
+_FIXED_BLOCKS = ((32, 1, 1), (64, 1, 1), (128, 1, 1), (256, 1, 1), (512, 1, 1), (1024, 1, 1))
 _GRID_SIZE_WORDS = ("%nctaid", "c[0x0][0xc]")  # gridDim.x in PTX and in SASS
 
 
@@ -27,6 +28,7 @@ class KernelJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     strides: bool
     resident_blocks_count: int  # on one SM
     padding_bytes: tuple[int, ...] = ()
+    fixed_blocks: tuple[Threads, ...] = ()  # to try first, the smallest that covers all: the kernel does not read its block
 
 
 class CallJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -127,14 +129,14 @@ def with_launches(job: TimingJob, launches: tuple[str, str]) -> TimingJob:
     for side, text in zip((job.a, job.b), launches, strict=True):
         if isinstance(side, KernelJob):
             known = read_launch(text)
-            side = msgspec.structs.replace(side, grid=known.grid, blocks=(known.block or side.blocks[0],))  # noqa: PLW2901
+            side = msgspec.structs.replace(side, grid=known.grid, blocks=(known.block or side.blocks[0],), fixed_blocks=())  # noqa: PLW2901
         sides.append(side)
     return msgspec.structs.replace(job, a=sides[0], b=sides[1], terms=msgspec.structs.replace(job.terms, checks=False))
 
 
 def _kernel_job(kernel: KernelSide, code: SideCode, launch: GivenLaunch, padding: tuple[int, ...]) -> KernelJob:
     if not code.compiled.cubin:
-        raise UsageError(f"{code.shown}: expected a cubin to run, found PTX alone; a ptxas would make one")
+        raise NotTimedError(f"{code.shown}: expected a cubin to run, found PTX alone; a ptxas would make one")
     lines = (*kernel.code.sass, *kernel.code.ptx)
     return KernelJob(
         name=kernel.code.name,
@@ -146,7 +148,17 @@ def _kernel_job(kernel: KernelSide, code: SideCode, launch: GivenLaunch, padding
         strides=any(word in (line.exact or line.text) for line in lines for word in _GRID_SIZE_WORDS),
         resident_blocks_count=kernel.occupancy.blocks_count if kernel.occupancy else 1,
         padding_bytes=padding,
+        fixed_blocks=_fixed_blocks(kernel, launch),
     )
+
+
+def _fixed_blocks(kernel: KernelSide, launch: GivenLaunch) -> tuple[Threads, ...]:
+    """Return the blocks of a kernel that is written for one size, and does not say which."""
+    code = kernel.code
+    is_plane = any(each.block[1] > 1 for each in kernel.launches)
+    is_known = code.max_threads or code.required_block or launch.block or is_plane
+    reads_block = not code.ptx or any("%ntid" in (line.exact or line.text) for line in code.ptx)
+    return () if is_known or reads_block else _FIXED_BLOCKS
 
 
 def _split_padding(parameters: tuple[Parameter, ...], *, is_padded: bool) -> tuple[tuple[Parameter, ...], tuple[int, ...]]:

@@ -95,7 +95,14 @@ class HostDevice:
         return None
 
 
-def kernel_job(symbol: str, block: Threads = (256, 1, 1), *, strides: bool = False, grid: Threads | None = None) -> KernelJob:
+def kernel_job(
+    symbol: str,
+    block: Threads = (256, 1, 1),
+    *,
+    strides: bool = False,
+    grid: Threads | None = None,
+    fixed_blocks: tuple[Threads, ...] = (),
+) -> KernelJob:
     return KernelJob(
         name=symbol,
         symbol=symbol,
@@ -105,6 +112,7 @@ def kernel_job(symbol: str, block: Threads = (256, 1, 1), *, strides: bool = Fal
         shared_bytes=0,
         strides=strides,
         resident_blocks_count=2,
+        fixed_blocks=fixed_blocks,
     )
 
 

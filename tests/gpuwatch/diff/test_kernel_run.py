@@ -166,6 +166,33 @@ def test_launch_that_leaves_holes_wants_a_given_one() -> None:
         assert side.describe() == "grid=3x1x1 block=256x1x1 smem=0"
 
 
+@pytest.mark.parametrize("written_for", [32, 128])
+def test_kernel_of_one_block_size_gets_the_smallest_that_covers(written_for: int) -> None:
+    """A block works on as many elements as the kernel is written for, whatever threads it has."""
+
+    def fixed(launch: HostLaunch) -> None:
+        for block in range(launch.grid[0]):
+            count = max(0, min(launch.number(3) - block * written_for, launch.block[0], written_for))
+            launch.at(1, count, begin=block * written_for)[:] += launch.at(0, count, begin=block * written_for)
+
+    device = HostDevice(k=fixed)
+    job = kernel_job("k", fixed_blocks=((32, 1, 1), (64, 1, 1), (128, 1, 1), (256, 1, 1)))
+    with Trial(device, SAXPY, plan_sizes(SAXPY, {"n": 4096}, 1, is_plane=False), TrialTerms()) as trial:
+        assert KernelSideRun(device, job).geometry(trial) == ((4096 // written_for, 1, 1), (written_for, 1, 1))
+
+
+def test_sum_of_a_block_keeps_the_usual_block() -> None:
+    """A result shorter than its buffer does not tell the block's size."""
+
+    def sums(launch: HostLaunch) -> None:
+        launch.at(1, launch.grid[0])[:] = 1
+
+    device = HostDevice(k=sums)
+    with Trial(device, SAXPY, plan_sizes(SAXPY, {"n": 4096}, 1, is_plane=False), TrialTerms()) as trial:
+        found = KernelSideRun(device, kernel_job("k", fixed_blocks=((32, 1, 1),))).geometry(trial)
+    assert found == ((16, 1, 1), (256, 1, 1))
+
+
 def test_footprint_and_holes() -> None:
     mark = np.zeros(100, np.bool_)
     assert footprint([mark]) is None

@@ -7,7 +7,7 @@ import pytest
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.cubin import Threads
 from gpuwatch.diff.kernel_code import KernelCode, Parameter
-from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, read_launch, size_parameters
+from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, is_size, read_launch
 from gpuwatch.diff.occupancy import LIMITS
 from gpuwatch.errors import UsageError
 
@@ -64,8 +64,9 @@ def test_grid_covers_the_sizes() -> None:
     assert derive_launches(plane, GivenLaunch(), HOPPER, {"rows": 100, "cols": 70})[0].grid == (3, 13, 1)
 
 
-def test_sizes_are_integers_with_names_of_sizes() -> None:
-    assert size_parameters(kernel()) == ("n",)
+def test_names_of_sizes_are_known() -> None:
+    assert all(map(is_size, ("n", "rows", "n_elements", "stride_row", "lda")))
+    assert not any(map(is_size, ("scale", "causal", "seed")))
 
 
 @pytest.mark.parametrize(
