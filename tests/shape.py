@@ -36,6 +36,8 @@ STATEMENTS_COUNT = sum(
         "many GPUs measured without holding each other up": 12,
         "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,
         "commands and screens that take and say what people type: GPUs, labels, judge, completion, notebooks": 470,
+        "both kernels run, checked and timed (diff)": 1_550,
+        "the reasons of a ratio: counters, roofline, differences, an HTML page (diff)": 800,
     }.values()
 )
 FILE_LINES, MEDIAN_LINES = 300, 110

@@ -93,7 +93,7 @@ def command(
     includes how far cards of the model differ.  As measured, other hardware, software or another boot makes two windows
     incomparable, unless --accept names the rule.
     """
-    failing = _failing(fail_on)
+    failing = read_decisions(fail_on)
     are_functions = [names_function(variant) for variant in variants]
     if how.revision is not None or any(are_functions):
         _check_functions(variants, are_functions, how.revision, replace(policy_options, tolerance=None).policy())
@@ -140,7 +140,8 @@ def _markdown(comparisons: Sequence[Comparison], verdict: Verdict | None) -> str
     return "\n".join([*parts, *([report.markdown(verdict)] if verdict is not None else [])]).rstrip("\n")
 
 
-def _failing(text: str | None) -> set[str]:
+def read_decisions(text: str | None) -> set[str]:
+    """Read the decisions of --fail-on.  Raises UsageError: for an unknown one."""
     named = {word.strip().lower() for word in text.split(",") if word.strip()} if text is not None else set()
     if text is not None and (not named or named - set(Decision)):
         raise UsageError(f"--fail-on: expected some of {', '.join(Decision)}, found {text!r}")

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import shlex
-import sys
+import threading
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import click
 
 from annotate.compare.decision import MARGIN_RATIO
-from annotate.output.report import plain
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.cli.compare import read_decisions
+from gpuwatch.cli.diff_output import ScreenOptions, check_json, show
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
+from gpuwatch.diff.counter_permission import Asked, read_permission
+from gpuwatch.diff.explain_diff import explain_timed, simulate_diff
 from gpuwatch.diff.fills import check_fill
 from gpuwatch.diff.launch_geometry import read_launch
-from gpuwatch.diff.render_diff import as_markdown, as_text
 from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
-from gpuwatch.diff.static_comparison import Language
 from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
 from gpuwatch.diff.timing_job import TimingTerms
+from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
 
+_COUNTERS_HELP = "Counters of the hardware: ncu where permitted, else GPM; require: fail without any."
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -78,14 +81,13 @@ class _TimingOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _ScreenOptions:
-    """The options of what is shown, and where."""
+class _ResultOptions:
+    """The options of what is read beside the times, and of what the answer leads to."""
 
-    shows_sass: bool
-    shows_ptx: bool
-    verbose: bool
-    as_markdown: bool
-    json_file: str | None
+    counters: Asked
+    fail_on: str | None
+    html_file: Path | None
+    watch: bool
 
 
 @click.command("diff", cls=_WithCompilerFlags, short_help="Two kernels: registers, occupancy, PTX and SASS side by side.")
@@ -119,59 +121,85 @@ class _ScreenOptions:
 @click.option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
 @click.option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
 @click.option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
+@click.option(
+    "--counters", type=click.Choice(["auto", "off", "ncu", "require"]), default="auto", show_default=True, help=_COUNTERS_HELP
+)
+@click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
+@click.option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
+@click.option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write JSON to this file, whose name ends in .json; - is standard output."
 )
 @options.settings_options
-@options.gathered(_ScreenOptions, "screen")
+@options.gathered(_ResultOptions, "result")
+@options.gathered(ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
 @options.gathered(_TimingOptions, "timing")
 @click.pass_context
 def command(
-    context: click.Context, sides: tuple[str, ...], how: _DiffOptions, timing: _TimingOptions, screen: _ScreenOptions
+    context: click.Context,
+    sides: tuple[str, ...],
+    how: _DiffOptions,
+    timing: _TimingOptions,
+    screen: ScreenOptions,
+    result: _ResultOptions,
 ) -> Exit:
-    """Compare kernel B with kernel A by their compiled code, and time both where there is a GPU.
+    """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
 
     \b
     gpuwatch diff naive.cu tiled.cu                two files with a kernel of the same name each
     gpuwatch diff scan.cu --fn inclusive=exclusive two kernels: A of the committed file, B of the file as it stands
     gpuwatch diff kernel.cu                        a file against its last commit; --at REV against another revision
     gpuwatch diff a.cu b.py:softmax                CUDA against Triton; x.cubin and x.ptx are sides, too
-    gpuwatch diff lib@v1.0:src/k.cu src/k.cu       a revision of a local repository
+    gpuwatch diff lib@v1.0:src/k.cu src/k.cu       a revision of a local repository, or of one at an https:// address
     gpuwatch diff a.cu b.cu -- -O3 -I include      flags for the compiler
+    gpuwatch diff a.cu b.cu --source simulated     the whole screen, with invented times
 
     Results are compared before any time: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
     Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
     """
-    json_file = _check_json(screen.json_file)
+    json_file = check_json(screen.json_file)
+    if result.html_file is not None:
+        output.check_file(result.html_file)
+    failing = read_decisions(result.fail_on)
     request = _request(how, context.meta["gpuwatch.compiler_flags"])
-    state = options.settings().state
+    timed = _timing_request(timing, how)
+    gpu = ("", "--no-time") if timing.no_time else find_gpu()
+    while True:
+        with checkouts.cleaned_up():
+            named = read_sides(sides, how.revision)
+            found = _compare(named, request, timed, gpu, result.counters)
+        show(found, screen, json_file, result.html_file)
+        if not result.watch:
+            return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
+        output.say("waiting for a change of these files; Ctrl-C ends it")
+        wait_for_change([side.path for side in named], threading.Event())
+
+
+def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], asked: Asked) -> Diff:
+    settings = options.settings(scenes=False)
+    kind, _, scene = settings.source.partition(":")
+    if kind == "simulated" and scene != "h200":  # which every simulated GPU is
+        options.settings()
+    state = settings.state
     ensure_state_folder(state)
-    arch, why_not = ("", "--no-time") if timing.no_time else find_gpu()
-    with checkouts.cleaned_up():
-        found = _compare(read_sides(sides, how.revision), request, _timing_request(timing, how), (arch, why_not), state)
-    shown: list[Language] = [*(["sass"] if screen.shows_sass else []), *(["ptx"] if screen.shows_ptx else [])]  # type: ignore[list-item]
-    if json_file is None or screen.json_file != "-":
-        text = as_markdown(found, shown) if screen.as_markdown else as_text(found, shown, is_whole=screen.verbose)
-        # Names in a source are anybody's: they must not steer this terminal.
-        output.emit("\n".join(plain(line) for line in text.split("\n")))
-    _write_json(found.to_dict(), json_file)
-    return Exit.OK
-
-
-def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], state: Path) -> Diff:
-    arch, why_not = gpu
+    arch, why_not = ("", "") if kind == "simulated" else gpu
     if arch:
         has_cubin = any(side.language == "cubin" for side in sides)  # which decides for itself
         request = replace(request, arch=request.arch or (None if has_cubin else arch), takes_functions=True)
     sizes, types = timing.points[0]
     found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
+    if kind == "simulated":
+        return simulate_diff(found)
+    permission = read_permission()
     if not arch:
+        permission.choose(asked, has_gpm=False)
         return found
     if found.arch.rstrip("af") != arch:
         return replace(found, why_not_timed=f"compiled for {found.arch}, and this GPU is {arch}")
-    return time_diff(sides, found, request, timing, state, _be_quiet)
+    explain = partial(explain_timed, permission=permission, asked=asked, state=state, say=output.say)
+    return time_diff(sides, found, request, timing, state, _be_quiet, explain)
 
 
 def _be_quiet(_words: str) -> None:
@@ -202,7 +230,7 @@ def _timing_request(timing: _TimingOptions, how: _DiffOptions) -> TimingRequest:
         tolerance=options.read_share("--tolerance", timing.tolerance) or MARGIN_RATIO,
         has_own_clock=timing.has_own_clock,
         is_pipeline=timing.is_pipeline,
-        settings=dict(options.settings().given),
+        settings=dict(options.settings(scenes=False).given),
     )
     return TimingRequest(terms, timing.call, tuple(points))
 
@@ -255,20 +283,3 @@ def _size(value: str, text: str) -> int:
     if not digits.isdecimal() or int(digits) == 0:
         raise UsageError(f"--shape: expected a size such as n=1M, found {text!r}")
     return int(digits) * scale
-
-
-def _check_json(named: str | None) -> Path | None:
-    """Return the file for JSON.  Raises UsageError: for one that could be a source by mistake, or cannot be written."""
-    if named is None or named == "-":
-        return None if named is None else Path("-")
-    if not named.endswith(".json"):
-        raise UsageError(f"--json: expected a file whose name ends in .json, or -, found {named!r}")
-    output.check_file(Path(named), "--json")
-    return Path(named)
-
-
-def _write_json(data: dict[str, Any], file: Path | None) -> None:
-    if file == Path("-"):
-        output.emit_json(data, sys.stdout)
-    elif file is not None:
-        output.write_file(file, (output.json_text({"schema": output.SCHEMA} | data, indent=2) + "\n").encode(), "--json")

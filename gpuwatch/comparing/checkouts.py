@@ -17,6 +17,7 @@ from gpuwatch.comparing.source_trees import SourceTree
 from gpuwatch.errors import UsageError
 
 _PREFIX = "gpuwatch-at-"
+_CLONE_PREFIX = "gpuwatch-clone-"
 _TREE, _LOCK = "tree", "lock"
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 _open = contextlib.ExitStack()
@@ -50,6 +51,19 @@ def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[
     if not found.is_relative_to(place) or not found.is_file():
         raise UsageError(f"{said}: expected {file} in revision {revision}, found none there")
     return SourceTree(top, place, found.parent), found
+
+
+def clone(address: str, said: str) -> Path:
+    """Clone a repository, without its files, into a folder that stays as long as a worktree does.
+
+    ``said`` is what the user wrote.
+    Raises UsageError: when git cannot clone it.
+    """
+    holder, owner_pid = Path(tempfile.mkdtemp(prefix=_CLONE_PREFIX)).resolve(), os.getpid()
+    _open.callback(lambda: shutil.rmtree(holder, ignore_errors=True) if os.getpid() == owner_pid else None)
+    if run_git(holder, "clone", "--quiet", "--no-checkout", "--filter=blob:none", "--", address, _TREE) is None:
+        raise UsageError(f"{said}: expected a repository that git can clone without asking for a password, found {address!r}")
+    return holder / _TREE
 
 
 def _find_commit(folder: Path, revision: str, said: str, named: Path) -> tuple[Path, str]:

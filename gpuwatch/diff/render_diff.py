@@ -1,10 +1,12 @@
 """A comparison of code as one screen of text, and as Markdown for a pull request."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 
 from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.kernel_code import SideCode
-from gpuwatch.diff.render_timing import timing_lines
+from gpuwatch.diff.render_timed import headlines, timed_lines
+from gpuwatch.diff.render_timing import sweep_lines
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
 
@@ -12,6 +14,7 @@ Row = Sequence[str]
 Table = Callable[[Row, Sequence[Row]], str]  # of a header and its rows
 
 _MOST_ROWS = 14  # of instruction classes that differ, so that the screen stays one
+_MOST_ROWS_TIMED = 6  # below times and counters
 CAVEAT = (
     "Static counts are not dynamic counts: an instruction in a loop or behind a branch runs as often as the data says. "
     "A count with × is per iteration, summed over the kernel's loops of that depth."
@@ -31,17 +34,34 @@ def as_markdown(found: Diff, code: Sequence[Language]) -> str:
 def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: bool) -> Iterator[str]:
     is_markdown = table is _pipes
     yield from ([f"**`{found.a.shown}` → `{found.b.shown}`** on {found.arch}", ""] if is_markdown else [])
+    if found.explained:
+        yield from _paragraph(headlines(found.explained, [each.b.code.name for each in found.comparisons] or [""]), table)
+        yield ""
     yield table(("", "side", "compiler", "flags"), [("A", *_side(found.a)), ("B", *_side(found.b))])
     yield from ([""] if is_markdown else [])
     yield from _flags_differ(found)
-    yield from timing_lines(found) if found.timed else [f"not timed: {found.why_not_timed}"]
-    for each in found.comparisons:
+    yield from [] if found.explained else [f"not timed: {found.why_not_timed}"]
+    yield from ["", *_paragraph(sweep_lines(found.sweep), table)] if found.sweep is not None else ()
+    for each, pair in zip_longest(found.comparisons, found.explained):
         yield ""
-        yield from _kernel(each, table, is_whole=is_whole)
+        yield from _paragraph(timed_lines(pair, table), table) if pair is not None else ()
+        if each is None:  # of Python functions
+            continue
+        yield from _kernel(each, table, most=_most_rows(found, is_whole=is_whole))
         for language in code:
             yield from _code(each, language, is_markdown=is_markdown)
     yield ""
     yield CAVEAT
+
+
+def _paragraph(lines: Iterator[str], table: Table) -> Iterator[str]:
+    """Yield lines; Markdown keeps them apart where each is a paragraph."""
+    for line in lines:
+        yield from ([line, ""] if line else []) if table is _pipes else [line]
+
+
+def _most_rows(found: Diff, *, is_whole: bool) -> int | None:
+    return None if is_whole else _MOST_ROWS_TIMED if found.explained else _MOST_ROWS
 
 
 def _side(side: SideCode) -> tuple[str, str, str]:
@@ -60,24 +80,24 @@ def _flags_differ(found: Diff) -> Iterator[str]:
         yield "compilers differ: differences below may be the compilers'"
 
 
-def _kernel(found: StaticComparison, table: Table, *, is_whole: bool) -> Iterator[str]:
+def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Iterator[str]:
     a, b = found.a.code, found.b.code
     yield a.signature if a.signature == b.signature else f"A {a.signature}\nB {b.signature}"
     yield ""
     if found.is_same_code:
         yield "same code: the instructions of both kernels are the same"
         yield ""
-    yield table(("", "A", "B", "change"), [_resource(row) for row in found.resources if row.differs or row.a])
+    yield table(("", "A", "B", "change"), [resource_cells(row) for row in found.resources if row.differs or row.a])
     yield from _limits(found)
     for title, rows in (("SASS by class", found.sass), ("PTX by class", found.ptx)):
         differing = [row for row in rows if row.differs]
-        if title.startswith("PTX") and found.sass and not is_whole:
+        if title.startswith("PTX") and found.sass and most is not None:
             continue  # SASS is what runs; --ptx and --json have the rest
         if not differing:
             continue
-        shown = differing if is_whole else differing[:_MOST_ROWS]
+        shown = differing[:most]
         yield ""
-        yield table((title, "loop depth", "A", "B", "change"), [_instruction(row) for row in shown])
+        yield table((title, "loop depth", "A", "B", "change"), [instruction_cells(row) for row in shown])
         rest = len(differing) - len(shown)
         yield from ([f"and {rest} classes more that differ; --verbose lists them"] if rest else [])
 
@@ -103,7 +123,8 @@ def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> 
     yield from (["```diff", *lines, "```"] if is_markdown else [language.upper(), *lines])
 
 
-def _resource(row: ResourceRow) -> Row:
+def resource_cells(row: ResourceRow) -> Row:
+    """Return the cells of one resource."""
     return row.name, _amount(row, row.a), _amount(row, row.b), _change(row)
 
 
@@ -124,7 +145,8 @@ def _change(row: ResourceRow) -> str:
     return f"{row.b - row.a:+,.0f}{share}".replace(",", " ")
 
 
-def _instruction(row: InstructionRow) -> Row:
+def instruction_cells(row: InstructionRow) -> Row:
+    """Return the cells of one class of instructions."""
     mark = "×" if row.loop_depth else ""
     amounts = [f"{mark}{count}" if count else "0" for count in (row.a, row.b)]
     return row.kind, str(row.loop_depth) if row.loop_depth else "none", *amounts, f"{row.b - row.a:+d}"

@@ -2,27 +2,8 @@
 
 from collections.abc import Iterator
 
-from annotate.compare.decision import duration_text
-from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.sweep import ShapeSweep
 from gpuwatch.diff.timed_pair import TimedPair
-
-
-def timing_lines(found: Diff) -> Iterator[str]:
-    """Yield the decision on each pair, with its launches and its window, and the table of a sweep."""
-    for number, timed in enumerate(found.timed):
-        name = f"{found.comparisons[number].b.code.name}: " if len(found.timed) > 1 else ""
-        yield f"{name}{decision_text(timed)}"
-        if timed.a is not None and timed.b is not None:
-            shape = " ".join(f"{each}={size}" for each, size in timed.sizes.items())
-            times = f"A {duration_text(timed.a.median_s)}, B {duration_text(timed.b.median_s)} a call"
-            yield f"  {times}, {timed.cache} L2 cache, {timed.pairs_count} pairs{f', {shape}' if shape else ''}"
-        yield from [f"  launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
-        yield from (f"  {note}" for note in timed.notes)
-        yield from [f"  window: {timed.verdict}"] if timed.verdict else []
-    if found.sweep is not None:
-        yield ""
-        yield from sweep_lines(found.sweep)
 
 
 def decision_text(timed: TimedPair) -> str:

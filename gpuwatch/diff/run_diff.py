@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gpuwatch.diff import kernel_choice
 from gpuwatch.diff.compile_cache import CompileCache
 from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_side
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.cubin import read_cubin
+from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
 from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches
 from gpuwatch.diff.occupancy import sm_limits
@@ -49,6 +48,7 @@ class Diff:
     why_not_timed: str
     alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # where a side is a Python function: the other's kernel
     timed: tuple[TimedPair, ...] = ()  # one a comparison, or one of a function
+    explained: tuple[ExplainedPair, ...] = ()  # the same pairs with their reasons
     sweep: ShapeSweep | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,8 +59,8 @@ class Diff:
                 {"side": each.shown, "compiler": each.compiled.compiler, "flags": list(each.compiled.flags)}
                 for each in (self.a, self.b)
             ],
-            "timed": [msgspec.to_builtins(each) for each in self.timed] or None,
-            "why_not_timed": None if self.timed else self.why_not_timed,
+            "timed": [each.to_dict() for each in self.explained] or None,
+            "why_not_timed": None if self.explained else self.why_not_timed,
             **({"sweep": self.sweep.to_dict()} if self.sweep is not None else {}),
             "kernels": [each.to_dict() for each in self.comparisons],
         }

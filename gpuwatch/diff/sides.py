@@ -10,9 +10,11 @@ from gpuwatch.errors import UsageError
 
 _LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "triton", ".cubin": "cubin", ".ptx": "ptx"}
 _FORM = re.compile(
-    r"(?:(?P<folder>.+?)@(?P<revision>[^:]+):)?(?P<file>.+?\.(?:cuh?|py|cubin|ptx))(?::(?P<kernel>.*))?", re.DOTALL
+    r"(?:(?P<folder>.+)@(?!\{)(?P<revision>[^:@]+(?:@\{[^}]*\})?):)?(?P<file>.+?\.(?:cuh?|py|cubin|ptx))(?::(?P<kernel>.*))?",
+    re.DOTALL,
 )
-EXPECTED = "a file FILE.cu, FILE.py:KERNEL, FILE.cubin or FILE.ptx, or FOLDER@REV:FILE"
+_ADDRESS = re.compile(r"(?:https?|ssh|file)://.|[\w.-]+@[\w.-]+:.")  # of a repository elsewhere
+EXPECTED = "a file FILE.cu, FILE.py:KERNEL, FILE.cubin or FILE.ptx, or FOLDER-OR-URL@REV:FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,13 @@ def _read(text: str, at: str | None) -> Side:
     if found["revision"] is not None:
         if at is not None:
             raise UsageError(f"{text}: expected a second side, found none; it already names a revision")
-        folder = Path(found["folder"])
+        is_address = _ADDRESS.match(found["folder"])
+        folder = checkouts.clone(found["folder"], text) if is_address else Path(found["folder"])
         if not folder.is_dir():
-            raise UsageError(f"{text}: expected a folder of a local repository before the @, found {found['folder']!r}")
+            raise UsageError(
+                f"{text}: expected a folder of a local repository or an address such as https://HOST/REPOSITORY before the @, "
+                f"found {found['folder']!r}"
+            )
         tree, path = checkouts.check_out_below(folder, found["file"], found["revision"], text)
         return Side(text, path, kernel, found["revision"], tree)
     path = Path(found["file"])

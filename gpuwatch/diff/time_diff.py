@@ -2,19 +2,23 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 
 import msgspec
 
 from gpuwatch.cuda.driver import checked
+from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_arguments import NotTimedError
 from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
 from gpuwatch.diff.sides import Side
+from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.diff.sweep import SweepPoint, summarise
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.diff.timing_job import TimingJob, TimingTerms, make_job, read_call
 from gpuwatch.diff.timing_process import TimingProcess
 
+Explain = Callable[[TimedPair, TimingProcess, StaticComparison | None], ExplainedPair]
 NO_GPU = "no NVIDIA GPU on this machine"
 
 
@@ -49,25 +53,34 @@ def find_gpu() -> tuple[str, str]:
 
 
 def time_diff(
-    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, state: Path, say: Callable[[str], None]
+    sides: tuple[Side, Side],
+    found: Diff,
+    request: DiffRequest,
+    timing: TimingRequest,
+    state: Path,
+    say: Callable[[str], None],
+    explain: Explain,
 ) -> Diff:
     """Return a comparison with the times of its pairs, and of each further point of a sweep.
 
     Raises UsageError: for arguments, launches and inputs that cannot be derived.
     """
     try:
-        timed = tuple(pair for pair, _ in timed_pairs(sides, found, request, timing, say))
+        pairs = zip_longest(timed_pairs(sides, found, request, timing, say), found.comparisons)
+        explained = tuple(explain(pair, process, static) for (pair, process), static in pairs)
     except NotTimedError as error:
         return replace(found, why_not_timed=str(error))
+    timed = tuple(each.timed for each in explained)
+    found = replace(found, timed=timed, explained=explained)
     if len(timing.points) < 2:
-        return replace(found, timed=timed)
+        return found
     points = [SweepPoint(dict(timing.points[0][0]), dict(timing.points[0][1]), timed[0])]
     for sizes, types in timing.points[1:]:
         asked = replace(request, sizes=sizes, types=types)
         again = run_diff(sides, asked, state, why_not_timed="")
         terms = replace(timing, terms=msgspec.structs.replace(timing.terms, sizes=sizes))
         points.append(SweepPoint(dict(sizes), dict(types), next(timed_pairs(sides, again, asked, terms, say))[0]))
-    return replace(found, timed=timed, sweep=summarise(points))
+    return replace(found, sweep=summarise(points))
 
 
 def timed_pairs(

@@ -17,6 +17,7 @@ from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.cuda.driver import checked
 from gpuwatch.cuda.driver_cuda import DriverCuda
+from gpuwatch.diff.kernel_counters import REPEATS
 from gpuwatch.diff.kernel_device import DriverDevice, KernelDevice, KernelFault
 from gpuwatch.diff.pair_run import STEP_LIMIT_S, ReadyPair, run_pair, set_up
 from gpuwatch.diff.timed_pair import TimedPair
@@ -27,7 +28,6 @@ from gpuwatch.process import torch_state
 
 LENGTH_BYTES = 8  # of the job's length, before the job
 ONCE = "--once"
-_ONCE_COUNT = 3  # launches that a profiler sees
 _ALONE_COUNT = 20  # launches before the host looks at its clock
 
 
@@ -94,7 +94,7 @@ def _run_once(side: str, file: Path) -> None:
     device, _ = _open_device(job)
     with set_up(job, device, lambda _words, _limit_s: None) as ready:
         checked(driver.cuProfilerStart())
-        for _ in range(_ONCE_COUNT):
+        for _ in range(REPEATS):
             ready.calls["AB"["ab".index(side)]]()
         device.synchronize()
         checked(driver.cuProfilerStop())

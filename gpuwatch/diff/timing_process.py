@@ -17,7 +17,7 @@ from gpuwatch import clock
 from gpuwatch.diff.timed_child import LENGTH_BYTES, ONCE, ChildMessage
 from gpuwatch.diff.timed_pair import TimedPair, incomparable
 from gpuwatch.diff.timing_job import TimingJob, with_launches
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import SourceGoneError, UsageError
 
 START_LIMIT_S = 120.0  # importing torch from a cold disk takes a minute
 COMMAND = (sys.executable, "-P", "-m", "gpuwatch.diff.timed_child")
@@ -75,8 +75,9 @@ class TimingProcess:
 
     @property
     def device(self) -> Device:
-        """The GPU, once times are there."""
-        assert self._device is not None  # noqa: S101 - counters are read after times only
+        """The GPU, once times are there.  Raises SourceGoneError: when the driver does not describe it."""
+        if self._device is None:
+            raise SourceGoneError("the driver does not describe this GPU")
         return self._device
 
     def run_alone(self, side: Literal["a", "b"], seconds: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,47 @@ def test_folder_at_a_revision_names_any_file(repository: Path, monkeypatch: pyte
         sides = read_sides((f"{repository}@v1:gone.cu:k", "own.cu"), None)
         assert texts(sides) == [FIRST, "// own\n"]
         assert (sides[0].kernel, sides[0].revision) == ("k", "v1")
+
+
+def test_address_at_a_revision_is_cloned_and_removed(repository: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(home))
+    with checkouts.cleaned_up():
+        sides = read_sides((f"file://{repository}@v1:gone.cu:k", "k.cu"), None)
+        assert texts(sides) == [FIRST, SECOND]
+        assert list(home.glob("gpuwatch-clone-*"))
+    assert not list(home.glob("gpuwatch-*"))
+    assert len(git("worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("https://host/lib.git@v1:src/k.cu", "https://host/lib.git"),
+        ("git@host.org:lib.git@main:k.cu:scan", "git@host.org:lib.git"),
+        ("ssh://git@host/lib@v1.2:a@2/k.cu", "ssh://git@host/lib"),
+    ],
+)
+def test_last_at_sign_ends_an_address(
+    repository: Path, source: WriteSource, monkeypatch: pytest.MonkeyPatch, text: str, address: str
+) -> None:
+    asked = source("git", '#!/bin/sh\necho "$@" > asked\nexit 1\n').parent / "asked"
+    (repository / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(repository), prepend=":")
+    with checkouts.cleaned_up(), pytest.raises(UsageError, match="that git can clone without asking for a password"):
+        read_sides((text, "k.cu"), None)
+    assert asked.read_text().endswith(f"-- {address} tree\n")
+
+
+def test_revision_may_be_an_earlier_state_of_a_name(repository: Path) -> None:
+    with checkouts.cleaned_up():
+        assert texts(read_sides((".@HEAD@{1}:k.cu", "k.cu"), None)) == [FIRST, SECOND]
+
+
+@pytest.mark.parametrize("address", ["ext::sh -c touch% x", "--upload-pack=x", "https://127.0.0.1:9/x"])
+def test_address_runs_no_command(repository: Path, address: str) -> None:
+    with checkouts.cleaned_up(), pytest.raises(UsageError):
+        read_sides((f"{address}@v1:k.cu", "k.cu"), None)
+    assert not Path("x").exists()
 
 
 @pytest.mark.parametrize(

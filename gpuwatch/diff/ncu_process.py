@@ -1,0 +1,121 @@
+"""One run of ncu, in a process of its own, and the counters in its CSV."""
+
+import csv
+import math
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpuwatch.diff.counter_permission import NCU_CONTROLS
+from gpuwatch.diff.kernel_counters import DURATION, METRICS, REPEATS, Readings
+from gpuwatch.errors import GpuwatchError
+
+_PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation
+_SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
+_LOCAL = re.compile(
+    r"\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,}"
+)  # numbers only a comma's land writes
+
+
+class CountersRefusedError(GpuwatchError):
+    """ncu gave no counters."""
+
+
+def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) -> Readings:
+    """Run a command under ncu and return the counters of its profiled launches.
+
+    Raises CountersRefusedError: with ncu's own words when it gives none.
+    """
+    names = [DURATION, *(name for metric in METRICS for name in metric.ncu)]
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-ncu-") as folder:
+        log = Path(folder) / "log.csv"
+        options = [
+            *" ".join(NCU_CONTROLS).split(),
+            "--csv",
+            "--page",
+            "raw",
+            "--print-units",
+            "base",
+            "--profile-from-start",
+            "off",
+        ]
+        command = [ncu, *options, "--metrics", ",".join(names), "--log-file", str(log), *words]
+        environment = os.environ | {"LC_ALL": "C"}  # ncu writes numbers as the locale does
+        try:
+            done = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=patience_s)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CountersRefusedError(f"ncu: {error}") from error
+        text = log.read_text(errors="replace") if log.exists() else (done.stdout + done.stderr).decode(errors="replace")
+    launches = parse(text)
+    if not launches:
+        said = re.search(r"==ERROR== *(.+)", text)
+        raise CountersRefusedError(
+            f"ncu: {said[1].strip() if said else f'no kernel was counted (exit code {done.returncode})'}"
+        )
+    return combine(launches)
+
+
+def parse(text: str) -> list[dict[str, float]]:
+    """Return each launch's metrics in base units, shares as ratios, from the raw page or the older list of metrics."""
+    rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
+    if not rows or "Kernel Name" not in rows[0]:
+        return []
+    header = rows[0]
+    if "Metric Name" in header:
+        places = [header.index(name) for name in ("ID", "Metric Name", "Metric Unit", "Metric Value")]
+        cells = [[row[place] for place in places] for row in rows[1:] if len(row) == len(header)]
+    else:
+        units, identity = rows[1] if len(rows) > 1 else [], header.index("ID")
+        cells = [
+            [row[identity], *cell]
+            for row in rows[2:]
+            if len(row) == len(header)
+            for cell in zip(header, units, row, strict=True)
+        ]
+    is_comma = any(_LOCAL.fullmatch(cell[3].strip()) for cell in cells)
+    launches: dict[str, dict[str, float]] = {}
+    for launch, name, unit, said in cells:
+        value = _number(said, is_comma=is_comma)
+        if value is not None:
+            launches.setdefault(launch, {})[name] = value * _scale(unit)
+    return list(launches.values())
+
+
+def combine(launches: Sequence[Mapping[str, float]]) -> Readings:
+    """Return the counters of each repetition; of a pipeline's launches, amounts add up and shares are means by time."""
+    repeats = REPEATS if len(launches) % REPEATS == 0 else 1
+    length = len(launches) // repeats
+    readings: dict[str, tuple[float, ...]] = {}
+    for metric in METRICS:
+        values = []
+        for start in range(0, len(launches), length):
+            part = [each for each in launches[start : start + length] if metric.ncu and metric.ncu.keys() <= each.keys()]
+            amounts = [sum(each[name] * factor for name, factor in metric.ncu.items()) for each in part]
+            weights = [each.get(DURATION, 1.0) for each in part]
+            if amounts:
+                values.append(sum(amounts) if metric.is_extensive else statistics.fmean(amounts, weights))
+        if len(values) == repeats:
+            readings[metric.name] = tuple(values)
+    return readings
+
+
+def _number(text: str, *, is_comma: bool) -> float | None:
+    marks = (".", ",") if is_comma else (",", ".")  # of thousands, and of decimals
+    plain = re.sub(r"[\s'’]", "", text).replace(marks[0], "").replace(marks[1], ".")
+    try:
+        value = float(plain)
+    except ValueError:  # n/a, and attributes that are words
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _scale(unit: str) -> float:
+    if unit in ("%", "percent"):
+        return 0.01
+    found = _UNIT.fullmatch(unit)
+    return _SCALES[found[1]] if found else 1.0

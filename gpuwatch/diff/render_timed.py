@@ -1,0 +1,125 @@
+"""The timed half of the screen: the decision first, then the reasons, the times, the roofline and the counters."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from annotate.compare.decision import duration_text
+from annotate.derived.roofline import readable_rate
+from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.kernel_counters import METRICS, REPLAY_CAVEAT, TRAFFIC, CounterMetric, Counters
+from gpuwatch.diff.kernel_roofline import KernelRoofline
+from gpuwatch.diff.timed_pair import TimedPair
+
+Row = Sequence[str]
+Table = Callable[[Row, Sequence[Row]], str]
+# Each kernel runs at its own clock where power limits it; below this the two ratios say the same.
+_GAP_RATIO = 0.005
+_NOT_KNOWN = "not known"
+SIMULATED = (
+    "SIMULATED: this GPU does not exist, and no kernel ran; times and activity are a model's, the code is compared as it is"
+)
+
+
+def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[str]:
+    """Yield the lines at the top of the screen: one decision a pair, under the banner of a simulation."""
+    if any(each.is_simulated for each in found):
+        yield SIMULATED
+    for each, name in zip(found, names, strict=True):
+        yield f"{f'{name}: ' if len(names) > 1 else ''}{decision_line(each.timed)}"
+        yield from own_clock_lines(each.timed)
+
+
+def timed_lines(found: ExplainedPair, table: Table) -> Iterator[str]:
+    """Yield the lines above the comparison of the code; an empty one ends a paragraph."""
+    yield from ["why:", *(f"{number}. {each}" for number, each in enumerate(found.reasons, start=1))]
+    yield from [] if found.reasons else [found.why_none]
+    yield ""
+    if found.timed.a is not None:
+        yield table(("", "", "A", "B", "change"), list(_without_repeats(rows(found))))
+        yield ""
+    yield from conditions(found)
+    yield ""
+
+
+def conditions(found: ExplainedPair) -> Iterator[str]:
+    """Yield the conditions of times and counters."""
+    timed = found.timed
+    if found.peaks is not None:
+        yield f"window: {timed.verdict or 'none'} on {found.peaks.device.name}"
+        sizes = "".join(f", {name}={size}" for name, size in timed.sizes.items())
+        cache = f"{timed.cache} L2 cache" if timed.cache else "L2 cache not controlled"
+        yield from [f"timed: {cache}, {timed.pairs_count} pairs{sizes}"] if timed.pairs_count else []
+        yield found.peaks.says
+    yield from [f"launches: A {timed.launches[0]}; B {timed.launches[1]}"] if any(timed.launches) else []
+    yield from timed.notes
+    yield f"counters: {found.counters.says}"
+    yield from [REPLAY_CAVEAT] if found.counters.source == "ncu" else []
+
+
+def decision_line(timed: TimedPair) -> str:
+    """Return the decision with its ratio, interval and clock."""
+    if timed.ratio is None or timed.ratio_low is None or timed.ratio_high is None:
+        return f"{timed.decision}: {timed.reason}"
+    clocks = [each.true_clock_mhz for each in (timed.a, timed.b) if each is not None and each.true_clock_mhz]
+    at = f" at one clock, {sum(clocks) / len(clocks):.0f} MHz true" if clocks else ", clock not known"
+    said = f"{timed.decision} {timed.ratio:.3f}x [{timed.ratio_low:.3f}, {timed.ratio_high:.3f}]{at}"
+    return f"{said}: {timed.reason}" if timed.reason else said
+
+
+def own_clock_lines(timed: TimedPair) -> Iterator[str]:
+    """Yield the ratio of the times as measured, where it differs."""
+    if timed.ratio and timed.own_clock_ratio and abs(timed.own_clock_ratio / timed.ratio - 1) > _GAP_RATIO:
+        clocks = " and ".join(
+            f"{each.true_clock_mhz:.0f}" for each in (timed.a, timed.b) if each is not None and each.true_clock_mhz
+        )
+        yield f"{timed.own_clock_ratio:.3f}x each at its own clock{f' ({clocks} MHz)' if clocks else ''}: power limits them"
+
+
+def rows(found: ExplainedPair) -> Iterator[Row]:
+    """Yield the rows of times, roofline and counters, each with its group; rows that nothing tells, and counters that read the same, are left out."""
+    timed, a, b = found.timed, found.a, found.b
+    if timed.a and timed.b:
+        change = f"{timed.b.median_s / timed.a.median_s - 1:+.1%}"
+        yield "time", "median of a call", *(duration_text(each.median_s) for each in (timed.a, timed.b)), change
+    if a and b:
+        yield from (("roofline", *row) for row in _roofline_rows(a, b) if set(row[1:3]) != {_NOT_KNOWN})
+    for metric in METRICS:
+        row = _counter_row(metric, found.counters)
+        if row is not None and row[1] != row[2] and metric.name != TRAFFIC:  # which the roofline shows
+            yield metric.group, *row
+
+
+def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
+    both = (a, b)
+    yield "of the memory's peak", *(_share(each.memory_ratio, "≥ " if each.is_lower_bound else "") for each in both), ""
+    yield "of the arithmetic's peak", *(_share(each.compute_ratio) for each in both), ""
+    yield "bound", *(each.bound or _NOT_KNOWN for each in both), ""
+    yield "headroom", *(_share(each.headroom_ratio, "≤ " if each.is_lower_bound else "") for each in both), ""
+    mark = ["≥ " if each.is_lower_traffic else "" for each in both]
+    yield "traffic", *(f"{m}{readable_rate(each.traffic_bytes or 0.0, 'B')}" for m, each in zip(mark, both, strict=True)), ""
+    yield "operations per byte", *(f"{each.intensity:.3g}" if each.intensity else _NOT_KNOWN for each in both), ""
+    rates = (readable_rate(each.flops_a_second, "FLOP/s") if each.flops_a_second else _NOT_KNOWN for each in both)
+    yield "operations a second", *rates, ""
+
+
+def _counter_row(metric: CounterMetric, counters: Counters) -> Row | None:
+    """Return one counter's row, with ``?`` where the interval of its difference includes none."""
+    a, b = counters.mean("a", metric.name), counters.mean("b", metric.name)
+    if a is None or b is None:
+        return None
+    mark = " ?" if counters.is_uncertain(metric.name) else ""
+    if metric.is_share:
+        return metric.title, f"{a:.1%}", f"{b:.1%}", f"{(b - a) * 100:+.1f} pp{mark}"
+    texts = [f"{each:,.0f}".replace(",", " ") for each in (a, b)]
+    return metric.title, *texts, f"{b / a - 1:+.1%}{mark}" if a else f"{b - a:+,.0f}{mark}".replace(",", " ")
+
+
+def _without_repeats(found: Iterator[Row]) -> Iterator[Row]:
+    """Name each group on its first row alone."""
+    before = ""
+    for group, *rest in found:
+        yield "" if group == before else group, *rest
+        before = group
+
+
+def _share(ratio: float | None, mark: str = "") -> str:
+    return _NOT_KNOWN if ratio is None else f"{mark}{ratio:.1%}"

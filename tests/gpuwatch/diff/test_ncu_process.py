@@ -1,0 +1,131 @@
+"""ncu's CSV as counters, and ncu as a process.
+
+The texts are real, or have the shapes of real ones with other numbers:
+- ``ncu_h200.csv``: what ncu 2025.3.1 wrote on an H200 of the naive transpose (driver 580.159.04, 2026-11-22), less most columns;
+- the raw page with a row of units, attributes that are words, and lines before and after it, as in vLLM's
+  tests/models/qwen4_exp/test_sm70_moe_unique_experts_bench_cpu.py (``--csv --page raw --print-units base``);
+- the older list of metrics, a row each, as in KernDiff's src/kerndiff/fixtures/v1_ncu.csv;
+- numbers as other locales write them, and ``n/a``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.diff.kernel_counters import DURATION, METRICS
+from gpuwatch.diff.ncu_process import CountersRefusedError, combine, count, parse
+
+ABOUT = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC"'
+RAW = f"""==PROF== Connected to process 2206 (/usr/bin/python3.12)
+==PROF== Profiling "scan" - 0: 0%....50%....100% - 7 passes
+{ABOUT},"c2clink__enabled_mask","device__attribute_mode","{DURATION}","dram__bytes_read.sum","dram__bytes_write.sum","l1tex__t_sector_hit_rate.pct","lts__t_sector_hit_rate.pct"
+"","","","","","","","","","","","","","ns","byte","Kbyte","%","%"
+"0","2206","python3","127.0.0.1","scan(const float *, float *, int)","1","7","(256, 1, 1)","(5, 20, 1)","0","9.0","0x3","No-CC","28,448","5,156,128","5.76","41.25","n/a"
+"1","2206","python3","127.0.0.1","scan(const float *, float *, int)","1","7","(256, 1, 1)","(5, 20, 1)","0","9.0","0x3","No-CC","30,000","5,000,000","0","40","n/a"
+==PROF== Disconnected from process 2206
+"""
+LISTED = f"""{ABOUT},"Section Name","Metric Name","Metric Unit","Metric Value"
+"0","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","{DURATION}","usecond","40"
+"0","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","dram__bytes_read.sum","Mbyte","10.24"
+"1","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","{DURATION}","msecond","2"
+"1","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","launch__shared_mem_per_block","Kbyte/block","4.22"
+"1","1","a","h","k","1","7","(1, 1, 1)","(1, 1, 1)","0","8.0","Raw","lts__t_sector_hit_rate.pct","percent","41.2"
+"""
+
+
+def test_page_of_an_h200_gives_every_counter() -> None:
+    found = combine(parse(Path(__file__).with_name("ncu_h200.csv").read_text()))
+    assert set(found) == {metric.name for metric in METRICS if metric.ncu}
+    assert found["dram_bytes"] == (292166144 + 272153600, 292072704 + 272028672, 292058624 + 271973632)
+    assert found["store_efficiency_ratio"] == (0.125, 0.125, 0.125)
+    assert found["stall_memory_ratio"] == pytest.approx((0.3684, 0.3687, 0.3672))
+    assert found["thread_activity_ratio"] == (1.0, 1.0, 1.0)
+
+
+def test_raw_page_has_a_row_of_units() -> None:
+    first, second = parse(RAW)
+    assert first == {
+        "ID": 0.0, "Process ID": 2206.0, "Context": 1.0, "Stream": 7.0, "Device": 0.0, "CC": 9.0, DURATION: pytest.approx(28448e-9),
+        "dram__bytes_read.sum": 5156128.0, "dram__bytes_write.sum": 5760.0, "l1tex__t_sector_hit_rate.pct": pytest.approx(0.4125),
+    }  # fmt: skip
+    assert second["dram__bytes_write.sum"] == 0.0
+
+
+def test_list_of_metrics_has_a_unit_each() -> None:
+    first, second = parse(LISTED)
+    assert first == {DURATION: pytest.approx(40e-6), "dram__bytes_read.sum": pytest.approx(10.24e6)}
+    assert second[DURATION] == pytest.approx(2e-3)
+    assert second["launch__shared_mem_per_block"] == pytest.approx(4220)
+    assert second["lts__t_sector_hit_rate.pct"] == pytest.approx(0.412)
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "hit"),
+    [("5.156.128", "5.760,5", "41,25"), ("5 156 128", "5 760,5", "41,25"), ("5’156’128", "5’760.5", "41.25")],
+)
+def test_numbers_are_read_as_their_land_writes_them(read: str, written: str, hit: str) -> None:
+    text = RAW.replace("5,156,128", read).replace('"5.76"', f'"{written}"').replace('"41.25"', f'"{hit}"')
+    text = text.replace("28,448", "28448").replace("30,000", "30000").replace("5,000,000", "5000000")
+    first = parse(text)[0]
+    assert first["dram__bytes_read.sum"] == 5156128.0
+    assert first["dram__bytes_write.sum"] == pytest.approx(5760500)
+    assert first["l1tex__t_sector_hit_rate.pct"] == pytest.approx(0.4125)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "==ERROR== no", '"ID","Kernel Name"', '"a","b"\n"c"', '"ID","Kernel Name","x"\n"","","\n']
+)
+def test_text_without_launches_gives_none(text: str) -> None:
+    assert parse(text) == []
+
+
+def test_launches_of_a_pipeline_become_one() -> None:
+    """Amounts add up, shares are means by time, and three repetitions stay apart."""
+    launches = [
+        {DURATION: time, "dram__bytes_read.sum": 10.0, "dram__bytes_write.sum": 1.0, "lts__t_sector_hit_rate.pct": hit}
+        for _ in range(3)
+        for time, hit in ((3.0, 0.2), (1.0, 1.0))
+    ]
+    found = combine(launches)
+    assert found["dram_bytes"] == (22.0, 22.0, 22.0)
+    assert found["l2_hit_ratio"] == pytest.approx((0.4, 0.4, 0.4))
+    assert "bank_conflicts_count" not in found
+
+
+def program(folder: Path, script: str) -> str:
+    """Write a program in ncu's place, to which a script in sh gives its behaviour; ``$log`` is where ncu writes."""
+    file = folder / "ncu"
+    file.write_text(f'#!/bin/sh\nwhile [ "$1" != --log-file ]; do shift; done\nlog="$2"\nshift 2\n{script}\n')
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_ncu_runs_the_command_and_its_counters_are_read(tmp_path: Path) -> None:
+    (tmp_path / "said.csv").write_text(RAW)
+    ncu = program(tmp_path, f'echo "$@" "$LC_ALL" > {tmp_path}/words; cp {tmp_path}/said.csv "$log"')
+    assert count(ncu, ["python3", "-m", "work"])["dram_bytes"] == (10161888.0,)
+    assert (tmp_path / "words").read_text() == "python3 -m work C\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ('echo "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission" > "$log"; exit 1', "ERR_NVGPUCTRPERM"),
+        ("exit 3", "no kernel was counted .exit code 3."),
+        ("exec sleep 60", "timed out"),
+    ],
+)
+def test_ncu_without_counters_tells_why(tmp_path: Path, script: str, words: str) -> None:
+    with pytest.raises(CountersRefusedError, match=words):
+        count(program(tmp_path, script), ["true"], patience_s=2.0 if "sleep" in script else 60.0)
+
+
+def test_ncu_that_cannot_start_tells_why() -> None:
+    with pytest.raises(CountersRefusedError, match="No such file"):
+        count("/nonexistent/ncu", ["true"])
+
+
+def test_no_two_counters_have_one_name() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
