@@ -1,7 +1,8 @@
 """The numbers of a window themselves: throughput, mean, median, median at one clock, and how well each repeats.
 
 The repeatability U of a number is the square root of within² + between².  *Within* is the half width of its 95 % interval
-in this window; *between* is the spread of the number over this card's record of this work.
+in this window; *between* is the spread of the number over this card's record of this work, and without a record the least
+that windows were measured to differ by.
 """
 
 from collections.abc import Callable
@@ -20,13 +21,16 @@ from annotate.stats.long_run import WithinSpread, mean_within, median_within
 from annotate.stats.robust import centre
 from annotate.times.at_one_clock import OneClockTimes
 
-WITHIN, WITHIN_AND_BETWEEN = "within this window", "within and between"
+WITHIN, WITHIN_AND_BETWEEN = "within this window, and 0.06 % between windows", "within and between"
 UNTIMED, TOO_FEW, TOO_SHORT = "no times were given", "fewer than 6 times", "capped, and shorter than two cycles of 1 s"
 _UNKNOWN_MEDIAN = "too few independent times hold the median"
 _SAME_CLOCK_RATIO = 0.01  # numbers at clocks further apart are two numbers
 _MEDIAN_ERROR = 1.2533  # of a median, over a mean's
 _FAR_RATIO = 0.25  # an exponent says nothing of clocks so far from those it was seen at
 _CONFIDENCE = 0.95
+# The specification: medians at one clock of the same clean work differ by up to 0.06 %, and no raw number repeats better.
+# Of 23 disturbed windows of H200s bound and *within* alone covered 15, with this 19.
+MEASURED_RATIO = 6e-4
 _RECORDED = {
     Number.THROUGHPUT: "calls_rate_hz",
     Number.MEAN: "mean_s",
@@ -134,7 +138,7 @@ def _repeatability(within_ratio: float | None, unknown: str, recorded: tuple[flo
     if within_ratio is None:
         return Repeatability(None, unknown, len(recorded), None, between_ratio)
     if between_ratio is None:
-        return Repeatability(within_ratio, WITHIN, 0, within_ratio, None)
+        return Repeatability(float(np.hypot(within_ratio, MEASURED_RATIO)), WITHIN, 0, within_ratio, None)
     both_ratio = float(np.hypot(within_ratio, between_ratio))
     return Repeatability(both_ratio, WITHIN_AND_BETWEEN, len(recorded), within_ratio, between_ratio)
 
