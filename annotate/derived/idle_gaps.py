@@ -105,21 +105,18 @@ def entry_gaps(
     usual_s = centre(inner_s) if len(inner_s) else 0.0
     limit_s = _limit_s(inner_s)
     irregular = raw_s > max(shortest_s, limit_s)
-    # Stalls of random length have shorter ones among them: one alone tells nothing of others.
-    short = ~irregular & (raw_s > limit_s) if int(irregular[1:-1].sum()) >= _FEWEST_STALLS else np.zeros(len(raw_s), np.bool_)
     # Stamps and events are work of the timer; a gap that stands out holds one pair of them as well.
     idle_s = np.maximum(raw_s - np.where(irregular, 0.0, timer_s * timings.calls_count), 0.0)
-    return IdleGaps(
-        begin_ns=begin_ns,
-        end_ns=end_ns,
-        idle_s=idle_s,
-        irregular=irregular,
-        usual_s=usual_s,
-        errors_s=np.full(len(raw_s), _EDGE_S),
-        blur_s=_EDGE_S,
-        window_s=window.length_s,
-        short_s=float(raw_s[short].sum()),
-    )
+    errors_s, short_s = np.full(len(raw_s), _EDGE_S), _short_s(raw_s, irregular, limit_s)
+    return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, errors_s, _EDGE_S, window.length_s, short_s)
+
+
+def _short_s(raw_s: Values, irregular: npt.NDArray[np.bool_], limit_s: float) -> float:
+    """Return the time in gaps that stand out of the loop's rhythm and are too short to be irregular.
+
+    Stalls of random length have short ones among them; one or two long ones tell nothing of others.
+    """
+    return float(raw_s[~irregular & (raw_s > limit_s)].sum()) if int(irregular[1:-1].sum()) >= _FEWEST_STALLS else 0.0
 
 
 def _limit_s(inner_s: Values) -> float:

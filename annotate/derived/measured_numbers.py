@@ -74,12 +74,13 @@ def measured_numbers(
     is_capped = may_be_capped(evidence)
     cycle_ns = CYCLE_NS if is_capped else None
     at_ns, took_s, record = timings.at_ns, timings.took_s, evidence.record
+    median_s = centre(took_s)
 
     def mean_error(at: Times, values: Values) -> WithinSpread | None:
         return mean_within(at, values, cycle_ns=cycle_ns)
 
     def median_error(at: Times, values: Values) -> WithinSpread | None:
-        return median_within(at, values, cycle_ns=cycle_ns)
+        return median_within(at, values, cycle_ns=cycle_ns, middle=median_s if values is took_s else None)
 
     def number(number: Number, value: float, series: tuple[Times, Values], within: _Within) -> NumberBudget:
         found = _number(number, value, series, within, record)
@@ -92,7 +93,7 @@ def measured_numbers(
     raw = (
         number(Number.THROUGHPUT, len(at_ns) * timings.calls_count / window_s, _rounds(timings, gaps), mean_error),
         number(Number.MEAN, float(took_s.mean()), (at_ns, took_s), mean_error),
-        number(Number.MEDIAN, centre(took_s), (at_ns, took_s), median_error),
+        number(Number.MEDIAN, median_s, (at_ns, took_s), median_error),
     )
     numbers = (*raw, _at_one_clock(times, reference_mhz, record))
     return MeasuredNumbers(numbers, _leading(evidence, numbers[-1], is_capped=is_capped))
@@ -117,9 +118,11 @@ def _at_one_clock(times: OneClockTimes, reference_mhz: float | None, record: Wor
     mhz = times.clock_mhz
     if reference_mhz is not None and times.fit is not None and abs(float(np.log(reference_mhz / mhz))) <= _FAR_RATIO:
         mhz = reference_mhz
-    value_s = centre(times.took_s) * times.factor(mhz)
+    middle_s = centre(times.took_s)
+    value_s = middle_s * times.factor(mhz)
     # At one clock there is no controller's cycle left.
-    found = median_within(times.at_ns, times.took_s, cycle_ns=None) if len(times.took_s) >= FEWEST_COUNT else None
+    is_enough = len(times.took_s) >= FEWEST_COUNT
+    found = median_within(times.at_ns, times.took_s, cycle_ns=None, middle=middle_s) if is_enough else None
     within_ratio = float(np.hypot(found.half_ratio, times.moved_ratio(mhz))) if found else None
     recorded = _recorded(number, record) if record is not None and _is_same_clock(record.clock_mhz, mhz) else ()
     unknown = TOO_FEW if len(times.took_s) < FEWEST_COUNT else _UNKNOWN_MEDIAN

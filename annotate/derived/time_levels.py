@@ -192,8 +192,9 @@ class TimeLevels:
 def has_enough(timings: Timings) -> bool:
     """Return whether there are entries enough to speak of their steadiness: six, or three of a second each."""
     count = len(timings.at_ns)
-    is_long = count >= FEWEST_LONG_COUNT and centre(timings.took_s) * timings.calls_count >= LONG_S
-    return count >= FEWEST_COUNT or is_long
+    if count >= FEWEST_COUNT:
+        return True
+    return count >= FEWEST_LONG_COUNT and centre(timings.took_s) * timings.calls_count >= LONG_S
 
 
 def time_levels(evidence: Evidence, timings: Timings, times: OneClockTimes) -> TimeLevels | None:

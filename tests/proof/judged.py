@@ -161,6 +161,11 @@ def sleeps_undeclared(row: Row) -> bool:
     return row.workload == "sleeps between" and row.variant in (Variant.TIMES, Variant.STAMPED)
 
 
+def waits_for_launches(row: Row) -> bool:
+    """Return whether events time calls so short that the GPU waits for each launch: what they read holds part of it."""
+    return row.workload == "small launches" and row.variant in (Variant.TIMES, Variant.STAMPED)
+
+
 def _judged_row(row: Row) -> JudgedRow:
     happened = drawn(row.family, row.seed, row.length_s)
     if row.clean:

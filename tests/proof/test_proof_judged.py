@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.proof.disturbances import family_name
-from tests.proof.judged import NAMES, answer, is_mostly, is_steady, judged_pair, left_open, load, main, sleeps_undeclared, write
+from tests.proof.judged import (
+    NAMES,
+    answer,
+    is_mostly,
+    is_steady,
+    judged_pair,
+    left_open,
+    load,
+    main,
+    sleeps_undeclared,
+    waits_for_launches,
+    write,
+)
 from tests.proof.pairs import Pair, length_s, pair
 from tests.proof.published import OWN, own_names, tables
 from tests.proof.shapes import Piece, Shape
@@ -122,6 +134,13 @@ def test_only_timed_sleeps_are_undeclared() -> None:
     assert sleeps_undeclared(replace(row, variant=Variant.STAMPED))
     assert not sleeps_undeclared(replace(row, variant=Variant.PLAIN))
     assert not sleeps_undeclared(replace(row, variant=Variant.STAMPED, workload="gemm"))
+
+
+def test_events_of_short_calls_wait_for_launches() -> None:
+    row = replace(judged_pair(short("host-stall").seed)[0][0].row, workload="small launches")
+    assert waits_for_launches(replace(row, variant=Variant.TIMES))
+    assert not waits_for_launches(replace(row, variant=Variant.DURATIONS))
+    assert not waits_for_launches(replace(row, variant=Variant.TIMES, workload="gemm"))
 
 
 def test_own_names_of_a_combination_are_those_of_both() -> None:
