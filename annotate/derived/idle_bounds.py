@@ -7,7 +7,7 @@ import numpy as np
 from annotate.budget import Bound, Estimate, Group, Number, Replaces
 from annotate.derived.held import power_cap
 from annotate.derived.idle_gaps import SAMPLE_NS, IdleGaps
-from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
+from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, TimeAccounts
 from annotate.evidence import Evidence, Timings
 
 BOUGHT_RATIO = 1.0 / 3.0  # the specification: of idle time, what comes back as clock, as a start
@@ -67,6 +67,19 @@ def counted_regular_ratio(evidence: Evidence, gaps: IdleGaps, *, error_ratio: fl
     """Return the share of the window that regular gaps take beyond the books' error and beyond this work's record."""
     recorded = evidence.record.values("regular_idle_ratio") if evidence.record is not None else ()
     return max(0.0, gaps.regular_ratio - error_ratio - max(recorded, default=0.0))
+
+
+def untold_regular_ratio(
+    accounts: TimeAccounts | None, dips: IdleGaps | None, *, error_ratio: float = BOOKS_ERROR_RATIO
+) -> float:
+    """Return the regular idle share of a window whose times tell no begins, beyond the books' error; 0 where no books tell it.
+
+    It is what neither the accounts nor utilisation call work, less the dips of power that stand out.
+    """
+    if accounts is None:
+        return 0.0
+    worked = max(accounts.accounted_ratio + accounts.between_ratio, accounts.busy.ratio)
+    return max(0.0, 1.0 - worked - (dips.irregular_ratio if dips is not None else 0.0) - error_ratio)
 
 
 def keeps_period(

@@ -158,7 +158,7 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
 
 def sleeps_undeclared(row: Row) -> bool:
     """Return whether a timed loop sleeps between its calls and declares no period: its clock is that of a burst."""
-    return row.workload == "sleeps between" and row.variant in (Variant.TIMES, Variant.STAMPED)
+    return row.workload == "sleeps between" and row.variant != Variant.PLAIN
 
 
 def waits_for_launches(row: Row) -> bool:
