@@ -50,6 +50,8 @@ def section() -> list[str]:
         "disturbance that stands from first to last needs a record of this work, which these windows have not, and is counted apart.",
         "So it is where it stands beside another one, and where it is a sine of five periods and more from before the window; so is a",
         "level that leaves less than a fifth of the window without it, since the specification takes no shorter part as a reference.",
+        "These three were set apart after even seeds had been looked at; the columns with what is left out hold them.  One mend (what",
+        "pauses buy where times tell no begins), found on even seeds, came after a look at the odd ones: of these one more was flagged by it.",
         "So is what the specification bounds nowhere: throughput under a rhythm of five equal pauses and more from first to last, which",
         "counts by the clock it buys; times that are wrong by less than the books' own error of 1.3 points, or under a second, where",
         "there are no books; and, in windows that tell nothing of their iterations, what the measured process itself did.\n",
