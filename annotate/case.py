@@ -73,7 +73,9 @@ class Case(CaseSeries):
     @Kept
     def time_levels(self) -> TimeLevels | None:
         """The levels of the times at one clock; None of too few of them."""
-        return time_levels(self.evidence, self.timings, one_clock_times(self.clocked, self.fit))
+        clocked = self.clocked
+        times = self.one_clock if clocked is self.timings else one_clock_times(clocked, self.fit)
+        return time_levels(self.evidence, self.timings, times)
 
     @property
     def reference_mhz(self) -> float | None:

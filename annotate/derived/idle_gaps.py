@@ -21,6 +21,7 @@ _ROUNDING_S = 5e-9  # times handed over without begins are laid end to end, to t
 BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # so many may be a rhythm
+_FEWEST_STALLS = 3  # so many within the window have a kind
 _ALIKE_RATIO = 0.25  # robust spread over median of their lengths
 
 
@@ -40,6 +41,7 @@ class IdleGaps:
     errors_s: Values  # by which each may be longer
     blur_s: float  # of one irregular gap, what its witness does not resolve
     window_s: float
+    short_s: float = 0.0  # gaps beside those that stand out, of the same kind and too short to
 
     @property
     def irregular_ratio(self) -> float:
@@ -48,7 +50,7 @@ class IdleGaps:
 
     @property
     def error_ratio(self) -> float:
-        return float(self.errors_s[self.irregular].sum()) / self.window_s
+        return (float(self.errors_s[self.irregular].sum()) + self.short_s) / self.window_s
 
     @property
     def sure_ratio(self) -> float:
@@ -101,10 +103,20 @@ def entry_gaps(
     raw_s = (end_ns - begin_ns - overlap_ns(begin_ns, end_ns, covered)) / 1e9
     inner_s = raw_s[1:-1]
     usual_s = centre(inner_s) if len(inner_s) else 0.0
-    irregular = raw_s > max(shortest_s, _limit_s(inner_s))
+    limit_s = _limit_s(inner_s)
+    irregular = raw_s > max(shortest_s, limit_s)
     # Stamps and events are work of the timer; a gap that stands out holds one pair of them as well.
     idle_s = np.maximum(raw_s - np.where(irregular, 0.0, timer_s * timings.calls_count), 0.0)
-    return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, np.full(len(raw_s), _EDGE_S), _EDGE_S, window.length_s)
+    errors_s, short_s = np.full(len(raw_s), _EDGE_S), _short_s(raw_s, irregular, limit_s)
+    return IdleGaps(begin_ns, end_ns, idle_s, irregular, usual_s, errors_s, _EDGE_S, window.length_s, short_s)
+
+
+def _short_s(raw_s: Values, irregular: npt.NDArray[np.bool_], limit_s: float) -> float:
+    """Return the time in gaps that stand out of the loop's rhythm and are too short to be irregular.
+
+    Stalls of random length have short ones among them; one or two long ones tell nothing of others.
+    """
+    return float(raw_s[~irregular & (raw_s > limit_s)].sum()) if int(irregular[1:-1].sum()) >= _FEWEST_STALLS else 0.0
 
 
 def _limit_s(inner_s: Values) -> float:

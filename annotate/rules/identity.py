@@ -4,6 +4,7 @@ from typing import Annotated
 
 import numpy as np
 
+from annotate.budget import Bound, Group, Number
 from annotate.claims import Claim
 from annotate.derived.hardware_errors import hardware_errors
 from annotate.evidence import Evidence, Fact, Timings
@@ -20,6 +21,8 @@ _SETTINGS = {
     "sm_clock_lock_mhz": ("the SM clock asked for", "{:.0f} MHz"),
 }
 _MILD = ("persistence_mode", "compute_mode")  # these change no speed while a process works
+_CLOCK_SETTINGS = ("power_limit_w", "sm_clock_lock_mhz")  # what moves by the clock alone stays as it was at one clock
+_BY_CLOCK = (Number.THROUGHPUT, Number.MEAN, Number.MEDIAN)
 _SWITCH = {"0": "off", "1": "on"}
 
 
@@ -86,7 +89,13 @@ def setting_changed(
         "changes_count": len(changes),
     }
     severity = Severity.NOTE if name in _MILD else Severity.REJECT if inside_ratio == 1.0 else Severity.FLAG
-    return Found(severity, facts, span_ns=(since_ns, until_ns))
+    return Found(severity, facts, span_ns=(since_ns, until_ns), bounds=() if name in _MILD else _unbounded(name))
+
+
+def _unbounded(name: str) -> tuple[Bound, ...]:
+    """Return that a setting moved the numbers, by nobody knows how much: of two machines neither need fill a fifth of the window."""
+    numbers = _BY_CLOCK if name in _CLOCK_SETTINGS else (*_BY_CLOCK, Number.MEDIAN_AT_CLOCK)
+    return tuple(Bound(number=each, rule=setting_changed.name, group=Group.CLOCK, ratio=None) for each in numbers)
 
 
 @rule(

@@ -9,7 +9,7 @@ from annotate.case import Case
 from annotate.claims import Claim
 from annotate.declared import amount
 from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio, rhythm_lost_ratio
-from annotate.derived.idle_bounds import gauge_bound, interval_bound, is_power_free
+from annotate.derived.idle_bounds import bought_bounds, gauge_bound, interval_bound, is_power_free
 from annotate.derived.idle_gaps import IdleGaps
 from annotate.derived.pause_causes import UNKNOWN, IdleCause, idle_causes
 from annotate.derived.work_before import lost_since_before_ratio
@@ -114,15 +114,15 @@ def idle_stretch(
     lost_ratio = lost_ratio if lost_ratio is not None and lost_ratio > gauge_ratio else 0.0
     if not idle.irregular.any():
         return _by_gauge(case, lost_ratio) if lost_ratio else _without_interval(case, idle)
-    bound = interval_bound(
-        idle, idle_stretch.name, buys_clock=is_power_free(case.evidence) is not True, replaces=_replaces(case)
-    )
+    buys_clock, replaces = is_power_free(case.evidence) is not True, _replaces(case)
+    bound = interval_bound(idle, idle_stretch.name, buys_clock=buys_clock, replaces=replaces)
+    bought = bought_bounds(idle, idle_stretch.name, buys_clock=buys_clock, replaces=replaces)
     causes = idle_causes(idle, case.evidence.pauses, case.evidence.host.run_wait_s, least_ratio=named_ratio)
     return Found(
         facts=_said(case, idle, causes),
         effect_ratio=-idle.irregular_ratio,
         span_ns=bound.span_ns,
-        bounds=(replace(bound, ratio=max(bound.size_ratio, lost_ratio)),),
+        bounds=(replace(bound, ratio=max(bound.size_ratio, lost_ratio)), *bought),
     )
 
 
@@ -145,11 +145,10 @@ def _without_interval(case: Case, idle: IdleGaps) -> Answer:
     what = "power or utilisation may dip, and the times hold no stretch without work"
     words: dict[str, Fact] = {"what": what, "cause": UNKNOWN, "cause_words": "", "advice": _UNKNOWN_REMEDY}
     is_shown = case.evidence.observes("dense_power") or case.evidence.observes("utilization_ratio")
-    return (
-        Found(facts=facts | words, bounds=(interval_bound(idle, idle_stretch.name, replaces=replaces),))
-        if is_shown
-        else Clear(facts)
-    )
+    if not is_shown:
+        return Clear(facts)
+    bought = bought_bounds(idle, idle_stretch.name, buys_clock=False, replaces=replaces)
+    return Found(facts=facts | words, bounds=(interval_bound(idle, idle_stretch.name, replaces=replaces), *bought))
 
 
 def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:

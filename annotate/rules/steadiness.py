@@ -13,7 +13,13 @@ from annotate.declared import amount
 from annotate.derived.busy import duty
 from annotate.derived.clock_shape import REGIME_CHANGE
 from annotate.derived.clock_shift import ClockShift, clock_bounds
-from annotate.derived.idle_bounds import counted_regular_ratio, duty_bounds
+from annotate.derived.idle_bounds import (
+    counted_regular_ratio,
+    duty_bounds,
+    is_power_free,
+    regular_bounds,
+    untold_regular_ratio,
+)
 from annotate.derived.load_time import STEADY_S
 from annotate.derived.onset import cap_turn
 from annotate.evidence import Fact
@@ -149,7 +155,8 @@ def bursty_duty_cycle(
 
     What it cannot see:
         Who paused: a benchmark that sleeps, one that waits for the CPU and one that only checks its results look alike.
-        Without times, which pauses are regular: the busy share is stated then, and bounds nothing.
+        Without times, which pauses are regular: the busy share is stated then, and bounds nothing.  Of times without begins,
+        which a window shorter than a second leaves.
 
     Remedy:
         Launch back to back, synchronise only at the end, or say that pauses are meant: ``claim='burst'``, or ``every=`` with
@@ -158,7 +165,8 @@ def bursty_duty_cycle(
     Source:
         The gaps between timed entries, less those that stand out (``idle-stretch``) and 1.3 points of error.  Pauses buy
         clock only where power is near its limit: below 90 % of it in the driver's 20 ms record, and uncapped, they count
-        nothing.  Else a third of them counts, a start value.  The busy share is NVML's utilisation, refreshed each 208 ms,
+        nothing.  Else a third of them counts, a start value.  Of times without begins, what neither they nor utilisation call
+        work.  The busy share is NVML's utilisation, refreshed each 208 ms,
         else the declared one, else GPM's SM activity.
     """
     evidence, gaps = case.evidence, case.gaps
@@ -166,6 +174,10 @@ def bursty_duty_cycle(
     if busy is None and gaps is None:
         return Unobserved(evidence.absence or "utilisation was not observed for long enough")
     facts: dict[str, Fact] = {"busy_ratio": busy, "by": by}
+    untold = untold_regular_ratio(case.accounts, case.dips) if gaps is None and case.has_times else 0.0
+    if untold and case.claim is not Claim.BURST and not is_power_free(evidence, worked_ratio=1.0 - untold):
+        what = f"the times leave {untold:.1%} of the window, in which the GPU rested as well"
+        return Found(facts=facts | {"what": what, "counted_ratio": untold}, bounds=regular_bounds(untold))
     if gaps is None:
         is_sparse = busy is not None and 0.0 < busy < busy_ratio
         return Found(facts=facts | {"what": f"the GPU was busy {busy:.0%} of the time"}) if is_sparse else Clear(facts)

@@ -45,15 +45,16 @@ def cold_start(case: Case) -> Answer:
     if not count:
         return Clear({"cold_count": 0})
     warm_s = times.took_s[count:]
-    changes = _deviations(times, count, case.evidence.window.length_s)
+    usual_s = centre(warm_s)
+    changes = _deviations(times, count, usual_s, case.evidence.window.length_s)
     cold_count = count * times.calls_count
     facts: dict[str, Fact] = {
         "cold_count": cold_count,
-        "slow_ratio": float(times.took_s[:count].max() / centre(warm_s)),
+        "slow_ratio": float(times.took_s[:count].max() / usual_s),
         "mean_change_ratio": changes[Number.MEAN],
         "median_change_ratio": changes[Number.MEDIAN],
         "warm_mean_s": float(warm_s.mean()),
-        "warm_median_s": centre(warm_s),
+        "warm_median_s": usual_s,
         "warmup_count": (count + 5) * times.calls_count,
         "first": "the first call was" if cold_count == 1 else f"the first {cold_count} calls were",
         "unwarmed": ", and nobody had warmed up" if _is_unwarmed(case) else "",
@@ -73,14 +74,14 @@ def cold_start(case: Case) -> Answer:
     return Found(facts=facts, span_ns=span_ns, bounds=bounds)
 
 
-def _deviations(times: Timings, count: int, window_s: float) -> dict[Number, float]:
-    """Return by how much each number deviates from that of the entries after the first so many."""
+def _deviations(times: Timings, count: int, usual_s: float, window_s: float) -> dict[Number, float]:
+    """Return by how much each number deviates from that of the entries after the first so many, whose median is given."""
     warm_s = times.took_s[count:]
     excess_s = float((times.took_s[:count] - warm_s.mean()).sum()) * times.calls_count
     return {
         Number.THROUGHPUT: -min(max(0.0, excess_s / window_s), 1.0),
         Number.MEAN: float(times.took_s.mean() / warm_s.mean()) - 1.0,
-        Number.MEDIAN: float(centre(times.took_s) / centre(warm_s)) - 1.0,
+        Number.MEDIAN: centre(times.took_s) / usual_s - 1.0,
     }
 
 

@@ -87,17 +87,17 @@ def mean_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> Within
     return _spread(error / abs(float(values.mean())), len(means), by_cycles=True)
 
 
-def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None) -> WithinSpread | None:
+def median_within(at_ns: Times, values: Values, *, cycle_ns: int | None, middle: float | None = None) -> WithinSpread | None:
     """Return the repeatability of the median of a window's values; None where this window alone cannot tell.
 
     It is half of Woodruff's interval: the share of values below the median is a mean, whose error turns into two quantiles.
-    No density is estimated, which times on a timer's grid do not have.
+    No density is estimated, which times on a timer's grid do not have.  ``middle`` is the median, where it is known already.
 
     Source: Woodruff, Journal of the American Statistical Association 47 (1952) 635-646.
     """
     if len(values) < _FEWEST_COUNT:
         return None
-    middle = centre(values)
+    middle = centre(values) if middle is None else middle
     below = (values < middle) + 0.5 * (values == middle)
     share = mean_within(at_ns, below, cycle_ns=cycle_ns)
     if share is None or not middle:

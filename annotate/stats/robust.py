@@ -46,14 +46,16 @@ def row_medians(values: Values, length: int) -> Values:
     return np.asarray(parted[:, half] if length % 2 else 0.5 * (parted[:, half] + parted[:, :half].max(axis=1)), np.float64)
 
 
-def spread(values: Values, *, floor: float = 0.0) -> float:
+def spread(values: Values, *, floor: float = 0.0, middle: float | None = None) -> float:
     """The robust standard deviation, 1.4826 times the median absolute deviation, and at least ``floor``.
+
+    ``middle`` is the median, where it is known already.
 
     A floor of the size of the quantisation keeps a series with more than half of its values equal from having none.
     Raises ValueError for an empty series.
     """
     # Turns the median absolute deviation into the standard deviation of a normal distribution.
-    return max(floor, 1.4826 * centre(np.abs(values - centre(values))))
+    return max(floor, 1.4826 * centre(np.abs(values - (centre(values) if middle is None else middle))))
 
 
 def block_means(column: Column, width_ns: int) -> Column:

@@ -18,9 +18,9 @@ BoolMask = npt.NDArray[np.bool_]
 _REFERENCE_COUNTS = (20, 200, 2000)
 
 
-def noise_floor_s(took_s: Values) -> float:
+def noise_floor_s(took_s: Values, usual_s: float | None = None) -> float:
     """The least standard deviation to believe: events are quantised at half a microsecond, and a thousandth is nothing."""
-    return max(0.25e-6, 1e-3 * centre(took_s))
+    return max(0.25e-6, 1e-3 * (centre(took_s) if usual_s is None else usual_s))
 
 
 def cold_prefix_count(
@@ -41,9 +41,12 @@ def cold_prefix_count(
     """
     if len(took_s) < 2:
         return 0
-    reference_s = min((took_s[:count] for count in (*_REFERENCE_COUNTS, len(took_s))), key=centre)
-    usual_s = centre(reference_s)
-    noise_s = spread(reference_s, floor=noise_floor_s(reference_s))
+    counts = (*_REFERENCE_COUNTS, len(took_s))
+    usual_s, place = min((centre(took_s[:count]), place) for place, count in enumerate(counts))
+    if took_s[0] <= min(slow_ratio, far_ratio) * usual_s:
+        return 0
+    reference_s = took_s[: counts[place]]
+    noise_s = spread(reference_s, floor=noise_floor_s(reference_s, usual_s), middle=usual_s)
     if took_s[0] <= min(max(usual_s + slow_sd * noise_s, slow_ratio * usual_s), far_ratio * usual_s):
         return 0
     settled = took_s <= min(usual_s + usual_sd * noise_s, far_ratio * usual_s)
@@ -77,7 +80,8 @@ def cold(
     pauses = np.flatnonzero(steps_s - took_s[:-1] > max(pause_s, pause_ratio * centre(steps_s))) + 1
     if not len(pauses):
         return mask
-    slow_s = centre(took_s) + slow_sd * spread(took_s, floor=noise_floor_s(took_s))
+    usual_s = centre(took_s)
+    slow_s = usual_s + slow_sd * spread(took_s, floor=noise_floor_s(took_s, usual_s), middle=usual_s)
     follows = pauses
     for _ in range(run_count):
         # Slow, and the first after a pause or right after a cold one that was.

@@ -49,7 +49,8 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
         return None
     logs = np.log(took_s)
     low, high = quantiles(logs, _TAIL_PERCENT / 100.0, (100.0 - _TAIL_PERCENT) / 100.0)
-    least = 2.0 * floor_s(centre(took_s)) / centre(took_s)
+    middle_s = centre(took_s)
+    least = 2.0 * floor_s(middle_s) / middle_s
     if high - low <= least:
         return None
     width = max(_bandwidth(logs[(logs >= low) & (logs <= high)]), least, (high - low) / _GRID_COUNT)

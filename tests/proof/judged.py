@@ -18,8 +18,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from annotate.budget import Number
+from annotate.budget import Number, Repeatability
 from annotate.combine import CLAIMED
+from annotate.derived.measured_numbers import MEASURED_RATIO
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
 from annotate.evidence import Evidence
 from annotate.judge import judge
@@ -42,24 +43,28 @@ NAMES: Mapping[Number, str] = {
 CLAIMED_NAMES = tuple(NAMES[number] for number in CLAIMED[Policy().claim])
 BOOKED_S = 1.0  # shorter windows have no books, so they are never valid
 RHYTHM_COUNT = 5  # so many equal pauses, equally far apart, are a rhythm
+REFERENCE_RATIO = 0.2  # of the window: the specification's least share of a level that serves as reference
 _OWN_WORK = frozenset({"own-other-work", "work-growth", "work-modes"})
+_LEVELLED = _OWN_WORK | {"sm-clock", "thermal", "power-cap"}
+_FLAT = frozenset({Shape.STEP, Shape.PULSE, Shape.SQUARE, Shape.TELEGRAPH, Shape.BURSTS})
 _DIGITS = 6  # of a ratio: a ten-thousandth of the tolerance
 _UNBOUNDED = 1e9  # stands for an infinite bound: JSON has no infinity
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """One judged window, and whether its disturbance stood from first to last: only a record of this work bounds that."""
+    """One judged window, and whether a disturbance stood from first to last, or nearly: only a record of this work bounds that."""
 
     row: Row
     is_steady: bool = False
+    is_mostly: bool = False  # the undisturbed work holds too little of the window to be a reference
     left_open: frozenset[str] = frozenset()  # numbers of which the specification bounds nothing here, see ``left_open``
 
     @property
     def bounded(self) -> Row | None:
         """Return the row with the numbers that are in scope; None where there is none."""
         kept = {name: bound for name, bound in self.row.answer.bounds.items() if name not in self.left_open}
-        if self.is_steady or not kept:
+        if self.is_steady or self.is_mostly or not kept:
             return None
         return replace(self.row, answer=replace(self.row.answer, bounds=kept))
 
@@ -67,8 +72,8 @@ class JudgedRow:
 def answer(evidence: Evidence) -> Answer:
     """Return what the judge says of one window under the default policy, as the scores ask for it.
 
-    A number is spoken of if it was measured or is claimed.  An unknown repeatability is none.  Named are the hazards that
-    flag or reject.
+    A number is spoken of if it was measured or is claimed.  Of an unknown repeatability the known parts count.  Named are the
+    hazards that flag or reject.
     """
     verdict = judge(evidence)
     assert verdict.budget is not None
@@ -76,30 +81,59 @@ def answer(evidence: Evidence) -> Answer:
     kept = [each for each in spoken if each.number in NAMES]
     return Answer(
         bounds={NAMES[each.number]: math.inf if each.bound_ratio is None else each.bound_ratio for each in kept},
-        repeatability={
-            NAMES[each.number]: ratio
-            for each in kept
-            if (ratio := each.repeatability.ratio or each.repeatability.within_ratio) is not None
-        },
+        repeatability={NAMES[each.number]: ratio for each in kept if (ratio := _repeats(each.repeatability)) is not None},
         status=verdict.status.value,
         named=frozenset(each.rule for each in verdict.hazards if each.severity in ("flag", "reject")),
     )
 
 
-def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether all that happens is alike from before the window's first moment to its last.
+def _repeats(of: Repeatability) -> float | None:
+    if of.ratio is not None or of.within_ratio is None:
+        return of.ratio
+    return math.hypot(of.within_ratio, of.between_ratio or MEASURED_RATIO)
 
-    A rhythm of the iterations is, whatever its course.  Times that are wrong are not meant: the books bound them.
+
+def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
+    """Return whether something that happens is alike from before the window's first moment to its last.
+
+    The truth of a combination then holds its part, which nothing in the window tells from the work itself.  A rhythm of the
+    iterations is alike, whatever its course, and so is a sine of five periods and more that began before the window.  Times
+    that are wrong are not meant: the books bound them.
     """
-    happening = [each for each in disturbances if not FAMILIES[each.family].blind]
-    return bool(happening) and all(
-        each.kind.startswith("every-") or (each.family != "times-wrong" and _is_one_level(each, length_s)) for each in happening
+    return any(
+        each.kind.startswith("every-")
+        or (each.family != "times-wrong" and (_is_one_level(each, length_s) or _is_steady_sine(each, length_s)))
+        for each in disturbances
+        if not FAMILIES[each.family].blind
     )
 
 
 def _is_one_level(each: Disturbance, length_s: float) -> bool:
     whole = len(each.pieces) == 1 and each.pieces[0].begin_s <= 0.0
     return whole and each.pieces[0].end_s >= length_s - 1e-6
+
+
+def _is_steady_sine(each: Disturbance, length_s: float) -> bool:
+    return each.shape is Shape.SINE and each.begin_s <= 0.0 and each.length_s * RHYTHM_COUNT <= length_s
+
+
+def is_mostly(disturbances: Iterable[Disturbance], length_s: float) -> bool:
+    """Return whether a level stands for so much of the window that less than a fifth of it is left without it.
+
+    The specification takes as references the levels that hold a fifth of the window, and the undisturbed one does not.  A
+    limit that is raised stood lower outside its pieces.  Stalls are no level, and what the drawn course changes all the time
+    (a sine, a saw, a drift) leaves none.
+    """
+    return any(
+        _level_share(each, length_s) > 1.0 - REFERENCE_RATIO
+        for each in disturbances
+        if each.family in _LEVELLED and each.shape in _FLAT
+    )
+
+
+def _level_share(each: Disturbance, length_s: float) -> float:
+    share = sum(max(0.0, min(piece.end_s, length_s) - max(piece.begin_s, 0.0)) for piece in each.pieces) / length_s
+    return 1.0 - share if (each.family, each.kind) == ("power-cap", "raised") else share
 
 
 def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
@@ -124,12 +158,19 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
 
 def sleeps_undeclared(row: Row) -> bool:
     """Return whether a timed loop sleeps between its calls and declares no period: its clock is that of a burst."""
-    return row.workload == "sleeps between" and row.variant in (Variant.TIMES, Variant.STAMPED)
+    return row.workload == "sleeps between" and row.variant != Variant.PLAIN
+
+
+def waits_for_launches(row: Row) -> bool:
+    """Return whether events time calls so short that the GPU waits for each launch: what they read holds part of it."""
+    return row.workload == "small launches" and row.variant in (Variant.TIMES, Variant.STAMPED)
 
 
 def _judged_row(row: Row) -> JudgedRow:
     happened = drawn(row.family, row.seed, row.length_s)
-    return JudgedRow(row, is_steady(happened, row.length_s), left_open(happened, row) if not row.clean else frozenset())
+    if row.clean:
+        return JudgedRow(row)
+    return JudgedRow(row, is_steady(happened, row.length_s), is_mostly(happened, row.length_s), left_open(happened, row))
 
 
 def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:

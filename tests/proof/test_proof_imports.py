@@ -13,6 +13,8 @@ _ASKING = frozenset(
     {
         "judged",
         "published",
+        "published_status",
+        "cells",
         "test_first_table",
         "test_plain_windows",
         "test_proof_judged",

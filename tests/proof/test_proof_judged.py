@@ -10,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.proof.disturbances import family_name
-from tests.proof.judged import NAMES, answer, is_steady, judged_pair, left_open, load, main, sleeps_undeclared, write
+from tests.proof.judged import (
+    NAMES,
+    answer,
+    is_mostly,
+    is_steady,
+    judged_pair,
+    left_open,
+    load,
+    main,
+    sleeps_undeclared,
+    waits_for_launches,
+    write,
+)
 from tests.proof.pairs import Pair, length_s, pair
 from tests.proof.published import OWN, own_names, tables
 from tests.proof.shapes import Piece, Shape
@@ -46,7 +58,7 @@ def test_rows_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_steady_disturbance_fills_the_window() -> None:
-    """One level from before the first moment to the last, or a rhythm; what only the watcher feels does not count."""
+    """One level from before the first moment to the last, or a rhythm, whatever else happens; what only the watcher feels is none."""
     of = short("sm-clock").disturbances[0]
     whole = replace(of, pieces=(Piece(-3.0, 2.0),))
     part = replace(of, pieces=(Piece(0.1, 2.0),))
@@ -54,9 +66,28 @@ def test_steady_disturbance_fills_the_window() -> None:
     assert is_steady([whole], 2.0)
     assert is_steady([rhythm, whole], 2.0)
     assert not is_steady([part], 2.0)
-    assert not is_steady([whole, part], 2.0)
+    assert is_steady([whole, part], 2.0)
+    wave = replace(of, shape=Shape.SINE, begin_s=-3.0, length_s=0.1, pieces=(Piece(-3.0, -2.9), Piece(-2.9, 2.0, 0.5)))
+    assert is_steady([wave], 2.0)
+    assert not is_steady([replace(wave, length_s=0.5)], 2.0)
+    assert not is_steady([replace(wave, begin_s=0.1)], 2.0)
     assert not is_steady(short("evidence-gap").disturbances, 2.0)
     assert not is_steady([], 2.0)
+
+
+def test_what_leaves_less_than_a_fifth_has_no_reference() -> None:
+    """A level for more than four fifths of the window, in pieces or in one; a raised limit outside its pieces."""
+    of = replace(short("sm-clock").disturbances[0], shape=Shape.PULSE, pieces=(Piece(0.3, 2.0),))
+    assert is_mostly([of], 2.0)
+    assert is_mostly([replace(of, shape=Shape.SQUARE, pieces=(Piece(0.2, 1.0), Piece(1.1, 2.0)))], 2.0)
+    assert not is_mostly([replace(of, pieces=(Piece(0.5, 2.0),))], 2.0)
+    assert not is_mostly([replace(of, shape=Shape.DRIFT)], 2.0)
+    assert not is_mostly([replace(of, family="host-stall")], 2.0)
+    limit = replace(of, family="power-cap", kind="raised", pieces=(Piece(0.3, 0.5),))
+    assert is_mostly([limit], 2.0)
+    assert not is_mostly([replace(limit, kind="lowered")], 2.0)
+    row = judged_pair(short("sm-clock").seed)[0][0]
+    assert replace(row, is_steady=False, is_mostly=True, left_open=frozenset()).bounded is None
 
 
 def test_wrong_times_are_in_scope_throughout() -> None:
@@ -103,6 +134,13 @@ def test_only_timed_sleeps_are_undeclared() -> None:
     assert sleeps_undeclared(replace(row, variant=Variant.STAMPED))
     assert not sleeps_undeclared(replace(row, variant=Variant.PLAIN))
     assert not sleeps_undeclared(replace(row, variant=Variant.STAMPED, workload="gemm"))
+
+
+def test_events_of_short_calls_wait_for_launches() -> None:
+    row = replace(judged_pair(short("host-stall").seed)[0][0].row, workload="small launches")
+    assert waits_for_launches(replace(row, variant=Variant.TIMES))
+    assert not waits_for_launches(replace(row, variant=Variant.DURATIONS))
+    assert not waits_for_launches(replace(row, variant=Variant.TIMES, workload="gemm"))
 
 
 def test_own_names_of_a_combination_are_those_of_both() -> None:

@@ -235,7 +235,7 @@ def test_recorded_stalls_are_bounded(name: str, least: float) -> None:
 def test_recorded_pauses_before_windows_are_clear(name: str) -> None:
     found = shown(truth_windows()[name].disturbed)
     assert found.bound() < 0.002
-    assert found.bound(Number.MEAN) == 0.0
+    assert found.bound(Number.MEAN) < 0.0005
 
 
 def test_work_seen_needs_a_witness_that_knows_whose_it_was() -> None:

@@ -49,10 +49,19 @@ class TestSettingChanged:
         assert answer.facts["when"] == "2.0 s to 3.0 s into the window"
         assert answer.span_ns == (BEGIN_NS + 2_000_000_000, BEGIN_NS + 3_000_000_000)
 
+    @pytest.mark.parametrize(("signal", "count"), [("power_limit_w", 3), ("sm_clock_lock_mhz", 3), ("ecc_mode", 4)])
+    def test_a_setting_that_moves_leaves_numbers_without_a_bound(self, signal: str, count: int) -> None:
+        """Whatever share of the window it left; what moves by the clock alone is the same at one clock."""
+        about = evidence(signals={signal: lambda t: QUIET.get(signal) or 700.0 if t < 0.5 else 600.0})
+        bounds = found(ask(setting_changed, about)).bounds
+        assert {each.ratio for each in bounds} == {None}
+        assert len(bounds) == count
+
     @pytest.mark.parametrize(("signal", "after"), [("persistence_mode", False), ("compute_mode", 3)])
     def test_a_setting_that_moves_no_number_is_noted(self, signal: str, after: Any) -> None:
         about = evidence(signals={signal: lambda t: QUIET[signal] if t < 2.5 else after})
-        assert found(ask(setting_changed, about)).severity is Severity.NOTE
+        answer = found(ask(setting_changed, about))
+        assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
 
     def test_setting_change_that_may_have_come_before_is_flagged(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < -0.5 else 600.0})

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from annotate.budget import Number
 from annotate.claims import Claim
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Timings
 from annotate.rule import Answer, Clear, Found
 from annotate.rules.idle import RULES, idle_stretch
-from tests.annotate.builders import evidence
+from tests.annotate.builders import BEGIN_NS, evidence
 from tests.annotate.occurrences.numbers import timed
 
 
@@ -25,8 +25,7 @@ def lost(answer: Answer) -> float:
     if not isinstance(answer, Found):
         assert isinstance(answer, Clear), answer
         return 0.0
-    (bound,) = answer.bounds
-    assert bound.number is Number.THROUGHPUT
+    (bound,) = (each for each in answer.bounds if each.number is Number.THROUGHPUT)
     return bound.size_ratio
 
 
@@ -90,3 +89,31 @@ def test_stalls_of_many_lengths_are_no_rhythm() -> None:
 
 def test_the_family_lists_its_rules() -> None:
     assert [rule.name for rule in RULES] == ["no-work", "idle-stretch"]
+
+
+def stalled(power_w: float, stalls_s: Sequence[float]) -> Answer:
+    """Calls of 2 ms for 4 s, with a stall of each of these lengths between them in place of calls."""
+    count = int((4.0 - sum(stalls_s)) / 2.01e-3)
+    at_ns = BEGIN_NS + np.arange(count, dtype=np.int64) * 2_010_000
+    for i, stall_s in enumerate(stalls_s):
+        at_ns[100 + 150 * i :] += int(stall_s * 1e9)
+    length_s = (int(at_ns[-1]) - BEGIN_NS) / 1e9 + 2e-3
+    return ask(evidence(length_s=length_s, signals={"power_w": power_w}, timings=Timings(at_ns, np.full(count, 2e-3))))
+
+
+def test_stalls_near_the_limit_buy_clock_for_the_times() -> None:
+    """A third of 3 % of the window: mean and median ran that much faster at most; far below the limit not at all."""
+    found = stalled(690.0, [0.04, 0.04, 0.04])
+    assert isinstance(found, Found)
+    bought = {each.number: each for each in found.bounds if each.number is not Number.THROUGHPUT}
+    assert {*bought} == {Number.MEAN, Number.MEDIAN}
+    assert all(each.ratio == pytest.approx(0.01, rel=0.1) and each.estimate is None for each in bought.values())
+    cool = stalled(300.0, [0.04, 0.04, 0.04])
+    assert isinstance(cool, Found)
+    assert [each.ratio for each in cool.bounds if each.number is not Number.THROUGHPUT] == [0.0, 0.0]
+
+
+def test_short_stalls_count_beside_longer_ones() -> None:
+    """Four of 0.8 ms beside three of 5 ms; alone, or beside a single longer one, they are too short to stand out."""
+    assert lost(stalled(300.0, [5e-3] * 3 + [8e-4] * 4)) - lost(stalled(300.0, [5e-3] * 3)) == pytest.approx(8e-4, rel=0.05)
+    assert lost(stalled(300.0, [5e-3] + [8e-4] * 4)) == pytest.approx(lost(stalled(300.0, [5e-3])), rel=0.01)

@@ -214,6 +214,17 @@ class TestBurstyDutyCycle:
             "the loop's own pauses take 15.3% of the window, usually 2 ms"
         )
 
+    @pytest.mark.parametrize(("busy_ratio", "idle_ratio"), [(0.6, 0.4), (0.75, 0.25), (1.0, 0.0)])
+    def test_times_without_begins_leave_what_nobody_saw_work(self, busy_ratio: float, idle_ratio: float) -> None:
+        """Calls of 12 ms for 60 % of 4 s, laid end to end: utilisation tells how much of the rest was work that nobody timed."""
+        took_s = np.full(200, 0.012)
+        laid = Timings(BEGIN_NS + np.round(np.arange(200) * 0.012 * 1e9).astype(np.int64), took_s)
+        answer = self.ask(signals={"utilization_ratio": busy_ratio, "power_w": 690.0}, times=laid)
+        ratio = found(answer).bounds[0].ratio if isinstance(answer, Found) and answer.bounds else 0.0
+        assert ratio == pytest.approx(max(0.0, idle_ratio - 0.013) / 3.0, abs=0.005)
+        cool = self.ask(signals={"utilization_ratio": busy_ratio, "power_w": 250.0}, times=laid)
+        assert not (isinstance(cool, Found) and cool.bounds)
+
     def test_pauses_far_from_the_limit_buy_no_clock(self) -> None:
         assert isinstance(self.ask(signals={"power_w": 400.0}, times=self.RESTING), Clear)
 
