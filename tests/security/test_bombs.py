@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import resource
 import subprocess
 import sys
 import zipfile
@@ -23,13 +22,14 @@ from tests.annotate.builders import evidence
 from tests.waiting import PATIENCE_S
 
 MOST_BYTES = 3 << 30  # of address space, an interpreter with numpy and scipy included: threads reserve much and use little
-_PROGRAM = """
-import json, sys
+_PROGRAM = f"""
+import json, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({MOST_BYTES}, {MOST_BYTES}))
 from pathlib import Path
 from gpuwatch.errors import UsageError
 from gpuwatch.report import read_page
 from gpuwatch.sources import recordings
-readers = {"recording": recordings.load, "whole": recordings.whole, "report": lambda path: read_page.load(Path(path))}
+readers = dict(recording=recordings.load, whole=recordings.whole, report=lambda path: read_page.load(Path(path)))
 for line in sys.stdin:
     kind, path = json.loads(line)
     try:
@@ -54,7 +54,6 @@ class Reader:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                 env={"OPENBLAS_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"},
-                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)),
             )  # fmt: skip
         assert self.process.stdin is not None
         assert self.process.stdout is not None

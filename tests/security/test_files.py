@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli import main
 from gpuwatch.client.connection import connect
 from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S
@@ -35,20 +36,16 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
 
 
-def gpuwatch_(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    found = subprocess.run(
-        [sys.executable, "-P", "-m", "gpuwatch", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        cwd=cwd,
-    )
-    assert found.returncode in (0, 1), found.stderr
-    return found
+def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command prints, run in this process."""
+    capfd.readouterr()
+    code = main(list(arguments))
+    told = capfd.readouterr()
+    assert code in (0, 1), told.err
+    return told.out
 
 
-def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path) -> None:
+def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Command lines, the environment, an exception's words, the folder and the program's name stay out of everything we make."""
     work = tmp_path / SECRETS[3]
     work.mkdir()
@@ -71,10 +68,10 @@ def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path) -> No
     flags = found.flags()
     out = tmp_path / "out"
     out.mkdir()
-    gpuwatch_(*flags, "report", run, "-o", str(out / "report.html"))
-    gpuwatch_(*flags, "record", "--run", run, "-o", str(out / "run.capsule"))
-    gpuwatch_(*flags, "export", "--parquet", str(out / "fleet"))
-    shown = gpuwatch_(*flags, "show", run).stdout.encode() + gpuwatch_(*flags, "show", run, "--json").stdout.encode()
+    said(capfd, *flags, "report", run, "-o", str(out / "report.html"))
+    said(capfd, *flags, "record", "--run", run, "-o", str(out / "run.capsule"))
+    said(capfd, *flags, "export", "--parquet", str(out / "fleet"))
+    shown = (said(capfd, *flags, "show", run) + said(capfd, *flags, "show", run, "--json")).encode()
     made = [path for folder in (found.state, out) for path in folder.rglob("*") if path.is_file()]
     assert {path.suffix for path in made} >= {".db", ".html", ".capsule", ".parquet"}
     texts = {str(path): path.read_bytes() for path in made} | {"metrics": page, "show": shown, "log": live.log.read_bytes()}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 from markdown_it import MarkdownIt
 
 from annotate.compare.decision import Comparison, Decision
+from annotate.evidence import Evidence
 from gpuwatch.report import histograms
 from gpuwatch.report.ci_formats import markdown
 from gpuwatch.report.comparisons import comparisons, names
@@ -16,13 +18,19 @@ from tests.annotate.compare.test_decision import stamped
 from tests.gpuwatch.report.conftest import Page, judged, rendered, scaled, scene
 from tests.gpuwatch.report.test_html_page import HOSTILE
 
-SLOW = scene("from-idle")
-QUICK = scaled(SLOW, 0.9, "tuned")
+
+def slow() -> Evidence:
+    return scene("from-idle")
+
+
+@cache
+def quick() -> Evidence:
+    return scaled(slow(), 0.9, "tuned")
 
 
 def test_page_orders_conditions_decision_windows() -> None:
     """Conditions come before the decision, and the decision before the windows."""
-    page = Page(rendered(judged(SLOW, run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(QUICK, run_id="0c")))
+    page = Page(rendered(judged(slow(), run_id="0a"), judged(scene("neighbour"), run_id="0b"), judged(quick(), run_id="0c")))
     parts = [
         "3 windows",
         "What differs between these windows",
@@ -43,14 +51,15 @@ def test_page_orders_conditions_decision_windows() -> None:
 
 def test_comparisons_take_first_of_same_gpu_and_other_run() -> None:
     """Each window is compared with the first on its GPU and never with its own run."""
-    other = replace(QUICK, device=replace(QUICK.device, uuid="GPU-2")) if QUICK.device else QUICK
+    device = quick().device
+    other = replace(quick(), device=replace(device, uuid="GPU-2")) if device else quick()
     found = comparisons(
-        [judged(SLOW, run_id="0a"), judged(other, run_id="0a"), judged(scaled(other, 1.0, "again"), run_id="0b")]
+        [judged(slow(), run_id="0a"), judged(other, run_id="0a"), judged(scaled(other, 1.0, "again"), run_id="0b")]
     )
     assert [(each.a, each.b, each.decision) for each in found] == [("tuned", "again", Decision.SAME)] or [
         (each.a, each.b) for each in found
     ] == [("tuned", "again")]
-    assert [(each.a, each.b) for each in comparisons([judged(SLOW), judged(QUICK)])] == [("from-idle", "tuned")]
+    assert [(each.a, each.b) for each in comparisons([judged(slow()), judged(quick())])] == [("from-idle", "tuned")]
 
 
 def test_page_compares_two_cards_at_one_clock() -> None:
@@ -64,14 +73,14 @@ def test_page_compares_two_cards_at_one_clock() -> None:
 
 
 def test_windows_of_one_label_are_told_apart() -> None:
-    windows = [judged(SLOW, run_id="0a"), judged(SLOW, run_id="0b"), judged(QUICK, run_id="0c")]
+    windows = [judged(slow(), run_id="0a"), judged(slow(), run_id="0b"), judged(quick(), run_id="0c")]
     assert names(windows) == ["from-idle (1)", "from-idle (2)", "tuned"]
     assert [each.decision for each in comparisons(windows)] != [Decision.FASTER] * 2
 
 
 def test_page_says_when_times_are_missing() -> None:
     """Without times nothing is decided, and the page says what is missing."""
-    windows = [judged(replace(SLOW, timings=None), run_id="0a"), judged(QUICK, run_id="0b")]
+    windows = [judged(replace(slow(), timings=None), run_id="0a"), judged(quick(), run_id="0b")]
     assert comparisons(windows) == []
     assert "Times are not compared: that needs two runs with times of single iterations" in Page(rendered(*windows)).words
 
@@ -88,7 +97,7 @@ def test_distributions_share_their_bins_and_hide_nothing() -> None:
 def test_markdown_of_hostile_names_is_text() -> None:
     """A real parser finds no markup in hostile names."""
     hostile = f"{HOSTILE} @everyone [x](http://x) `a` | b"
-    evil = replace(SLOW, window=replace(SLOW.window, label=hostile), declared={"exception": hostile})
+    evil = replace(slow(), window=replace(slow().window, label=hostile), declared={"exception": hostile})
     tokens = (
         MarkdownIt("commonmark", {"html": False})
         .enable("table")
