@@ -8,7 +8,7 @@ from annotate.derived.clock_shift import ClockShift, clock_shift
 from annotate.derived.foreign_work import ForeignWork, foreign_work
 from annotate.derived.measured_numbers import MeasuredNumbers, measured_numbers
 from annotate.derived.neighbours import Neighbours, neighbours
-from annotate.derived.steady_reference import steady_reference
+from annotate.derived.steady_reference import SteadyBy, steady_reference
 from annotate.derived.time_accounts import TimeAccounts, timed_accounts, untimed_accounts
 from annotate.derived.time_levels import TimeLevels, time_levels
 from annotate.derived.time_overlap import TimeOverlap, time_overlap
@@ -103,7 +103,8 @@ class Case(CaseSeries):
         sustained = self.claim is Claim.SUSTAINED
         steady = steady_reference(self.evidence, self.blocks, self.load) if sustained else None
         load = self.load if sustained else None
-        edges = edges_ratio(self.evidence, self.blocks, self.levels)
+        is_free = steady is not None and steady.by is SteadyBy.ITSELF
+        edges = edges_ratio(self.evidence, self.blocks, self.levels) if is_free else 0.0
         return clock_shift(
             self.blocks, self.levels, self.clock_variance, self.beta, load=load, steady=steady, edges_ratio=edges
         )

@@ -12,7 +12,10 @@ _BLURRED_COUNT = 2  # a level of so few blocks is a mean over its edges: the pag
 
 
 def edges_ratio(evidence: Evidence, blocks: ClockBlocks, levels: Sequence[SeriesLevel]) -> float:
-    """Return the share of the work that changes of level can hide, by a refresh each; 0 of a stamped clock or a single level."""
+    """Return the share of the work that the edges of short levels can hide, by a refresh each; 0 of stamped or single levels.
+
+    Longer levels are off by as much early as late, and a capped load's own begin is the excess after idle.
+    """
     window = evidence.window
     if blocks.stamped_ratio >= 0.5 or len(levels) < 2 or window.length_ns <= 0:
         return 0.0
@@ -23,12 +26,10 @@ def edges_ratio(evidence: Evidence, blocks: ClockBlocks, levels: Sequence[Series
     means = np.exp([each.mean for each in levels])
     edges = np.flatnonzero(np.diff(level))
     short = np.array([len(each.places) <= _BLURRED_COUNT for each in levels])
-    depths = np.abs(np.diff(means[level]))[edges]
-    for place, edge in enumerate(edges):
-        if short[level[edge]] or short[level[edge + 1]]:
-            depths[place] = max(depths[place], _shown_range_mhz(evidence, blocks, int(at_ns[edge + 1])))
+    blurred = [int(edge) for edge in edges if short[level[edge]] or short[level[edge + 1]]]
+    depth_mhz = sum(_shown_range_mhz(evidence, blocks, int(at_ns[edge + 1])) for edge in blurred)
     refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
-    return min(1.0, float(depths.sum()) / float(means.max()) * refresh_ns / window.length_ns)
+    return min(1.0, depth_mhz / float(means.max()) * refresh_ns / window.length_ns)
 
 
 def _shown_range_mhz(evidence: Evidence, blocks: ClockBlocks, edge_ns: int) -> float:

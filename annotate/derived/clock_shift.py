@@ -76,7 +76,7 @@ def clock_shift(
     ``variance`` is that of one block's logarithm, as the clock's cycle leaves it in a mean (``ClockBlocks.variance``).  The
     bound takes the reference that lies farthest.  The estimate takes, of highest and lowest level, the one that lies nearer,
     or the steady state if that lies farther still.  What the cycle does to a single level is repeatability, and no bias.
-    A drift may have begun at the very end of its line.  ``edges_ratio`` is what unstamped changes of level can hide.
+    ``edges_ratio`` is what unstamped changes of level can hide.
     """
     logs = np.log(blocks.mhz[blocks.known])
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
@@ -93,10 +93,8 @@ def clock_shift(
     # The load decides if the levels alone leave a smaller bound; so does an excess that no level shows, under a wide swing.
     by_onset = shifts[Number.MEAN].bound_ratio > _shift(mean, [], 0.0).bound_ratio
     by_onset |= not steady_mean and mean_excess > _shift(mean, [], 0.0).bound_ratio
-    ends = _drift_ends(logs, levels, slowness, beta)
-    farthest = {Number.THROUGHPUT: [*map(_as_rate, ends)], Number.MEAN: ends, Number.MEDIAN: ends}
     return ClockShift(
-        shifts={number: _widened(found, farthest[number], edges_ratio) for number, found in shifts.items()},
+        shifts={number: _widened(found, edges_ratio) for number, found in shifts.items()},
         rule=shape_name(logs, levels, by_onset=by_onset),
         levels_mhz=tuple(float(np.exp(level.mean)) for level in levels),
         levels_ratio=tuple(level.share_ratio for level in levels),
@@ -209,21 +207,9 @@ def _shift(levels: list[_Deviation], steady: list[_Deviation], excess_ratio: flo
     )
 
 
-def _widened(found: NumberShift, ends: list[_Deviation], edges_ratio: float) -> NumberShift:
-    """Return the bias with the farther of these deviations as its bound, and what edges can hide on top of it."""
-    farthest = max((abs(ratio) + half_ratio for ratio, half_ratio in ends), default=0.0)
-    return replace(found, bound_ratio=max(found.bound_ratio, farthest) + edges_ratio)
-
-
-def _drift_ends(logs: Values, levels: Sequence[SeriesLevel], slowness: _Slowness, beta: float) -> list[_Deviation]:
-    """Return the deviation of the mean from both ends of a drift's line; none of any other shape."""
-    if len(levels) < 2 or max(level.share_ratio for level in levels) >= _HALF or shape_name(logs, levels) != CLOCK_DRIFT:
-        return []
-    places = np.arange(len(logs)) - 0.5 * (len(logs) - 1)
-    rise = float((places * logs).sum() / (places * places).sum()) * 0.5 * (len(logs) - 1)
-    mean = float(slowness.values.mean())
-    half_ratio = _DEVIATES * slowness.error_ratio
-    return [(mean / float(np.exp(-beta * each)) - 1.0, half_ratio) for each in (-rise, rise)]
+def _widened(found: NumberShift, edges_ratio: float) -> NumberShift:
+    """Return the bias with what edges can hide on top of its bound."""
+    return replace(found, bound_ratio=found.bound_ratio + edges_ratio)
 
 
 def _level_bound(ratio: float, half_ratio: float, excess_ratio: float) -> float:

@@ -82,7 +82,7 @@ def power_levels(
     """
     window, cap, limit_w = evidence.window, power_cap(evidence), evidence.device.power_limit_w if evidence.device else None
     rest_w = idle_w if idle_w is not None else _REST_RATIO * limit_w if limit_w else None
-    if cap is None or cap.ratio > capped_ratio or rest_w is None or window.length_ns <= 0:
+    if cap is None or cap.ratio > capped_ratio or rest_w is None or window.length_ns <= 0 or not _is_fed(evidence):
         return None
     width_ns = max(_BLOCK_NS, window.length_ns // _MOST_BLOCKS)
     lead_count = min(max(0, window.begin_ns - int(load.began_ns[0])), int(_LEAST_RATIO * window.length_ns)) // width_ns
@@ -178,13 +178,18 @@ def _blocks(dense: Column, begin_ns: int, width_ns: int, count: int) -> tuple[Ti
     return begin_ns + known.astype(np.int64) * width_ns, np.asarray(sums[known] / counts[known], np.float64)
 
 
-def traffic_levels(
+def _is_fed(
     evidence: Evidence,
     *,
     fed_ratio: Annotated[float, "a loop that rests makes one call more or less between two readings"] = 0.9,
-) -> WorkLevels | None:
+) -> bool:
+    """Return whether the GPU was busy nearly all the time, so that blocks and readings hold alike many calls."""
+    return (utilization_ratio(evidence) or 0.0) >= fed_ratio
+
+
+def traffic_levels(evidence: Evidence) -> WorkLevels | None:
     """Return the levels of GPM's memory traffic, each a mean since the reading before; None of fewer than two in the window."""
-    if (utilization_ratio(evidence) or 0.0) < fed_ratio:
+    if not _is_fed(evidence):
         return None
     window, shown = evidence.window, evidence.trace.column("dram_activity_ratio").observed
     begins_ns, ends_ns = shown.at_ns[:-1], shown.at_ns[1:]

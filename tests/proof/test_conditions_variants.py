@@ -183,12 +183,6 @@ def test_ramp_is_bounded_with_a_refresh_at_its_edge(low_s: float) -> None:
     assert reach(judge(without(found.evidence(), "dense_power"))) >= abs(found.truth["throughput"])
 
 
-def test_drift_is_bounded_to_the_ends_of_its_line() -> None:
-    steps = [Edit(begin_s=float(i), end_s=float(i + 1), level="power_limit_w", value=700.0 - 2.5 * i) for i in range(1, 31)]
-    found = act(Setting(work=WORK["attention"], length_s=30.0), steps)
-    assert reach(judge(found.evidence())) >= abs(found.truth["throughput"])
-
-
 # --- neighbours ------------------------------------------------------------------------------------------------------------
 
 
