@@ -68,7 +68,8 @@ def rest() -> Any:
             seen.append([each.reading.lane, (clock.now_ns() - begin_ns) / MS, each.missed_count])
         loop.interrupt()
         now_ns = clock.now_ns()
-        none, _ = loop.run(now_ns, now_ns, 10 * MS, row_at_ns=now_ns, row_after_ns=10_000 * MS, is_resting=True)
+        due_ns = now_ns + 5_000 * MS
+        none, _ = loop.run(due_ns, due_ns, 10 * MS, row_at_ns=now_ns, row_after_ns=10_000 * MS, is_resting=True)
         found.append({"seen": seen, "none": len(none)})
     return found
 
