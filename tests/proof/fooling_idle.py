@@ -153,20 +153,8 @@ ENTRIES: tuple[Entry, ...] = (
     off(dark_pause_of_the_machine, "stall of 0.28 s while nobody watched", "throughput"),
     off(short_freezes, "25 stalls of 45 ms, watcher frozen too", "throughput"),
     off(long_window_seldom_read, "2.6 s of 120 s idle, read at 1 Hz", "throughput"),
-    off(
-        spinning_megakernel,
-        "0.35 s of spinning at 100 % utilisation",
-        "throughput",
-        limit="flagged, and the bound is of the clock alone.  Power falls at full utilisation as it does on easier inputs, which are "
-        "work: a plain window cannot tell them apart.  With times the entry that holds the wait is late, and bounded.",
-    ),
-    off(
-        waiting_collectives,
-        "steps that wait for a straggler at full utilisation",
-        "throughput",
-        limit="flagged, and the bound is half of the truth.  A collective that waits keeps the GPU busy, and dips of 20 to 40 ms "
-        "hold one or two samples of power, as the cap's own swing makes them.  With times the late steps reject this window.",
-    ),
+    off(spinning_megakernel, "0.35 s of spinning at 100 % utilisation", "throughput"),
+    off(waiting_collectives, "steps that wait for a straggler at full utilisation", "throughput"),
     off(spells_of_the_interpreter, "launch gaps double in spells", "throughput"),
     off(late_start_and_early_end, "idle 0.15 s at the begin and 0.12 s at the end", "throughput"),
     off(work_elsewhere_at_the_end, "last tenth busy for a fifth", "throughput"),

@@ -186,13 +186,7 @@ ENTRIES: tuple[Entry, ...] = (
     off(remote_desktop, "a desktop's frames on the same GPU", "throughput"),
     off(other_virtual_machine, "another VM's slices in the second half", "throughput"),
     off(sibling_instance, "MIG siblings take the power", "mean"),
-    off(
-        jobs_between_lists,
-        "three bandwidth tests between two lists",
-        "throughput",
-        limit="flagged, and the bound is of the clock alone.  A list that did not change is stored once a second, so that nothing tells "
-        "one read five times a second from one that missed each visit; memory in use rises as if the process itself allocated.",
-    ),
+    off(jobs_between_lists, "three bandwidth tests between two lists", "throughput"),
     off(thief_of_bandwidth, "foreign copies for a third, under varies=True", "mean"),
     off(second_rank_of_the_same_job, "two own ranks on one GPU, half of the record's rate", "throughput"),
 )

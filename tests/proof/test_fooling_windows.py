@@ -8,13 +8,6 @@ from tests.proof.fooling import ENTRIES, tried
 from tests.proof.fooling_first import FOOLED_AT_FIRST
 from tests.proof.fooling_table import Entry
 
-# Not acceptable today, and to be mended or explained: strike a name when its verdict is acceptable or its limit is known.
-_OPEN = frozenset({
-    "switch-early", "dips-between-refreshes", "stretched-clock", "creeping-limit", "hot-memory", "frozen-page",
-    "ramp-of-another-model", "switched-before", "short-freezes", "spells-of-the-interpreter", "half-of-the-sms",
-    "remote-desktop", "second-rank-of-the-same-job", "zeros-throughout", "slow-buffers", "neighbour-that-holds-memory",
-})  # fmt: skip
-
 
 def _name(entry: Entry) -> str:
     return entry.name
@@ -38,10 +31,8 @@ def test_window_is_as_far_off_as_it_says(entry: Entry) -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=_name)
-def test_verdict_is_acceptable_unless_a_limit_is_known(entry: Entry, request: pytest.FixtureRequest) -> None:
+def test_verdict_is_acceptable_unless_a_limit_is_known(entry: Entry) -> None:
     """A limit stands beside the case; a verdict that became acceptable strikes it."""
-    if entry.name in _OPEN:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="not acceptable today"))
     found = tried(entry)
     assert found.is_acceptable is not bool(entry.limit), str(found.verdict)
 
