@@ -65,7 +65,7 @@ def rest() -> Any:
             passes, _ = loop.run(begin_ns, begin_ns, 10 * MS, row_at_ns=row_at_ns, row_after_ns=295 * MS, is_resting=True)
             (each,) = passes
             row_at_ns = each.reading.at_ns if each.reading.lane is Lane.FAST else row_at_ns
-            seen.append([each.reading.lane, (clock.now_ns() - begin_ns) / MS, each.missed_count])
+            seen.append([each.reading.lane, (clock.now_ns() - begin_ns) / MS])
         loop.interrupt()
         now_ns = clock.now_ns()
         due_ns = now_ns + 5_000 * MS

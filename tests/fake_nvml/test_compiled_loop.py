@@ -77,11 +77,10 @@ def test_compiled_loop_at_rest_passes_over_pulses_that_repeat(scene: Scene, libr
     still.set(sm_clock_mhz=345, event_reasons_mask=1)
     moving.ripples("sm_clock_mhz", 60)
     quiet, changing = told(scene, library, "serial", "rest")[:2]
-    assert [lane for lane, _, _ in quiet["seen"]] == ["pulse", "fast", "fast", "fast"], "the first pulse repeats none"
-    assert all(took_ms > 250 for _, took_ms, _ in quiet["seen"][2:])
-    assert {missed for _, _, missed in quiet["seen"]} == {0}
+    assert [lane for lane, _ in quiet["seen"]] == ["pulse", "fast", "fast", "fast"], "the first pulse repeats none"
+    assert all(took_ms > 250 for _, took_ms in quiet["seen"][2:])
     assert quiet["none"] == changing["none"] == 0
-    assert [lane for lane, _, _ in changing["seen"]].count("pulse") >= 2
+    assert [lane for lane, _ in changing["seen"]].count("pulse") >= 2
 
 
 def test_compiled_loop_refuses_a_library_of_another_layout(tmp_path: Path) -> None:
