@@ -116,6 +116,7 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "work-levels": {
         "timings": "without times the witnesses speak alone",
         "timings.sm_clock_mhz": "the gaps of times tell when load began; their clock is asked along",
+        "sm_clock_mhz": "a clock that moved explains power; without it nothing does, which finds more and clears less",
     },
     "contention-process": dict.fromkeys(_MEMORY, _COMPANY),
     "overlapping-window": dict.fromkeys((*_MEMORY, "process_list"), "the daemon's list of windows decides"),

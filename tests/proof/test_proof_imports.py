@@ -19,6 +19,7 @@ _ASKING = frozenset(
         "test_plain_windows",
         "test_proof_judged",
         "test_essay_hazards",
+        "test_conditions_variants",
         "asked",
         "fooling",
         "fooling_page",
