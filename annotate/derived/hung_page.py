@@ -6,7 +6,7 @@ from typing import Annotated
 import numpy as np
 
 from annotate.derived.idle_gaps import SAMPLE_NS, Span
-from annotate.evidence import Column, Evidence, Lane, Times, Trace, signals
+from annotate.evidence import Column, Evidence, Lane, Trace, signals
 from annotate.evidence.asked import kept
 
 _PAGE = signals(Lane.FAST)
@@ -38,19 +38,15 @@ def hung_spans_ns(
     power = trace.column(_POWER).observed
     if len(power) < _FEWEST_ROWS:
         return ()
-    moved_ns = _moved_ns(power)
-    edges_ns = np.append(moved_ns, power.at_ns[-1])
-    long = np.flatnonzero(np.diff(edges_ns) > longest_s * 1e9)
-    spans = [(int(edges_ns[i]), int(edges_ns[i + 1])) for i in long]
-    return tuple(span for span in spans if _stands(trace, *span) and _is_contradicted(trace, *span))
-
-
-def _moved_ns(power: Column) -> Times:
-    """Return when the page first showed each value."""
-    if not len(power):
-        return power.at_ns
-    moved = np.concatenate([[True], np.diff(power.values) != 0.0])
-    return np.asarray(power.at_ns[moved], np.int64)
+    moved = np.flatnonzero(np.concatenate([[True], np.diff(power.values) != 0.0]))
+    last = np.append(moved[1:], len(power)) - 1  # the last reading that still showed it: later, what it shows is not known
+    edges_ns = np.append(power.at_ns[moved], power.at_ns[-1])
+    return tuple(
+        (int(edges_ns[i]), int(edges_ns[i + 1]))
+        for i in np.flatnonzero(np.diff(edges_ns) > longest_s * 1e9)
+        if _stands(trace, int(edges_ns[i]), int(edges_ns[i + 1]))
+        and _is_contradicted(trace, int(edges_ns[i]), int(power.at_ns[last[i]]))
+    )
 
 
 def _stands(trace: Trace, begin_ns: int, end_ns: int) -> bool:
@@ -71,20 +67,27 @@ def _is_contradicted(
     apart_ratio: Annotated[float, "the integral of an H200's power agrees with its counter of energy within 1 %"] = 0.03,
     least_s: Annotated[float, "the counter of energy is read once a second"] = 1.0,
 ) -> bool:
-    """Return whether energy, else the driver's own record of power, tells another power than the page that stands."""
+    """Return whether energy, else the driver's own record of power, tells another power than the page that stands.
+
+    Work that begins shows on the page a refresh later, so that the last refresh contradicts nothing.
+    """
     column = trace.column(_POWER).observed
     shown_w = float(column.values[np.searchsorted(column.at_ns, begin_ns)])
-    since_ns = begin_ns + trace.refresh_of_ns(_POWER)
+    refresh_ns = trace.refresh_of_ns(_POWER)
+    since_ns, end_ns = begin_ns + refresh_ns, end_ns - refresh_ns
     energy = trace.column("energy_j").observed
     read = energy.where((energy.at_ns >= since_ns) & (energy.at_ns <= end_ns))
     dense = trace.dense_power.where((trace.dense_power.at_ns >= since_ns) & (trace.dense_power.at_ns <= end_ns))
+    edges_ratio = 0.0
     if len(read) > 1 and read.at_ns[-1] - read.at_ns[0] >= least_s * 1e9:
-        drawn_w = float(read.values[-1] - read.values[0]) / (float(read.at_ns[-1] - read.at_ns[0]) / 1e9)
+        span_ns = float(read.at_ns[-1] - read.at_ns[0])
+        drawn_w = float(read.values[-1] - read.values[0]) / (span_ns / 1e9)
+        edges_ratio = refresh_ns / span_ns  # the counter steps: either reading may lack what was drawn since its last step
     elif len(dense) * SAMPLE_NS >= least_s * 1e9:
         drawn_w = float(dense.values.mean())
     else:
         return False
-    return shown_w > 0.0 and abs(drawn_w / shown_w - 1.0) > apart_ratio
+    return shown_w > 0.0 and abs(drawn_w / shown_w - 1.0) > apart_ratio + edges_ratio
 
 
 def _silenced(trace: Trace, spans_ns: tuple[Span, ...]) -> Trace:

@@ -219,7 +219,7 @@ def work_levels(
     Source:
         The driver's 20 ms power record above rest in blocks of 100 ms, with the unbroken load before the window; change points
         as of the clock.  GPM's memory traffic, a mean since the reading before.  H200: without a disturbance up to 0.9 and
-        0.5 %; with one the bound lay within half of the true loss in 20 of 24 uncapped windows.
+        0.5 %.
     """
     evidence = case.evidence
     moved = case.clock_shift.shifts[Number.THROUGHPUT].bound_ratio if case.clock_shift is not None else 0.0

@@ -54,19 +54,22 @@ def no_work(
         Look at which GPU the process uses, and open the window around the calls.
 
     Source:
-        GPM's activity, the driver's utilisation, its record of each process, and energy above idle.  All that speak must
-        agree; the record of each process only shows work.
+        GPM's activity, the driver's utilisation, its record of each process, and energy above idle.  One must tell that
+        nothing worked, and none that something did; the record of each process only shows work.
     """
     shares = [share for share in case.busy_shares if not share.is_own]
     if not shares:
         return Unobserved(case.evidence.absence or "nothing observed whether the GPU worked")
     is_sparse = case.claim is Claim.BURST or amount(case.evidence.declared, "every_s") is not None
+    rested = [share for share in shares if (share.ratio == 0.0 if is_sparse else share.most_ratio < busy_ratio)]
+    worked = [share for share in shares if (share.ratio > 0.0 if is_sparse else share.least_ratio >= busy_ratio)]
+    said = rested or shares
     facts: dict[str, Fact] = {
-        "by": ", ".join(share.witness for share in shares),
-        "most_ratio": max(share.most_ratio for share in shares),
-        "busy_ratio": max(share.ratio for share in shares),
+        "by": ", ".join(share.witness for share in said),
+        "most_ratio": max(share.most_ratio for share in said),
+        "busy_ratio": max(share.ratio for share in said),
     }
-    if all(share.ratio == 0.0 if is_sparse else share.most_ratio < busy_ratio for share in shares):
+    if rested and not worked:
         return Found(Severity.REJECT, facts)
     return Clear(facts)
 

@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 # On a busy machine a window of a second may hold too few rows for these.
 RARELY_READ = {
     "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
-    "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity",
+    "bursty-duty-cycle", "clock-ramp", "numa-pcie-affinity", "work-levels",
 }  # fmt: skip
 UNUSED = {
     "numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU",

@@ -94,7 +94,8 @@ def test_a_window_is_found_by_label_and_from_the_last(
     assert gpuwatch(*daemon.flags(), "report", "short", "--markdown").out.count("short on") == 1
     both = gpuwatch(*daemon.flags(), "show", "short", "-2")
     assert (both.code, "expected a run or -2, found both: short -2" in both.err) == (2, True)
-    assert "windows in the store, found" in gpuwatch(*daemon.flags(), "show", "-9").err
+    if len(listed) < 9:  # the daemon is other tests' as well
+        assert "windows in the store, found" in gpuwatch(*daemon.flags(), "show", "-9").err
 
 
 def test_the_audit_lists_the_worst_first(gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window) -> None:
