@@ -5,29 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
+from annotate.claims import Claim
+from annotate.user_policy import Policy
+from annotate.verdict import Finding, Status, Verdict
+from gpuwatch.client.start import start
+from gpuwatch.client.window import Window, window
+from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
 
 if TYPE_CHECKING:
-    from annotate.claims import Claim
-    from annotate.user_policy import Policy
-    from annotate.verdict import Finding, Status, Verdict
     from gpuwatch.client.many_verdicts import verdicts
-    from gpuwatch.client.start import start
-    from gpuwatch.client.window import Window, window
     from gpuwatch.comparing import Compared, compare
-    from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
     from gpuwatch.measuring import Measurement, bench
 
-# Each name is imported when it is asked for: a window alone is there in 50 ms, without what bench() needs, and the daemon, which
-# starts while a window waits, needs none of them.
+# What needs numpy and more is imported when it is asked for: a window alone is there in 50 ms.  The window itself is not: a child
+# forked while another thread opens the first one would wait for that import for ever.
 _LATER = {
     **dict.fromkeys(("bench", "Measurement"), "gpuwatch.measuring"),
     **dict.fromkeys(("compare", "Compared"), "gpuwatch.comparing"),
-    **dict.fromkeys(("window", "Window"), "gpuwatch.client.window"),
-    **dict.fromkeys(("GpuwatchError", "RejectedError", "UsageError"), "gpuwatch.errors"),
-    **dict.fromkeys(("Finding", "Status", "Verdict"), "annotate.verdict"),
-    "Claim": "annotate.claims",
-    "Policy": "annotate.user_policy",
-    "start": "gpuwatch.client.start",
     "verdicts": "gpuwatch.client.many_verdicts",
     "load_ipython_extension": "gpuwatch.cli.notebook",  # `%load_ext gpuwatch` calls it
 }
