@@ -110,7 +110,7 @@ class LanePeriods:
 
     @property
     def by_lane_ns(self) -> Mapping[Lane, int]:
-        """How often each lane is read now; the pulse only while a window is open, and while the GPU rests."""
+        """Return the period of each lane now; the pulse only while a window is open, and while the GPU rests."""
         if self.is_active:
             return self._active_ns
         return self._idle_ns if self.rate is WatchRate.USUAL else self._resting_ns(self._idle_ns)

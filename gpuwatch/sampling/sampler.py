@@ -86,7 +86,7 @@ class Sampler:
 
     @property
     def period_ns(self) -> Mapping[Lane, int]:
-        """How often each lane is read now; the pulse only while a window is open."""
+        """Return the period of each lane now; the pulse only while a window is open."""
         return self._periods.by_lane_ns
 
     @property

@@ -186,7 +186,7 @@ def _closing(found: Data) -> Measured:
 
 
 def _whole_daemon(who: str, most: float) -> Callable[[Data], Measured]:
-    """What the whole daemon of one H200 takes, beside nvidia-smi in the same run."""
+    """Costs of the whole daemon of one H200, beside nvidia-smi in the same run."""
 
     def measure(found: Data) -> Measured:
         ours, smi = (_latest(found, "watching", name) for name in (who, "nvidia-smi -lms 10, idle GPU"))

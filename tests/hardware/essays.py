@@ -206,7 +206,7 @@ class Essays:
         }  # fmt: skip
 
     def launches(self) -> Iterator[Row]:
-        """How long the host takes to launch a small kernel, in each way."""
+        """Launch a small kernel in each way, timed by the host."""
         torch = self.torch
         graphs = [self._graph(out).replay for out in self.tiny_out]
         adds = [partial(torch.add, self.tiny, 1.0, out=out) for out in self.tiny_out]

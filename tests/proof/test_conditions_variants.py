@@ -33,7 +33,7 @@ def throughout(level: str, value: float) -> Edit:
 
 
 def reach(verdict: Verdict, number: str = "throughput") -> float:
-    """How far off a number can be by what the verdict says."""
+    """Return the bound plus the repeatability of a number, as the verdict says them."""
     assert verdict.budget is not None
     found = next(each for each in verdict.budget.numbers if each.number.value == number)
     if found.bound_ratio is None:
@@ -42,7 +42,7 @@ def reach(verdict: Verdict, number: str = "throughput") -> float:
 
 
 def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bool:
-    """Whether the window is not valid, and its bound reaches the truth unless it is rejected or unproven."""
+    """Return whether the window is not valid, and its bound reaches the truth unless it is rejected or unproven."""
     if verdict.status is VALID:
         return False
     return verdict.status is not Status.FLAGGED or reach(verdict, number) >= abs(truth)

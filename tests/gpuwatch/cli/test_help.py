@@ -1,4 +1,4 @@
-"""What a person who does not know the command yet can find out: help, completion, scenes."""
+"""Means of a person who does not know the command yet: help, completion, scenes."""
 
 from __future__ import annotations
 

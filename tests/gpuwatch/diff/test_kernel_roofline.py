@@ -1,4 +1,4 @@
-"""Where a kernel stands against the peaks: shares, bound and headroom, and what a lower bound may not say."""
+"""Tests of a kernel's place against the peaks: shares, bound and headroom, and what a lower bound may not say."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_cost_leaves_out_the_first_read() -> None:
 
 
 def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
-    """Where the first questions took all the time, one row of 140 ms must not make a fast lane of 14 s for good."""
+    """After first questions that took all the time, one row of 140 ms must not make a fast lane of 14 s for good."""
     clock = VirtualClock()
     source = Scripted(clock)
     held_up = dict.fromkeys((Lane.FAST, Lane.PULSE), True)
