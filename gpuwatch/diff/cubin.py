@@ -51,7 +51,7 @@ def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
         sm = flags >> 8 & 0xFF if data[8] >= _NEWER_ABI else flags & 0xFF
         sections = {section.name: section for section in _sections(data)}
         return f"sm_{sm}", list(_kernels(sections))
-    except (struct.error, IndexError, UnicodeDecodeError, ValueError) as error:
+    except (struct.error, IndexError, OverflowError, UnicodeDecodeError, ValueError) as error:
         raise UsageError(f"{shown}: expected a whole cubin, found a damaged one") from error
 
 

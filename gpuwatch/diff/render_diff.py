@@ -5,8 +5,7 @@ from itertools import zip_longest
 
 from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.kernel_code import SideCode
-from gpuwatch.diff.render_timed import headlines, timed_lines
-from gpuwatch.diff.render_timing import sweep_lines
+from gpuwatch.diff.render_timed import headlines, sweep_lines, timed_lines
 from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
 

@@ -1,4 +1,4 @@
-"""The timed half of the screen: the decision first, then the reasons, the times, the roofline and the counters."""
+"""The timed half of the screen: the decision first, then the reasons, the times, the roofline, the counters and a sweep."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -7,12 +7,14 @@ from annotate.derived.roofline import readable_rate
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import METRICS, REPLAY_CAVEAT, TRAFFIC, CounterMetric, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline
+from gpuwatch.diff.sweep import ShapeSweep
 from gpuwatch.diff.timed_pair import TimedPair
 
 Row = Sequence[str]
 Table = Callable[[Row, Sequence[Row]], str]
 # Each kernel runs at its own clock where power limits it; below this the two ratios say the same.
 _GAP_RATIO = 0.005
+_NARROW_RATIO = 0.002  # of an interval, which three decimals would show as one value
 _NOT_KNOWN = "not known"
 SIMULATED = (
     "SIMULATED: this GPU does not exist, and no kernel ran; times and activity are a model's, the code is compared as it is"
@@ -56,22 +58,36 @@ def conditions(found: ExplainedPair) -> Iterator[str]:
 
 
 def decision_line(timed: TimedPair) -> str:
-    """Return the decision with its ratio, interval and clock."""
+    """Return the decision with its ratio, A's time over B's, its interval and clock."""
     if timed.ratio is None or timed.ratio_low is None or timed.ratio_high is None:
         return f"{timed.decision}: {timed.reason}"
     clocks = [each.true_clock_mhz for each in (timed.a, timed.b) if each is not None and each.true_clock_mhz]
     at = f" at one clock, {sum(clocks) / len(clocks):.0f} MHz true" if clocks else ", clock not known"
-    said = f"{timed.decision} {timed.ratio:.3f}x [{timed.ratio_low:.3f}, {timed.ratio_high:.3f}]{at}"
+    decimals = 3 if timed.ratio_high - timed.ratio_low >= _NARROW_RATIO else 4
+    ratio, low, high = (f"{each:.{decimals}f}" for each in (timed.ratio, timed.ratio_low, timed.ratio_high))
+    said = f"{timed.decision} {ratio}x [{low}, {high}]{at}"
     return f"{said}: {timed.reason}" if timed.reason else said
 
 
 def own_clock_lines(timed: TimedPair) -> Iterator[str]:
-    """Yield the ratio of the times as measured, where it differs."""
-    if timed.ratio and timed.own_clock_ratio and abs(timed.own_clock_ratio / timed.ratio - 1) > _GAP_RATIO:
-        clocks = " and ".join(
-            f"{each.true_clock_mhz:.0f}" for each in (timed.a, timed.b) if each is not None and each.true_clock_mhz
-        )
-        yield f"{timed.own_clock_ratio:.3f}x each at its own clock{f' ({clocks} MHz)' if clocks else ''}: power limits them"
+    """Yield the ratio of the times as measured, where they were measured, and whether power makes it another one."""
+    if timed.ratio and timed.own_clock_ratio:
+        is_limited = abs(timed.own_clock_ratio / timed.ratio - 1) > _GAP_RATIO
+        yield f"{timed.own_clock_ratio:.3f}x each at its own clock{': power limits them' if is_limited else ', too'}"
+
+
+def sweep_lines(sweep: ShapeSweep) -> Iterator[str]:
+    """Yield a line for each point of a sweep, then the trend and the crossover."""
+    width = max(len(str(each)) for each in sweep.points)
+    for each in sweep.points:
+        yield "; ".join((f"{each!s:<{width}}  {decision_line(each.timed)}", *own_clock_lines(each.timed)))
+    trend = sweep.trend
+    if trend is not None:
+        change = f"{trend.growth - 1:+.1%} [{trend.low - 1:+.1%}, {trend.high - 1:+.1%}]"
+        yield f"trend: B's ratio changes by {change} with each doubling of {trend.name}{'' if trend.is_clear else ' ?'}"
+    if sweep.crossover is not None:
+        yield f"crossover: both are equally fast near {sweep.crossover:.3g}"
+    yield f"Differences hold among all {len(sweep.points)} points (Holm's correction)."
 
 
 def rows(found: ExplainedPair) -> Iterator[Row]:

@@ -42,9 +42,11 @@ def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mappi
                 source, target=GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32), options=options
             )
         except Exception as error:
-            said = " ".join(str(error).split())[:300]
+            said = " ".join(str(error).split())[-200:]  # the reason stands at the end, after the source
+            given = ", ".join(f"{name}={type_}" for name, type_ in signature.items() if type_ != "constexpr")
             raise UsageError(
-                f"{side.shown}: expected a kernel that Triton compiles, found {type(error).__name__}: {said}"
+                f"{side.shown}: expected a kernel that Triton compiles with the types {given}, found {type(error).__name__}: "
+                f"{said}; --dtype {next(iter(signature))}=*fp16 names another type, * a pointer"
             ) from error
     flags = tuple(
         f"{name}={value}" for name, value in (signature | {name: str(value) for name, value in constants.items()}).items()

@@ -66,10 +66,15 @@ def test_decision_line_tells_reason_and_clock(pair: TimedPair, line: str) -> Non
     assert decision_line(pair) == line
 
 
-def test_own_clock_is_told_where_power_limits() -> None:
+def test_own_clock_is_told_where_it_was_measured() -> None:
     assert list(own_clock_lines(timed())) == []
-    capped = replace(timed(own=1.08), a=times(mhz=1500.0), b=times(mhz=1440.0))
-    assert list(own_clock_lines(capped)) == ["1.080x each at its own clock (1500 and 1440 MHz): power limits them"]
+    assert list(own_clock_lines(timed(own=1.08))) == ["1.080x each at its own clock: power limits them"]
+    assert list(own_clock_lines(timed(own=1.142))) == ["1.142x each at its own clock, too"]
+
+
+def test_narrow_interval_has_four_decimals() -> None:
+    narrow = TimedPair("SLOWER", "", 0.99507, 0.99501, 0.99513, None, "valid", None, None)
+    assert decision_line(narrow) == "SLOWER 0.9951x [0.9950, 0.9951], clock not known"
 
 
 def test_screen_has_groups_roofline_and_caveat() -> None:

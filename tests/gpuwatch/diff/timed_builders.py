@@ -29,7 +29,7 @@ def times(
 def timed(decision: str = "FASTER", ratio: float | None = 1.142, *, own: float | None = None, reason: str = "") -> TimedPair:
     if ratio is None:
         return TimedPair(decision, reason, None, None, None, None, "valid", None, None)
-    return TimedPair(decision, reason, ratio, ratio - 0.003, ratio + 0.004, own or ratio, "valid", times(), times(1e-3 / ratio))
+    return TimedPair(decision, reason, ratio, ratio - 0.003, ratio + 0.004, own, "valid", times(), times(1e-3 / ratio))
 
 
 def side(code: str, *, spills: int = 0, warps: int = 64, limited_by: str = "warps") -> KernelSide:
