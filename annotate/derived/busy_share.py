@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.derived.idle_gaps import BEYOND, lost_runs, rhythm_s
 from annotate.derived.presence import Presence, presences
-from annotate.evidence import Evidence, Lane, signals
+from annotate.evidence import Evidence, Lane, Trace, signals
 from annotate.evidence.asked import kept
 
 UTILISATION = "utilisation"
@@ -18,7 +18,7 @@ _ROUNDED_RATIO = 0.005  # the driver shows whole percents
 _FEWEST_REFRESHES = 3
 _DEEP_RATIO = 0.25  # as of dips of power: a page that lost less may be the work's own
 _MOST_SMS_COUNT = 192  # of the largest chips: work on one SM reads as little as this part of it
-_GPM_LEAST_S = 0.1  # an H200 read zero of a window of 19 ms with 1 000 small kernels
+_GPM_LAG_NS = 100_000_000  # H200s read zero of 19 to 126 ms full of kernels, and of 0.8 s whose last 61 ms were
 _AT_REST_RATIO = 0.03  # the driver shows 1-2 % for a process that does nothing
 _WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
 
@@ -157,27 +157,40 @@ def _by_activity(evidence: Evidence) -> BusyShare | None:
     """GPM's activity: the mean over all SMs of the time with resident warps.
 
     A GPU that runs a kernel of one block all the time reads one part in so many SMs, so the share of time can be so many
-    times as large.
+    times as large.  A row may lack the last 0.1 s before it, which the next row then has: the span is read with and without.
     """
-    seen = evidence.trace.column("sm_activity_ratio")
+    window = evidence.window
+    found = [_activity(evidence.trace, window.begin_ns + lag_ns, window.end_ns + lag_ns) for lag_ns in (0, _GPM_LAG_NS)]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    least, ratio, most = zip(*known, strict=True)
+    return BusyShare(
+        witness="SM activity",
+        least_ratio=min(least),
+        ratio=sum(ratio) / len(ratio),
+        most_ratio=min(1.0, max(most) * _MOST_SMS_COUNT),
+    )
+
+
+def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, float] | None:
+    """Return the least, the mean and the most activity of a span; None where rows speak of less than half of it."""
+    seen = trace.column("sm_activity_ratio")
     if len(seen) < 2:
         return None
-    window = evidence.window
     begins_ns = np.maximum(seen.at_ns[:-1], seen.at_ns[1:] - _SLOW_NS)
     lengths_ns, values = seen.at_ns[1:] - begins_ns, seen.values[1:]
-    inside_ns = np.minimum(seen.at_ns[1:], window.end_ns) - np.maximum(begins_ns, window.begin_ns)
+    inside_ns = np.minimum(seen.at_ns[1:], end_ns) - np.maximum(begins_ns, begin_ns)
     kept = (inside_ns > 0) & ~np.isnan(values)
     known_ns = float(inside_ns[kept].sum())
-    if known_ns == 0.0 or 2.0 * known_ns < window.length_ns or window.length_ns < _GPM_LEAST_S * 1e9:
+    if known_ns == 0.0 or 2.0 * known_ns < end_ns - begin_ns:
         return None
     # Of a mean that straddles an edge, as much as possible may have lain outside, or inside.
     busy_ns, outside_ns = values[kept] * lengths_ns[kept], lengths_ns[kept] - inside_ns[kept]
     least = float(np.maximum(busy_ns - outside_ns, 0.0).sum()) / known_ns
     most = float(np.minimum(busy_ns, inside_ns[kept]).sum()) / known_ns
     ratio = float((values[kept] * inside_ns[kept]).sum()) / known_ns
-    return BusyShare(
-        witness="SM activity", least_ratio=min(least, ratio), ratio=ratio, most_ratio=min(1.0, most * _MOST_SMS_COUNT)
-    )
+    return min(least, ratio), ratio, most
 
 
 def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:

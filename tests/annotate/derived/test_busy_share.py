@@ -1,11 +1,30 @@
-"""Busy time that utilisation lost, by how often it was read."""
+"""Busy shares: GPM over short windows, and busy time that utilisation lost, by how often it was read."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from annotate.derived.busy_share import gauge_lost_ratio
+from annotate.capsule.unpack import unpack
+from annotate.derived.busy_share import busy_witnesses, gauge_lost_ratio
+from annotate.evidence import Evidence
+from annotate.judge import judge
 from tests.annotate.builders import evidence
+
+# Triton's do_bench of a product of 4096³ on an H200: GPM read zero of both.
+_SHORT = unpack(Path("tests/traces/h200-short-windows.capsule").read_bytes())
+
+
+@pytest.mark.parametrize("recorded", _SHORT)
+def test_short_window_full_of_work_is_not_called_idle(recorded: Evidence) -> None:
+    """GPM lacks up to the last 0.1 s before a row, which is all of such a window."""
+    assert "no-work" not in [each.rule for each in judge(recorded).findings if each.severity is not None]
+
+
+def test_rest_is_told_by_rows_that_reach_beyond_the_window() -> None:
+    shares = busy_witnesses(evidence(length_s=3.0, signals={"sm_activity_ratio": lambda _: 0.0}))
+    assert [(each.ratio, each.most_ratio) for each in shares if each.witness == "SM activity"] == [(0.0, 0.0)]
 
 
 @pytest.mark.parametrize("period_s", [0.4, 1.0, 2.0])
