@@ -1,0 +1,276 @@
+"""Result files of other tools, judged: the times they hold, and the telemetry of the interval in which they were taken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from annotate.budget import Number, NumberBudget
+from annotate.compare.decision import duration_text
+from annotate.evidence import Evidence
+from annotate.output.report import plain
+from annotate.user_policy import Policy
+from annotate.verdict import Status, Verdict, worst
+from gpuwatch.cli import open_store, options, output, rejudge
+from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
+from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.results import request_phases
+from gpuwatch.results.readers import read_results
+from gpuwatch.results.result_file import ResultFile, ResultSeries
+from gpuwatch.results.table_results import ColumnNames
+
+_SLACK_S = 2.0  # clocks of the file's writer and of the store
+_WRITTEN_WITHIN_S = 600.0  # after its last request
+_LISTED_COUNT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOptions:
+    """The options that only a result file takes: named columns, one series of several, and the measured processes."""
+
+    times: str | None
+    clock: str | None
+    begins: str | None
+    series: str | None
+    pids: tuple[int, ...]
+
+    @property
+    def columns(self) -> ColumnNames | None:
+        """Return the named columns.  Raises UsageError: for a clock or begins without times."""
+        if self.times is None and (self.clock is not None or self.begins is not None):
+            raise UsageError("--clock, --begin: expected --times with them, found none")
+        return None if self.times is None else ColumnNames(self.times, self.clock, self.begins)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPlace:
+    """The interval and GPUs that the user names for a file that holds none."""
+
+    begin: str | None
+    end: str | None
+    gpus: tuple[str, ...]
+
+
+def read(path: Path, wanted: ResultOptions) -> ResultFile:
+    """Read a result file, or one series of it.  Raises UsageError."""
+    whole = read_results(path, wanted.columns)
+    found = whole.only(wanted.series)
+    if wanted.series is not None and not found.series:
+        names = ", ".join(repr(each.name) for each in whole.series[:_LISTED_COUNT]) or "none"
+        raise UsageError(f"--series: expected a part of a name of {path.name} such as {names}, found {wanted.series!r}")
+    return found
+
+
+def judge_results(
+    path: Path,
+    wanted: ResultOptions,
+    place: ResultPlace,
+    policy: Policy | None,
+    *,
+    shown: tuple[bool, bool],
+    fail_on: str | None,
+) -> Exit:
+    """Judge a result file, and print it.  ``shown`` is whether every rule is listed, and whether JSON is written."""
+    failing, (verbose, as_json) = options.fail_on(fail_on), shown
+    settings = options.settings()
+    chosen = (policy or Policy()).or_thresholds(settings.tolerance_ratio, settings.precision_ratio)
+    found = read(path, wanted)
+    try:
+        pieces = _place(found, path, wanted, place)
+        unplaced = "" if pieces else "the store saw no process on a GPU in its interval"
+    except (StoreError, UsageError) as error:
+        if place.begin is not None or place.end is not None or isinstance(error, UsageError):
+            raise
+        pieces, unplaced = (), str(error)
+    verdicts = rejudge.judged(pieces, chosen)
+    alone = [(each, worst(rejudge.judged([each.evidence()], chosen))) for each in found.series]
+    if as_json:
+        output.emit_json(_plain(found, alone, pieces, verdicts) | {"file": path.name, "not_placed": unplaced or None})
+    else:
+        output.emit(_text(path, found, alone, pieces, verdicts, verbose=verbose))
+        if unplaced:
+            output.say(f"gpuwatch: no telemetry: {plain(unplaced)}")
+    return worst_code(list_statuses(verdicts or [verdict for _, verdict in alone]), failing)
+
+
+def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPlace) -> tuple[Evidence, ...]:
+    """Return the stored evidence of the file's interval on the GPUs that did its work.  Raises StoreError, UsageError."""
+    only = found.series[0] if len(found.series) == 1 else None
+    begins = found.requests.at_ns if found.requests is not None else only.at_ns if only is not None else None
+    if place.begin is None and place.end is None and found.wall_s is None and (begins is None or not len(begins)):
+        raise StoreError(
+            "the file does not say when it was measured: wrap it in `gpuwatch run --times`, or name --from and --to"
+        )
+    with open_store.reader(options.settings()) as store:
+        begin, end = place.begin, place.end
+        if begin is None and end is None:
+            begin_s, end_s = found.wall_s or _wall_of_begins(store, found, path)
+            begin, end = f"@{begin_s!r}", f"@{end_s!r}"
+        if begin is None:
+            raise UsageError("--to: expected --from with it, found none")
+        pids = wanted.pids or found.pids
+        pieces = rejudge.interval(store, begin, end, place.gpus or found.gpus, pids)
+    if only is not None and only.at_ns is not None:
+        pieces = tuple(replace(each, timings=only.timings()) for each in pieces)
+    named = [each for each in pieces if each.device is not None and (place.gpus or found.gpus)]
+    return tuple(named or (each for each in pieces if _held_context(each, frozenset(pids))))
+
+
+def _held_context(piece: Evidence, pids: frozenset[int]) -> bool:
+    """Return whether a measured process, or any where none is named, was on the GPU within the interval."""
+    window = piece.window
+    lists = (each for each in piece.trace.process_lists if window.begin_ns <= each.at_ns <= window.end_ns)
+    return any(not pids or process.pid in pids for each in lists for process in each.processes if process.listed)
+
+
+def _wall_of_begins(store: Any, found: ResultFile, path: Path) -> tuple[float, float]:
+    """Return wall times of begins on the monotonic clock, which starts anew with each boot.
+
+    Raises StoreError: where the file was not written soon after them, because they are of another boot or machine then.
+    """
+    series = found.requests or found.series[0]
+    at_ns = series.at_ns
+    took_s = found.requests.latency_s if found.requests is not None else found.series[0].took_s * found.series[0].calls_count
+    assert at_ns is not None  # noqa: S101 - the caller asks
+    begin_ns, end_ns = int(at_ns.min()), int((at_ns + took_s * 1e9).max())
+    for written_s in (found.written_s, path.stat().st_mtime):
+        if written_s is not None:
+            _, written_ns = store.to_monotonic(written_s)
+            if -_SLACK_S <= (written_ns - end_ns) / 1e9 <= _WRITTEN_WITHIN_S:
+                offset_s = written_s - written_ns / 1e9
+                return begin_ns / 1e9 + offset_s, end_ns / 1e9 + offset_s
+    raise StoreError(
+        f"expected begins of this boot of this machine, within {_WRITTEN_WITHIN_S:.0f} s of the time the file was written, "
+        "found others; name the interval with --from and --to"
+    )
+
+
+def number_words(number: NumberBudget | None) -> str:
+    """Return a number of times with its repeatability, and the clock if it stands at one."""
+    if number is None or number.value is None:
+        return "-"
+    at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""
+    ratio = number.repeatability.ratio
+    return f"{duration_text(number.value)}{at} ±{'?' if ratio is None else f'{100 * ratio:.2g} %'}"
+
+
+def _number(verdict: Verdict, name: Number) -> NumberBudget | None:
+    return None if verdict.budget is None else verdict.budget.number(name)
+
+
+def series_table(alone: Sequence[tuple[ResultSeries, Verdict]], width: int | None) -> str:
+    """Lay series out, one a line: counts, times, and what their own times show."""
+    rows = []
+    for series, verdict in alone:
+        count = len(series.took_s)
+        stated = {"mean": series.figures.get("mean"), "median": series.figures.get("median")}
+        summary = ", ".join(f"{name} {duration_text(value)}" for name, value in stated.items() if value is not None) or "-"
+        found = [each.rule for each in verdict.causes if each.severity in ("flag", "reject") and not each.accepted]
+        words = [*series.remarks, *found]
+        median = number_words(_number(verdict, Number.MEDIAN)) if count else summary
+        at_clock = number_words(_number(verdict, Number.MEDIAN_AT_CLOCK)) if count else "-"
+        rows.append((plain(series.name), str(count), median, at_clock, plain("; ".join(words))))
+    return output.table(rows, header=("SERIES", "TIMES", "MEDIAN", "AT ONE CLOCK", "FOUND IN THE TIMES"), width=width)
+
+
+def _text(
+    path: Path,
+    found: ResultFile,
+    alone: Sequence[tuple[ResultSeries, Verdict]],
+    pieces: Sequence[Evidence],
+    verdicts: Sequence[Verdict],
+    *,
+    verbose: bool,
+) -> str:
+    parts = [f"{plain(found.tool)}: {plain(path.name)}, {len(found.series)} series"]
+    if found.requests is not None:
+        parts[0] = f"{plain(found.tool)}: {plain(path.name)}"
+        parts += _request_lines(found, pieces)
+    if alone:
+        parts.append(series_table(alone, output.width(sys.stdout)))
+    parts += [f"  the file cannot show {plain(each)}" for each in found.cannot]
+    if verdicts:
+        parts.append(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
+    elif verbose:
+        parts.append(output.lay_out([verdict for _, verdict in alone], sys.stdout, verbose=True, more=""))
+    else:
+        status = worst([verdict for _, verdict in alone]).status if alone else Status.UNPROVEN
+        parts.append(f"{status.value.upper()}  not proven: nothing outside the file supports these times")
+    return "\n".join(parts)
+
+
+def _request_lines(found: ResultFile, pieces: Sequence[Evidence]) -> list[str]:
+    requests = found.requests
+    if requests is None:
+        return []
+    failed = f", {requests.failed_count} failed" if requests.failed_count else ""
+    lines = [f"  {output.counted(len(requests.ttft_s), 'request')}{failed}"]
+    for name, phases in _phases(found, pieces).items():
+        for each in phases:
+            clock = "clock not observed" if each.clock_mhz is None else f"SM clock {each.clock_mhz:.0f} MHz (driver's)"
+            on = f", {clock} on {plain(name)}" if name else ""
+            lines.append(f"  {each.name}: {each.count}, time to first token {duration_text(each.ttft_s)} (median){on}")
+    return lines
+
+
+def _phases(found: ResultFile, pieces: Sequence[Evidence]) -> Mapping[str, tuple[request_phases.RequestPhase, ...]]:
+    """Return the phases of the requests by GPU; by an empty name where none is known."""
+    if found.requests is None:
+        return {}
+    if not pieces:
+        return {"": request_phases.phases(found.requests, np.full(len(found.requests.ttft_s), np.nan))}
+    by_gpu = {}
+    for piece in pieces:
+        clocks_mhz = request_phases.clocks_of_requests(found.requests, piece.trace)
+        name = piece.device.uuid[:12] if piece.device is not None else "?"
+        by_gpu[name] = request_phases.phases(found.requests, clocks_mhz)
+    return by_gpu
+
+
+def _plain(
+    found: ResultFile,
+    alone: Sequence[tuple[ResultSeries, Verdict]],
+    pieces: Sequence[Evidence],
+    verdicts: Sequence[Verdict],
+) -> dict[str, Any]:
+    return {
+        "tool": found.tool,
+        "cannot": list(found.cannot),
+        "series": [
+            {
+                "name": series.name,
+                "times_count": len(series.took_s),
+                "calls_count": series.calls_count,
+                "stated": dict(series.figures),
+                "remarks": list(series.remarks),
+                "verdict": verdict.to_dict(),
+            }
+            for series, verdict in alone
+        ],
+        "requests": None if found.requests is None else _plain_requests(found, pieces),
+        "verdicts": [verdict.to_dict() for verdict in verdicts],
+    }
+
+
+def _plain_requests(found: ResultFile, pieces: Sequence[Evidence]) -> dict[str, Any]:
+    requests = found.requests
+    assert requests is not None  # noqa: S101 - the caller asks
+    clocks = {
+        piece.device.uuid: request_phases.clocks_of_requests(requests, piece.trace).tolist()
+        for piece in pieces
+        if piece.device is not None
+    }
+    return {
+        "count": len(requests.ttft_s),
+        "failed_count": requests.failed_count,
+        "phases": {name: [asdict(each) for each in phases] for name, phases in _phases(found, pieces).items()},
+        "ttft_s": requests.ttft_s.tolist(),
+        "latency_s": requests.latency_s.tolist(),
+        "begin_ns": None if requests.at_ns is None else requests.at_ns.tolist(),
+        "sm_clock_mhz": clocks,
+    }
