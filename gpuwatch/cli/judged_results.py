@@ -117,6 +117,7 @@ def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPl
         pieces = rejudge.interval(store, begin, end, place.gpus or found.gpus, pids)
     if only is not None and only.at_ns is not None:
         pieces = tuple(replace(each, timings=only.timings()) for each in pieces)
+    pieces = tuple(replace(each, window=replace(each.window, label=path.name)) for each in pieces)
     named = [each for each in pieces if each.device is not None and (place.gpus or found.gpus)]
     return tuple(named or (each for each in pieces if _held_context(each, frozenset(pids))))
 
@@ -213,7 +214,7 @@ def _request_lines(found: ResultFile, pieces: Sequence[Evidence]) -> list[str]:
     for name, phases in _phases(found, pieces).items():
         for each in phases:
             clock = "clock not observed" if each.clock_mhz is None else f"SM clock {each.clock_mhz:.0f} MHz (driver's)"
-            on = f", {clock} on {plain(name)}" if name else ""
+            on = f", {clock} on {plain(name[:12])}" if name else ""
             lines.append(f"  {each.name}: {each.count}, time to first token {duration_text(each.ttft_s)} (median){on}")
     return lines
 
@@ -227,8 +228,7 @@ def _phases(found: ResultFile, pieces: Sequence[Evidence]) -> Mapping[str, tuple
     by_gpu = {}
     for piece in pieces:
         clocks_mhz = request_phases.clocks_of_requests(found.requests, piece.trace)
-        name = piece.device.uuid[:12] if piece.device is not None else "?"
-        by_gpu[name] = request_phases.phases(found.requests, clocks_mhz)
+        by_gpu[piece.device.uuid if piece.device is not None else "?"] = request_phases.phases(found.requests, clocks_mhz)
     return by_gpu
 
 
