@@ -125,6 +125,11 @@ def _from_file(text: str) -> ComparedSide:
     return ComparedSide(text=path.name, windows=windows, is_identified=is_identified, is_result=is_of_tool)
 
 
+def file_windows(text: str) -> tuple[ComparedWindow, ...]:
+    """Return the windows of a report or recording.  Raises UsageError."""
+    return _from_file(text).windows
+
+
 def _is_page(path: Path) -> bool:
     """Return whether a file begins as a page; what cannot be read is left to the reader of recordings, which says why."""
     try:

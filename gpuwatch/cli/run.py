@@ -20,6 +20,7 @@ from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 
 
@@ -135,7 +136,7 @@ def command(
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+            outcome = child.wait(child.spawn(command, _environment(watched, settings), mask))
             if times.times_file is not None:
                 _record_times(watched, times, before)
             if outcome.exit_code:
@@ -180,13 +181,9 @@ def _name(command: tuple[str, ...]) -> str:
     return program
 
 
-def _environment(watched: Window, flags: Any) -> dict[str, str]:
+def _environment(watched: Window, settings: Settings) -> dict[str, str]:
     """Return the command's environment: this one's, and where windows inside find this daemon and their parent."""
-    from gpuwatch.config.keys import BY_NAME
-
-    ours = {BY_NAME[name].variable: str(value) for name, value in flags.items() if name in BY_NAME}
-    if "config" in flags:
-        ours["GPUWATCH_CONFIG"] = str(Path(flags["config"]).absolute())
+    ours = options.settings_environment(settings)
     if watched.run_id is not None:
         ours["GPUWATCH_PARENT"] = watched.run_id
     return {**os.environ, **ours}
