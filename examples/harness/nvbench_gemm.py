@@ -1,11 +1,11 @@
 """A matrix product and a copy under NVBench's Python binding (package cuda-bench), with torch.
 
-    gpuwatch run --times r.json --series gemm -- python nvbench_gemm.py --jsonbin r.json --benchmark gemm
+    gpuwatch run -- python nvbench_gemm.py --jsonbin r.json --benchmark gemm
     gpuwatch judge r.json
     gpuwatch compare before.json r.json
 
-``--jsonbin`` keeps each sample's time and true clock.  The threshold keeps NVBench from discarding samples of a capped GPU:
-gpuwatch puts them at one clock instead.
+``--jsonbin`` keeps each sample's time and true clock, and gpuwatch puts them at one clock.  The lower threshold keeps NVBench
+from discarding samples of a capped GPU and pausing after each, which leaves only those of a cool one.
 """
 
 import sys

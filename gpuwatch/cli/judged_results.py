@@ -33,11 +33,11 @@ _LISTED_COUNT = 5
 class ResultOptions:
     """The options that only a result file takes: named columns, one series of several, and the measured processes."""
 
-    times: str | None
-    clock: str | None
-    begins: str | None
-    series: str | None
-    pids: tuple[int, ...]
+    times: str | None = None
+    clock: str | None = None
+    begins: str | None = None
+    series: str | None = None
+    pids: tuple[int, ...] = ()
 
     @property
     def columns(self) -> ColumnNames | None:

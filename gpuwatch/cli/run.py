@@ -23,6 +23,8 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 
+_BACK_TO_BACK_RATIO = 0.9  # of the command's length: times without begins that fill less have pauses nobody can place
+
 
 class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
     """The command failed or was killed.  A window tells the judge the name of what left its body, so that name is the news."""
@@ -138,7 +140,7 @@ def command(
             child.refuse_if_ended()
             outcome = child.wait(child.spawn(command, _environment(watched, settings), mask))
             if times.times_file is not None:
-                _record_times(watched, times, before)
+                _record_times(watched, times, before, outcome.elapsed_s)
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -151,7 +153,7 @@ def command(
     return outcome.exit_code or worst_code(statuses, failing)
 
 
-def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | None) -> None:
+def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | None, elapsed_s: float) -> None:
     """Hand over the times of the file that the command wrote; whatever is wrong with it is said, and stops nothing."""
     from gpuwatch.cli.judged_results import ResultOptions, read
 
@@ -159,15 +161,19 @@ def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | 
     try:
         if times.state() == before:
             raise UsageError(f"{path}: expected a file that the command writes, found {'it unchanged' if before else 'none'}")
-        found = read(path, ResultOptions(None, None, None, times.series, ()))
-        timed = [each for each in found.series if len(each.took_s)]
-        if len(timed) == 1 and (timings := timed[0].timings(ended_ns)) is not None:
-            watched.record(timings)
-            return
-        why = f"{len(timed)} series of times; --series NAME takes one" if timed else "none"
-        raise UsageError(f"{path}: expected one series of times, found {why}; `gpuwatch judge {path}` says what it holds")
+        timed = [each for each in read(path, ResultOptions(series=times.series)).series if len(each.took_s)]
+        if len(timed) != 1:
+            why = f"{len(timed)} series of times; --series NAME takes one" if timed else "none"
+            raise UsageError(f"{path}: expected one series of times, found {why}")
+        timings = timed[0].timings(ended_ns)
+        filled_ratio = float(timed[0].took_s.sum()) * timed[0].calls_count / max(elapsed_s, 1e-9)
+        if timings is None or (timed[0].at_ns is None and filled_ratio < _BACK_TO_BACK_RATIO):
+            raise UsageError(
+                f"{path}: it has no begins, and its times fill {filled_ratio:.0%} of the command, so when they ran is unknown"
+            )
+        watched.record(timings)
     except (UsageError, OSError) as error:
-        output.say(f"gpuwatch: --times: {error}; judged without times")
+        output.say(f"gpuwatch: --times: {error}; judged without times, which `gpuwatch judge {path}` shows")
 
 
 def _name(command: tuple[str, ...]) -> str:

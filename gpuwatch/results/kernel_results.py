@@ -16,7 +16,7 @@ _BENCHMARK, _SPEC = "benchmark.", "spec"
 
 
 class _KernelStats(msgspec.Struct):
-    mean: float
+    mean: float | None = None  # nothing at all where nothing was measured
     std: float | None = None
     min: float | None = None
     max: float | None = None
@@ -29,7 +29,7 @@ class _KernelStats(msgspec.Struct):
 
 class _Evaluation(msgspec.Struct):
     sample_id: int
-    runtime_stats: _KernelStats | dict[str, msgspec.Raw] | None = None  # empty where nothing was measured
+    runtime_stats: _KernelStats | None = None
     correctness: bool | None = None
 
 
@@ -63,11 +63,11 @@ def _baseline(levels: Mapping[str, Mapping[str, _KernelStats]]) -> Iterator[Resu
 def _evaluations(problems: Mapping[str, list[_Evaluation]]) -> Iterator[ResultSeries]:
     for problem, samples in problems.items():
         for sample in samples:
-            stats = sample.runtime_stats if isinstance(sample.runtime_stats, _KernelStats) else None
+            stats = sample.runtime_stats or _KernelStats()
             yield ResultSeries(
                 name=f"problem {problem} sample {sample.sample_id}",
-                figures={} if stats is None else stats.figures(),
-                gpu=None if stats is None else stats.hardware,
+                figures=stats.figures(),
+                gpu=stats.hardware,
                 remarks=("incorrect",) if sample.correctness is False else (),
             )
 
