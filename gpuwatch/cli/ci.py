@@ -268,10 +268,16 @@ def _write(found: Sequence[GatedWindow], files: _FileOptions) -> None:
         if path is not None:
             output.write_file(Path(path), export(found).encode())
     if files.save is not None:
-        kept = [each.window.evidence for each in found if each.window.evidence is not None and not spoiled(each.window.verdict)]
-        output.write_file(Path(files.save), pack(kept), "--save")
-        left = f"; {len(found) - len(kept)} spoiled are left out" if len(kept) < len(found) else ""
-        output.say(f"{plain(files.save)}: {output.counted(len(kept), 'window')}{left}")
+        _save(Path(files.save), found)
+
+
+def _save(path: Path, found: Sequence[GatedWindow]) -> None:
+    """Write the evidence of windows that nothing spoiled; nothing where there is none, so that an older baseline stays."""
+    kept = [each.window.evidence for each in found if each.window.evidence is not None and not spoiled(each.window.verdict)]
+    left = f"; {len(found) - len(kept)} spoiled left out" if len(kept) < len(found) else ""
+    if kept:
+        output.write_file(path, pack(kept), "--save")
+    output.say(f"{plain(str(path))}: {output.counted(len(kept), 'window') if kept else 'not written, no window'}{left}")
 
 
 def _append(path: Path, form: Callable[[Sequence[GatedWindow]], str], found: Sequence[GatedWindow]) -> None:

@@ -124,9 +124,12 @@ def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPl
 
 def _held_context(piece: Evidence, pids: frozenset[int]) -> bool:
     """Return whether a measured process, or any where none is named, was on the GPU within the interval."""
-    window = piece.window
-    lists = (each for each in piece.trace.process_lists if window.begin_ns <= each.at_ns <= window.end_ns)
-    return any(not pids or process.pid in pids for each in lists for process in each.processes if process.listed)
+    lists = [each for each in piece.trace.process_lists if each.at_ns <= piece.window.end_ns]
+    inside = [each for each in lists if each.at_ns >= piece.window.begin_ns]
+    # Without an open window lists come seconds apart: the one before the interval stands until the next.
+    standing = lists[: len(lists) - len(inside)][-1:]
+    found = (process for each in (*standing, *inside) for process in each.processes if process.listed)
+    return any(not pids or process.pid in pids for process in found)
 
 
 def _wall_of_begins(store: Any, found: ResultFile, path: Path) -> tuple[float, float]:

@@ -6,7 +6,7 @@ where both can be compared, fail a build.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ MACHINE_RULES = CLOCK_RULES | {
 }  # fmt: skip
 # The machine's doing only where the finding names it as the cause.
 _MACHINE_CAUSES = frozenset({"run-queue", "suspended"})
+_UNFINISHED = "incomplete-body"
 _AT_ONE_CLOCK = ("corrected to", "two machines, at")
 
 
@@ -100,9 +101,8 @@ def gate(
     found = GatedWindow(name=name, outcome=GateOutcome.PASS, why="", window=window)
     verdict = window.verdict
     own = [each for each in _counted(verdict) if not is_machines(each)]
-    if any(each.severity == "reject" and each.kind == "integrity" for each in own):
-        first = next(each for each in own if each.severity == "reject" and each.kind == "integrity")
-        return replace(found, outcome=GateOutcome.FAIL, why=f"{first.rule}: {first.says}")
+    if wrong := _own_fault(verdict, own):
+        return replace(found, outcome=GateOutcome.FAIL, why=f"{wrong.rule}: {wrong.says}")
     if baseline is not None and baseline.evidence is not None and window.evidence is not None:
         found = _compared(found, baseline, policy, terms)
         comparison = found.comparison
@@ -139,6 +139,13 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
         case Decision.INCONCLUSIVE | Decision.INCOMPARABLE:
             return replace(found, outcome=GateOutcome.NEUTRAL, why=f"{found.comparison.decision.value}: {reasons}")
     return found
+
+
+def _own_fault(verdict: Verdict, own: Sequence[Finding]) -> Finding | None:
+    """Return what makes the number none whatever the machine did: its integrity, or work that never ended."""
+    unfinished = (each for each in verdict.unobserved if each.rule == _UNFINISHED and each.required)
+    integrity = (each for each in own if each.severity == "reject" and each.kind == "integrity")
+    return next(integrity, None) or next(unfinished, None)
 
 
 def _counted(verdict: Verdict) -> list[Finding]:
