@@ -32,7 +32,7 @@ JSON = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(KEYS), inner, max_size=5)),
     max_leaves=20,
 )
-QUICK = settings(deadline=None, max_examples=share_of(120), suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=share_of(120), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module")
