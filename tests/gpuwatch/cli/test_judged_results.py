@@ -141,8 +141,10 @@ def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon:
 def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> None:
     """The real hyperfine: its times fill the window, and the verdict has their median."""
     report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
-    hyperfine = [program("hyperfine"), "-N", "--runs", "30", "--export-json", str(file), "sleep 0.05"]
-    ended = run("--times", str(file), "--json", str(report), "--", *hyperfine, settings=daemon)
+    script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
+    arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "30"]
+    assert f'exec gpuwatch run --times "$file" -- hyperfine --export-json "$file"' in script.read_text()
+    ended = run(*arguments, "--export-json", str(file), "sleep 0.05", settings=daemon)
     assert ended.returncode == 0, ended.stderr
     assert "--times:" not in ended.stderr
     numbers = {each["number"]: each for each in json.loads(report.read_text())["verdicts"][0]["budget"]["numbers"]}
