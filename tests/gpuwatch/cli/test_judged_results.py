@@ -143,7 +143,7 @@ def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> N
     report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
     script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
     arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "30"]
-    assert f'exec gpuwatch run --times "$file" -- hyperfine --export-json "$file"' in script.read_text()
+    assert 'exec gpuwatch run --times "$file" -- hyperfine --export-json "$file"' in script.read_text()
     ended = run(*arguments, "--export-json", str(file), "sleep 0.05", settings=daemon)
     assert ended.returncode == 0, ended.stderr
     assert "--times:" not in ended.stderr
