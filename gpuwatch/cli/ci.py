@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -24,11 +23,8 @@ from gpuwatch.cli.exit_codes import Exit, Stop
 from gpuwatch.cli.report import report_run
 from gpuwatch.errors import UsageError
 from gpuwatch.gate import gate_formats
-from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, gate, overall, spoiled
+from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, GateTerms, gate, overall, spoiled
 from gpuwatch.report.record import ReportedWindow
-
-if TYPE_CHECKING:
-    from annotate.compare.two_machines import MachineTerms
 
 _MOST_WINDOWS_COUNT = 1_000
 
@@ -61,15 +57,6 @@ class _FileOptions:
     outputs: str | None
     benchmark_action: str | None
     bencher: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _GateTerms:
-    """The terms on which windows are compared and judged."""
-
-    failing: frozenset[Status]
-    policy: Policy | None
-    machine: MachineTerms
 
 
 @click.command(
@@ -119,17 +106,16 @@ def command(
         raise UsageError("--retry: expected COMMAND to run again, found none")
     settings = options.settings()
     machine = MachineTerms(clock_mhz=gated.clock_mhz, card_spread_ratio=settings.card_spread_ratio or None)
-    terms = _GateTerms(options.fail_on(gated.fail_on or Status.REJECTED.value), policy_options.policy(), machine)
+    terms = GateTerms(options.fail_on(gated.fail_on or Status.REJECTED.value), policy_options.policy(), machine)
     for name in (files.save, files.benchmark_action, files.bencher):
         if name is not None:
             output.check_file(Path(name), "--save, --benchmark-action, --bencher")
-    baseline = _Baseline(gated.baseline, command)
     code = 0
     found: list[GatedWindow] = []
     with ExitStack() as stack:
-        baseline.prepare(stack)
+        baseline = _baseline(gated.baseline, command, job, terms.policy, stack)
         for attempt in range(1 + job.retry_count):
-            code, windows = _attempt(job, baseline, command, terms)
+            code, windows = _attempt(job, baseline(), command, terms)
             found = _merged(found, windows)
             if code or overall(found) is not GateOutcome.NEUTRAL or attempt == job.retry_count:
                 break
@@ -144,51 +130,43 @@ def command(
     return {GateOutcome.FAIL: int(Exit.FAILED), GateOutcome.NEUTRAL: gated.neutral_code}.get(outcome, 0)
 
 
-class _Baseline:
-    """The windows to compare with: of a file, or of a revision at which the command is run before each attempt."""
+def _baseline(
+    text: str | None, command: Sequence[str], job: _JobOptions, policy: Policy | None, stack: ExitStack
+) -> Callable[[], dict[str, ReportedWindow]]:
+    """Return what gives the windows to compare with: those of a file, or of the command run at a revision now.
 
-    def __init__(self, text: str | None, command: Sequence[str]) -> None:
-        self._text = text
-        self._command = tuple(command)
-        self._tree: Path | None = None
-        self._windows: dict[str, ReportedWindow] = {}
+    Raises UsageError: for what is neither.
+    """
+    if text is None:
+        return dict
+    if (path := Path(text)).exists():
+        windows = _by_name(_reported_file(path))
+        return lambda: windows
+    if not command:
+        raise UsageError(f"--baseline: expected a file, or a revision with COMMAND, found {text!r}")
+    from gpuwatch.comparing import checkouts
 
-    def prepare(self, stack: ExitStack) -> None:
-        """Read the file or check the revision out.  Raises UsageError: for what is neither."""
-        if self._text is None:
-            return
-        path = Path(self._text)
-        if path.exists():
-            self._windows = _by_name(_reported_file(path))
-            return
-        if not self._command:
-            raise UsageError(f"--baseline: expected a file, or a revision with COMMAND, found {self._text!r}")
-        from gpuwatch.comparing import checkouts
+    stack.enter_context(checkouts.cleaned_up())
+    tree = checkouts.check_out_tree(Path.cwd(), text, "--baseline")
 
-        stack.enter_context(checkouts.cleaned_up())
-        self._tree = checkouts.check_out_tree(Path.cwd(), self._text, "--baseline")
-
-    def windows(self, job: _JobOptions, policy: Policy | None) -> dict[str, ReportedWindow]:
-        """Return them by name; at a revision the command runs now.  Raises Stop: when it fails there."""
-        if self._tree is None:
-            return self._windows
+    def measured() -> dict[str, ReportedWindow]:
         since_s = clock.wall_s()
-        output.say(f"gpuwatch: the baseline, {plain(self._text or '')}:")
-        if code := _run(self._command, self._tree):
-            raise Stop(Exit.FAILED, f"{self._command[0]} at {self._text} ended with exit code {code}", "baseline")
+        output.say(f"gpuwatch: the baseline, {plain(text)}:")
+        if code := _run(command, tree):
+            raise Stop(Exit.FAILED, f"{command[0]} at {text} ended with exit code {code}", "baseline")
         return _by_name(_windows_since(since_s, job.label, policy))
 
+    return measured
 
-def _attempt(job: _JobOptions, baseline: _Baseline, command: Sequence[str], terms: _GateTerms) -> tuple[int, list[GatedWindow]]:
-    before = baseline.windows(job, terms.policy)
+
+def _attempt(
+    job: _JobOptions, before: dict[str, ReportedWindow], command: Sequence[str], terms: GateTerms
+) -> tuple[int, list[GatedWindow]]:
     now_s = clock.wall_s()
     since_s = now_s if job.since is None else times.wall_s(job.since, "--since", now_s=now_s)
     code = _run(command, None) if command else 0
     found = _by_name(_windows_since(since_s, job.label, terms.policy))
-    return code, [
-        gate(window, name, before.get(name), failing=terms.failing, policy=terms.policy, terms=terms.machine)
-        for name, window in found.items()
-    ]
+    return code, [gate(window, name, before.get(name), terms) for name, window in found.items()]
 
 
 def _run(command: Sequence[str], folder: Path | None) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from annotate.budget import Number, NumberBudget
 from annotate.compare.decision import duration_text
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, Values
 from annotate.output.report import plain
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict, worst
@@ -21,8 +21,11 @@ from gpuwatch.cli.exit_codes import Exit, list_statuses, worst_code
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.results import request_phases
 from gpuwatch.results.readers import read_results
-from gpuwatch.results.result_file import ResultFile, ResultSeries
+from gpuwatch.results.result_file import ResultFile, ResultSeries, ServedRequests
 from gpuwatch.results.table_results import ColumnNames
+
+if TYPE_CHECKING:
+    from gpuwatch.store import Reader
 
 _SLACK_S = 2.0  # clocks of the file's writer and of the store
 _WRITTEN_WITHIN_S = 600.0  # after its last request
@@ -51,9 +54,21 @@ class ResultOptions:
 class ResultPlace:
     """The interval and GPUs that the user names for a file that holds none."""
 
-    begin: str | None
-    end: str | None
-    gpus: tuple[str, ...]
+    begin: str | None = None
+    end: str | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answer:
+    """A result file with the stored evidence of its interval, the verdicts on that, and those on each series alone."""
+
+    name: str
+    found: ResultFile
+    pieces: Sequence[Evidence]
+    unplaced: str  # why there is no evidence
+    verdicts: Sequence[Verdict]
+    alone: Sequence[tuple[ResultSeries, Verdict]]
 
 
 def read(path: Path, wanted: ResultOptions) -> ResultFile:
@@ -84,15 +99,16 @@ def judge_results(
         pieces = _place(found, path, wanted, place)
         unplaced = "" if pieces else "the store saw no process on a GPU in its interval"
     except (StoreError, UsageError) as error:
-        if place.begin is not None or place.end is not None or isinstance(error, UsageError):
+        if place != ResultPlace():  # the user named an interval or a GPU
             raise
         pieces, unplaced = (), str(error)
     verdicts = rejudge.judged(pieces, chosen)
     alone = [(each, worst(rejudge.judged([each.evidence()], chosen))) for each in found.series]
+    answer = _Answer(path.name, found, pieces, unplaced, verdicts, alone)
     if as_json:
-        output.emit_json(_plain(found, alone, pieces, verdicts) | {"file": path.name, "not_placed": unplaced or None})
+        output.emit_json(_plain(answer))
     else:
-        output.emit(_text(path, found, alone, pieces, verdicts, verbose=verbose))
+        output.emit(_text(answer, verbose=verbose))
         if unplaced:
             output.say(f"gpuwatch: no telemetry: {plain(unplaced)}")
     return worst_code(list_statuses(verdicts or [verdict for _, verdict in alone]), failing)
@@ -100,26 +116,24 @@ def judge_results(
 
 def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPlace) -> tuple[Evidence, ...]:
     """Return the stored evidence of the file's interval on the GPUs that did its work.  Raises StoreError, UsageError."""
-    only = found.series[0] if len(found.series) == 1 else None
-    begins = found.requests.at_ns if found.requests is not None else only.at_ns if only is not None else None
-    if place.begin is None and place.end is None and found.wall_s is None and (begins is None or not len(begins)):
+    only, span_ns = found.series[0] if len(found.series) == 1 else None, found.span_ns
+    if place.begin is None and place.end is None and found.wall_s is None and span_ns is None:
         raise StoreError(
             "the file does not say when it was measured: wrap it in `gpuwatch run --times`, or name --from and --to"
         )
     with open_store.reader(options.settings()) as store:
         begin, end = place.begin, place.end
         if begin is None and end is None:
-            begin_s, end_s = found.wall_s or _wall_of_begins(store, found, path)
+            begin_s, end_s = found.wall_s or _wall_of_span(store, span_ns or (0, 0), (found.written_s, path.stat().st_mtime))
             begin, end = f"@{begin_s!r}", f"@{end_s!r}"
         if begin is None:
             raise UsageError("--to: expected --from with it, found none")
         pids = wanted.pids or found.pids
-        pieces = rejudge.interval(store, begin, end, place.gpus or found.gpus, pids)
+        pieces = rejudge.interval(store, begin, end, place.gpus, pids)
     if only is not None and only.at_ns is not None:
         pieces = tuple(replace(each, timings=only.timings()) for each in pieces)
     pieces = tuple(replace(each, window=replace(each.window, label=path.name)) for each in pieces)
-    named = [each for each in pieces if each.device is not None and (place.gpus or found.gpus)]
-    return tuple(named or (each for each in pieces if _held_context(each, frozenset(pids))))
+    return pieces if place.gpus else tuple(each for each in pieces if _held_context(each, frozenset(pids)))
 
 
 def _held_context(piece: Evidence, pids: frozenset[int]) -> bool:
@@ -132,22 +146,17 @@ def _held_context(piece: Evidence, pids: frozenset[int]) -> bool:
     return any(not pids or process.pid in pids for process in found)
 
 
-def _wall_of_begins(store: Any, found: ResultFile, path: Path) -> tuple[float, float]:
-    """Return wall times of begins on the monotonic clock, which starts anew with each boot.
+def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[float | None]) -> tuple[float, float]:
+    """Return wall times of a span of the monotonic clock, which starts anew with each boot.
 
-    Raises StoreError: where the file was not written soon after them, because they are of another boot or machine then.
+    ``written`` is when the file was written, by itself and by the file system.
+    Raises StoreError: where neither is soon after the span, which is of another boot or machine then.
     """
-    series = found.requests or found.series[0]
-    at_ns = series.at_ns
-    took_s = found.requests.latency_s if found.requests is not None else found.series[0].took_s * found.series[0].calls_count
-    assert at_ns is not None  # noqa: S101 - the caller asks
-    begin_ns, end_ns = int(at_ns.min()), int((at_ns + took_s * 1e9).max())
-    for written_s in (found.written_s, path.stat().st_mtime):
-        if written_s is not None:
-            _, written_ns = store.to_monotonic(written_s)
-            if -_SLACK_S <= (written_ns - end_ns) / 1e9 <= _WRITTEN_WITHIN_S:
-                offset_s = written_s - written_ns / 1e9
-                return begin_ns / 1e9 + offset_s, end_ns / 1e9 + offset_s
+    for written_s in (each for each in written if each is not None):
+        _, written_ns = store.to_monotonic(written_s)
+        if -_SLACK_S <= (written_ns - span_ns[1]) / 1e9 <= _WRITTEN_WITHIN_S:
+            offset_s = written_s - written_ns / 1e9
+            return span_ns[0] / 1e9 + offset_s, span_ns[1] / 1e9 + offset_s
     raise StoreError(
         f"expected begins of this boot of this machine, within {_WRITTEN_WITHIN_S:.0f} s of the time the file was written, "
         "found others; name the interval with --from and --to"
@@ -182,98 +191,74 @@ def series_table(alone: Sequence[tuple[ResultSeries, Verdict]], width: int | Non
     return output.table(rows, header=("SERIES", "TIMES", "MEDIAN", "AT ONE CLOCK", "FOUND IN THE TIMES"), width=width)
 
 
-def _text(
-    path: Path,
-    found: ResultFile,
-    alone: Sequence[tuple[ResultSeries, Verdict]],
-    pieces: Sequence[Evidence],
-    verdicts: Sequence[Verdict],
-    *,
-    verbose: bool,
-) -> str:
-    parts = [f"{plain(found.tool)}: {plain(path.name)}, {len(found.series)} series"]
-    if found.requests is not None:
-        parts[0] = f"{plain(found.tool)}: {plain(path.name)}"
-        parts += _request_lines(found, pieces)
+def _text(answer: _Answer, *, verbose: bool) -> str:
+    found, alone = answer.found, [verdict for _, verdict in answer.alone]
+    count = "" if found.requests is not None else f", {len(found.series)} series"
+    parts = [f"{plain(found.tool)}: {plain(answer.name)}{count}", *_request_lines(answer)]
     if alone:
-        parts.append(series_table(alone, output.width(sys.stdout)))
+        parts.append(series_table(answer.alone, output.width(sys.stdout)))
     parts += [f"  the file cannot show {plain(each)}" for each in found.cannot]
-    if verdicts:
-        parts.append(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
-    elif verbose:
-        parts.append(output.lay_out([verdict for _, verdict in alone], sys.stdout, verbose=True, more=""))
+    if answer.verdicts or verbose:
+        shown = answer.verdicts or alone
+        parts.append(output.lay_out(shown, sys.stdout, verbose=verbose, more="`-v` lists them"))
     else:
-        status = worst([verdict for _, verdict in alone]).status if alone else Status.UNPROVEN
+        status = worst(alone).status if alone else Status.UNPROVEN
         parts.append(f"{status.value.upper()}  not proven: nothing outside the file supports these times")
     return "\n".join(parts)
 
 
-def _request_lines(found: ResultFile, pieces: Sequence[Evidence]) -> list[str]:
-    requests = found.requests
+def _request_lines(answer: _Answer) -> list[str]:
+    requests = answer.found.requests
     if requests is None:
         return []
     failed = f", {requests.failed_count} failed" if requests.failed_count else ""
     lines = [f"  {output.counted(len(requests.ttft_s), 'request')}{failed}"]
-    for name, phases in _phases(found, pieces).items():
-        for each in phases:
+    for uuid, clocks_mhz in (_clocks(answer) or {"": np.full(len(requests.ttft_s), np.nan)}).items():
+        for each in request_phases.phases(requests, clocks_mhz):
             clock = "clock not observed" if each.clock_mhz is None else f"SM clock {each.clock_mhz:.0f} MHz (driver's)"
-            on = f", {clock} on {plain(name[:12])}" if name else ""
+            on = f", {clock} on {plain(uuid[:12])}" if uuid else ""
             lines.append(f"  {each.name}: {each.count}, time to first token {duration_text(each.ttft_s)} (median){on}")
     return lines
 
 
-def _phases(found: ResultFile, pieces: Sequence[Evidence]) -> Mapping[str, tuple[request_phases.RequestPhase, ...]]:
-    """Return the phases of the requests by GPU; by an empty name where none is known."""
-    if found.requests is None:
-        return {}
-    if not pieces:
-        return {"": request_phases.phases(found.requests, np.full(len(found.requests.ttft_s), np.nan))}
-    by_gpu = {}
-    for piece in pieces:
-        clocks_mhz = request_phases.clocks_of_requests(found.requests, piece.trace)
-        by_gpu[piece.device.uuid if piece.device is not None else "?"] = request_phases.phases(found.requests, clocks_mhz)
-    return by_gpu
+def _clocks(answer: _Answer) -> dict[str, Values]:
+    """Return the clock under each request, by GPU."""
+    requests = answer.found.requests
+    placed = ((each.device.uuid, each.trace) for each in answer.pieces if each.device is not None)
+    return {} if requests is None else {uuid: request_phases.clocks_of_requests(requests, trace) for uuid, trace in placed}
 
 
-def _plain(
-    found: ResultFile,
-    alone: Sequence[tuple[ResultSeries, Verdict]],
-    pieces: Sequence[Evidence],
-    verdicts: Sequence[Verdict],
-) -> dict[str, Any]:
+def _plain(answer: _Answer) -> dict[str, Any]:
+    series = [
+        {
+            "name": each.name,
+            "times_count": len(each.took_s),
+            "calls_count": each.calls_count,
+            "stated": dict(each.figures),
+            "remarks": list(each.remarks),
+            "verdict": verdict.to_dict(),
+        }
+        for each, verdict in answer.alone
+    ]
     return {
-        "tool": found.tool,
-        "cannot": list(found.cannot),
-        "series": [
-            {
-                "name": series.name,
-                "times_count": len(series.took_s),
-                "calls_count": series.calls_count,
-                "stated": dict(series.figures),
-                "remarks": list(series.remarks),
-                "verdict": verdict.to_dict(),
-            }
-            for series, verdict in alone
-        ],
-        "requests": None if found.requests is None else _plain_requests(found, pieces),
-        "verdicts": [verdict.to_dict() for verdict in verdicts],
+        "tool": answer.found.tool,
+        "file": answer.name,
+        "cannot": list(answer.found.cannot),
+        "not_placed": answer.unplaced or None,
+        "series": series,
+        "requests": None if answer.found.requests is None else _plain_requests(answer, answer.found.requests),
+        "verdicts": [verdict.to_dict() for verdict in answer.verdicts],
     }
 
 
-def _plain_requests(found: ResultFile, pieces: Sequence[Evidence]) -> dict[str, Any]:
-    requests = found.requests
-    assert requests is not None  # noqa: S101 - the caller asks
-    clocks = {
-        piece.device.uuid: request_phases.clocks_of_requests(requests, piece.trace).tolist()
-        for piece in pieces
-        if piece.device is not None
-    }
+def _plain_requests(answer: _Answer, requests: ServedRequests) -> dict[str, Any]:
+    clocks = _clocks(answer)
     return {
         "count": len(requests.ttft_s),
         "failed_count": requests.failed_count,
-        "phases": {name: [asdict(each) for each in phases] for name, phases in _phases(found, pieces).items()},
+        "phases": {uuid: [asdict(each) for each in request_phases.phases(requests, mhz)] for uuid, mhz in clocks.items()},
         "ttft_s": requests.ttft_s.tolist(),
         "latency_s": requests.latency_s.tolist(),
         "begin_ns": None if requests.at_ns is None else requests.at_ns.tolist(),
-        "sm_clock_mhz": clocks,
+        "sm_clock_mhz": {uuid: mhz.tolist() for uuid, mhz in clocks.items()},
     }

@@ -47,6 +47,15 @@ class GateOutcome(StrEnum):
     FAIL = "fail"
 
 
+@dataclass(frozen=True, slots=True)
+class GateTerms:
+    """The statuses that fail, the policy in place of the windows' own, and the terms of comparing two machines."""
+
+    failing: Collection[Status]
+    policy: Policy | None
+    machine: MachineTerms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedWindow:
     """One window with its outcome, the reason in one line, and what it was compared with."""
@@ -88,15 +97,7 @@ def spoiled(verdict: Verdict, *, at_one_clock: bool = False) -> str:
     return f"not proven: {verdict.why}" if verdict.why or verdict.status is Status.UNPROVEN else ""
 
 
-def gate(
-    window: ReportedWindow,
-    name: str,
-    baseline: ReportedWindow | None,
-    *,
-    failing: Collection[Status],
-    policy: Policy | None,
-    terms: MachineTerms,
-) -> GatedWindow:
+def gate(window: ReportedWindow, name: str, baseline: ReportedWindow | None, terms: GateTerms) -> GatedWindow:
     """Return the outcome of a window, compared with a baseline if there is one."""
     found = GatedWindow(name=name, outcome=GateOutcome.PASS, why="", window=window)
     verdict = window.verdict
@@ -104,7 +105,7 @@ def gate(
     if wrong := _own_fault(verdict, own):
         return replace(found, outcome=GateOutcome.FAIL, why=f"{wrong.rule}: {wrong.says}")
     if baseline is not None and baseline.evidence is not None and window.evidence is not None:
-        found = _compared(found, baseline, policy, terms)
+        found = _compared(found, baseline, terms)
         comparison = found.comparison
         at_one_clock = comparison is not None and any(word in comparison.design for word in _AT_ONE_CLOCK)
         if why := spoiled(baseline.verdict, at_one_clock=at_one_clock):
@@ -113,20 +114,19 @@ def gate(
         at_one_clock = False
     if why := spoiled(verdict, at_one_clock=at_one_clock):
         return replace(found, outcome=GateOutcome.NEUTRAL, why=why)
-    if verdict.status in failing:
+    if verdict.status in terms.failing:
         why = f"{own[0].rule}: {own[0].says}" if own else f"it is {verdict.status.value}"
         return replace(found, outcome=GateOutcome.FAIL, why=why)
     return _decided(found, has_baseline=baseline is not None)
 
 
-def _compared(found: GatedWindow, baseline: ReportedWindow, policy: Policy | None, terms: MachineTerms) -> GatedWindow:
+def _compared(found: GatedWindow, baseline: ReportedWindow, terms: GateTerms) -> GatedWindow:
     from annotate.compare.two_runs import of_runs
 
-    assert baseline.evidence is not None and found.window.evidence is not None  # noqa: S101, PT018 - the caller asks
-    return replace(
-        found,
-        comparison=of_runs(baseline.evidence, found.window.evidence, policy, names=("baseline", found.name), terms=terms),
-    )
+    before, now = baseline.evidence, found.window.evidence
+    assert before is not None and now is not None  # noqa: S101, PT018 - the caller asks
+    compared = of_runs(before, now, terms.policy, names=("baseline", found.name), terms=terms.machine)
+    return replace(found, comparison=compared)
 
 
 def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,6 +63,14 @@ def as_clocks(values: Iterable[object], scale: float = 1.0) -> Values:
     """Return clocks in MHz, NaN for what no SM runs at.  Raises ValueError: for what is no number."""
     found = as_floats(values) * scale
     return np.where((found >= 1.0) & (found <= 10_000.0), found, np.nan)
+
+
+def local_wall_s(text: str | None, form: str) -> float | None:
+    """Read local time of the machine that wrote it, without a zone; None for anything else."""
+    try:
+        return None if text is None else datetime.strptime(text, form).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def as_floats(values: Iterable[object]) -> Values:

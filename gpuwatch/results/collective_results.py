@@ -6,13 +6,12 @@ The file holds the whole environment and the arguments of the program: neither i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from gpuwatch.results.bounded_file import as_seconds, decode
+from gpuwatch.results.bounded_file import as_seconds, decode, local_wall_s
 from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
 
 _DATE = "%Y-%m-%d %H:%M:%S"
@@ -65,7 +64,7 @@ def read_nccl_tests(_path: Path, blob: bytes) -> ResultFile:
     ranks = found.config.devices
     series = tuple(each for size in found.results for each in _series(size, ranks))
     cannot = _CANNOT if any(len(each.took_s) for each in series) else ("single iterations: run it with -I 1", *_CANNOT)
-    ends = (_wall_s(found.start_time), _wall_s(found.end_time))
+    ends = (local_wall_s(found.start_time, _DATE), local_wall_s(found.end_time, _DATE))
     wall_s = None if ends[0] is None or ends[1] is None else (ends[0], ends[1] + 1.0)  # whole seconds
     hosts = {each.hostname for each in ranks}
     if len(hosts) > 1:
@@ -76,7 +75,6 @@ def read_nccl_tests(_path: Path, blob: bytes) -> ResultFile:
         cannot=cannot,
         wall_s=wall_s,
         pids=tuple(sorted({each.pid for each in ranks if each.pid > 0})),
-        gpus=tuple(dict.fromkeys(each.device_hex for each in ranks if each.device_hex)),
     )
 
 
@@ -115,11 +113,3 @@ def _slowest(single: _PerIteration | None, ranks: list[_Rank]) -> tuple[str, ...
         gpus = [each.device_hex for each in ranks if (each.hostname, each.pid) == pids[place]]
         where = f", pid {pids[place][1]} on GPU {', '.join(gpus)}"
     return (f"slowest process: row {place}{where}, median {above:+.1%} against the processes' median",)
-
-
-def _wall_s(text: str | None) -> float | None:
-    """Read local time of the machine that ran it; None for anything else."""
-    try:
-        return None if text is None else datetime.strptime(text, _DATE).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None

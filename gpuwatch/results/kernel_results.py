@@ -33,18 +33,6 @@ class _Evaluation(msgspec.Struct):
     correctness: bool | None = None
 
 
-class _KernelRun(msgspec.Struct):
-    result: dict[str, str | int | float | None] = {}
-
-
-class _KernelTask(msgspec.Struct):
-    run: _KernelRun | None = None
-
-
-class _KernelbotFile(msgspec.Struct):
-    runs: dict[str, _KernelTask]
-
-
 def read_kernelbench(_path: Path, blob: bytes) -> ResultFile:
     """Read evaluations or a baseline of KernelBench, in milliseconds.  Raises ValueError: for a damaged one."""
     try:
@@ -74,15 +62,8 @@ def _evaluations(problems: Mapping[str, list[_Evaluation]]) -> Iterator[ResultSe
 
 def read_kernelbot(_path: Path, blob: bytes) -> ResultFile:
     """Read kernelbot's results: JSON, or the ``key: value`` lines of its harness.  Raises ValueError: for a damaged one."""
-    if blob.lstrip().startswith(b"{"):
-        try:
-            tasks = decode(blob, _KernelbotFile).runs
-            results = {name: task.run.result for name, task in tasks.items() if task.run is not None}
-        except msgspec.ValidationError:
-            results = {"": decode(blob, dict[str, str | int | float | None])}
-    else:
-        results = {"": dict(_lines(blob))}
-    series = tuple(each for name, result in results.items() for each in _benchmarks(name, result))
+    is_json = blob.lstrip().startswith(b"{")
+    series = tuple(_benchmarks(decode(blob, dict[str, str | int | float | None]) if is_json else dict(_lines(blob))))
     if not series:
         raise ValueError("expected benchmark.N.mean, found none")
     return ResultFile(tool="kernelbot", series=series, cannot=_CANNOT)
@@ -95,7 +76,7 @@ def _lines(blob: bytes) -> Iterator[tuple[str, str]]:
             yield key.strip(), value.strip()
 
 
-def _benchmarks(task: str, result: Mapping[str, str | int | float | None]) -> Iterator[ResultSeries]:
+def _benchmarks(result: Mapping[str, str | int | float | None]) -> Iterator[ResultSeries]:
     by_place: dict[str, dict[str, str]] = {}
     for key, value in result.items():
         place, dot, name = key.removeprefix(_BENCHMARK).partition(".")
@@ -106,7 +87,7 @@ def _benchmarks(task: str, result: Mapping[str, str | int | float | None]) -> It
         figures = {ours: number for theirs, ours in names.items() if (number := _ns(found.get(theirs))) is not None}
         error = found.get("error")
         yield ResultSeries(
-            name=" ".join(word for word in (task, f"benchmark {place}", found.get(_SPEC, "")) if word),
+            name=" ".join(word for word in (f"benchmark {place}", found.get(_SPEC, "")) if word),
             figures=figures,
             remarks=(f"failed: {error}",) if error else (),
         )

@@ -62,18 +62,9 @@ class _NvDevice(msgspec.Struct):
     name: str
 
 
-class _NvVersion(msgspec.Struct):
-    string: str = ""
-
-
-class _NvMeta(msgspec.Struct):
-    version: dict[str, _NvVersion] = {}
-
-
 class _NvFile(msgspec.Struct):
     benchmarks: list[_NvBenchmark]
     devices: list[_NvDevice] = []
-    meta: _NvMeta = msgspec.field(default_factory=_NvMeta)
 
 
 def read_nvbench(path: Path, blob: bytes) -> ResultFile:
@@ -84,11 +75,10 @@ def read_nvbench(path: Path, blob: bytes) -> ResultFile:
     if len(states) > _MOST_STATES_COUNT:
         raise ValueError(f"expected at most {_MOST_STATES_COUNT} states, found {len(states)}")
     series = tuple(_series(path.parent, bench, state, gpus) for bench, state in states)
-    version = found.meta.version.get("nvbench", _NvVersion()).string
     cannot = _CANNOT if any(len(each.took_s) for each in series) else ("single samples: run it with --jsonbin", *_CANNOT)
     if series and not any(each.sm_clock_mhz is not None for each in series):
         cannot = ("the clock of each sample: a newer NVBench writes it with --jsonbin", *cannot)
-    return ResultFile(tool=f"NVBench {version}".rstrip(), series=series, cannot=cannot)
+    return ResultFile(tool="NVBench", series=series, cannot=cannot)
 
 
 def _series(folder: Path, bench: _NvBenchmark, state: _BenchmarkState, gpus: dict[int, str]) -> ResultSeries:

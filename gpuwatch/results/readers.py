@@ -62,7 +62,7 @@ def _reader_of(blob: bytes) -> ResultReader:
             return reader
     if "results" in keys:
         return read_nccl_tests if {"config", "nccl_version"} & keys.keys() else read_hyperfine
-    if "runs" in keys or any(key.startswith("benchmark.") for key in keys):
+    if any(key.startswith("benchmark.") for key in keys):
         return read_kernelbot
     if keys and all(key.isdecimal() or key.startswith("level") for key in keys):
         return read_kernelbench

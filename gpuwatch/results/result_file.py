@@ -77,7 +77,16 @@ class ResultFile:
     wall_s: tuple[float, float] | None = None  # begin and end since 1970, where the file has both
     written_s: float | None = None  # the time of writing that the file states
     pids: tuple[int, ...] = ()
-    gpus: tuple[str, ...] = ()  # PCI addresses
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Return the first begin and the last end on CLOCK_MONOTONIC; None where the file has no begins."""
+        asked = self.requests
+        spans = [(each.at_ns, each.took_s * each.calls_count) for each in self.series]
+        for at_ns, took_s in [(asked.at_ns, asked.latency_s)] if asked is not None else spans[:1]:
+            if at_ns is not None and len(at_ns):
+                return int(at_ns.min()), int((at_ns + took_s * 1e9).max())
+        return None
 
     def only(self, name: str | None) -> ResultFile:
         """Return the file with the series whose name holds this text; with all of them without a name."""

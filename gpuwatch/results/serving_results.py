@@ -5,14 +5,13 @@ vLLM's begins are Python's ``perf_counter``, which is CLOCK_MONOTONIC on Linux, 
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
 import numpy as np
 
-from gpuwatch.results.bounded_file import as_begins, as_seconds
+from gpuwatch.results.bounded_file import as_begins, as_seconds, local_wall_s
 from gpuwatch.results.result_file import ResultFile, ResultSeries, ServedRequests
 
 _DATE = "%Y%m%d-%H%M%S"
@@ -61,7 +60,7 @@ def read_serving(_path: Path, blob: bytes) -> ResultFile:
         series=(ResultSeries(name="time to first token", figures=ttft),) if requests is None and ttft else (),
         requests=requests,
         cannot=(*cannot, *_CANNOT),
-        written_s=_written_s(found.date),
+        written_s=local_wall_s(found.date, _DATE),
     )
 
 
@@ -86,11 +85,3 @@ def _requests(found: _Served) -> ServedRequests:
         failed_count=int((~kept).sum()),
         duration_s=found.duration if 0.0 < found.duration < 1e7 else None,
     )
-
-
-def _written_s(date: str | None) -> float | None:
-    """Read vLLM's date, local time without a zone; None for anything else."""
-    try:
-        return None if date is None else datetime.strptime(date, _DATE).astimezone().timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None

@@ -14,7 +14,7 @@ from annotate.judge import judge
 from annotate.rules import RULES
 from annotate.verdict import Status
 from gpuwatch.gate import gate_formats
-from gpuwatch.gate.gate_outcome import CLOCK_RULES, MACHINE_RULES, GatedWindow, GateOutcome, gate, overall
+from gpuwatch.gate.gate_outcome import CLOCK_RULES, MACHINE_RULES, GatedWindow, GateOutcome, GateTerms, gate, overall
 from gpuwatch.report.record import ReportedWindow
 from tests.annotate.builders import OWN, evidence
 from tests.annotate.compare.test_decision import stamped
@@ -41,7 +41,7 @@ def reported(found: Evidence) -> ReportedWindow:
 
 def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -> GatedWindow:
     before = None if baseline is None else reported(baseline)
-    return gate(reported(found), "gemm", before, failing=failing or (Status.REJECTED,), policy=None, terms=MachineTerms())
+    return gate(reported(found), "gemm", before, GateTerms(failing or (Status.REJECTED,), None, MachineTerms()))
 
 
 def test_every_rule_has_its_side() -> None:
