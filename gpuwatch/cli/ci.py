@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, GateTerms, gate
 from gpuwatch.report.record import ReportedWindow
 
 _MOST_WINDOWS_COUNT = 1_000
+_COMMITTED_S, _LOOKS_COUNT = 1.0, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ def _baseline(
         output.say(f"gpuwatch: the baseline, {plain(text)}:")
         if code := _run(command, tree):
             raise Stop(Exit.FAILED, f"{command[0]} at {text} ended with exit code {code}", "baseline")
-        return _by_name(_windows_since(since_s, job.label, policy))
+        return _by_name(_windows_of(since_s, job, policy))
 
     return measured
 
@@ -165,8 +167,11 @@ def _attempt(
     now_s = clock.wall_s()
     since_s = now_s if job.since is None else times.wall_s(job.since, "--since", now_s=now_s)
     code = _run(command, None) if command else 0
-    found = _by_name(_windows_since(since_s, job.label, terms.policy))
-    return code, [gate(window, name, before.get(name), terms) for name, window in found.items()]
+    read = _windows_of(since_s, job, terms.policy) if command and not code else _windows_since(since_s, job.label, terms.policy)
+    found = _by_name(read)
+    gated = [gate(window, name, before.get(name), terms) for name, window in found.items()]
+    unknown = "the baseline has no window of this name"
+    return code, [replace(each, why=each.why or unknown) if before and each.name not in before else each for each in gated]
 
 
 def _run(command: Sequence[str], folder: Path | None) -> int:
@@ -177,6 +182,16 @@ def _run(command: Sequence[str], folder: Path | None) -> int:
     except (OSError, ValueError) as error:
         raise Stop(Exit.NOT_FOUND, f"{command[0]}: {error}", "not-found") from error
     return code if code >= 0 else 128 - code
+
+
+def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list[ReportedWindow]:
+    """Return the windows of a command that has just ended, once the daemon has written them: it commits each half second."""
+    pause = threading.Event()
+    for _ in range(_LOOKS_COUNT):
+        pause.wait(_COMMITTED_S)
+        if found := _windows_since(since_s, job.label, policy):
+            break
+    return found
 
 
 def _windows_since(since_s: float, label: str | None, policy: Policy | None) -> list[ReportedWindow]:

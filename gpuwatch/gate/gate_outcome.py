@@ -132,13 +132,26 @@ def _compared(found: GatedWindow, baseline: ReportedWindow, terms: GateTerms) ->
 def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
     if found.comparison is None:
         return replace(found, why="no evidence is kept to compare" if has_baseline else "")
-    reasons = "; ".join(found.comparison.reasons[:1])
-    match found.comparison.decision:
-        case Decision.SLOWER:
-            return replace(found, outcome=GateOutcome.FAIL, why="slower than the baseline")
-        case Decision.INCONCLUSIVE | Decision.INCOMPARABLE:
-            return replace(found, outcome=GateOutcome.NEUTRAL, why=f"{found.comparison.decision.value}: {reasons}")
+    decision, limit_ratio = found.comparison.decision, slowest_ratio(found.comparison)
+    if decision is Decision.SLOWER:
+        return replace(found, outcome=GateOutcome.FAIL, why="slower than the baseline")
+    if decision is Decision.INCONCLUSIVE and limit_ratio is not None:
+        return replace(found, why=f"slower by {100 * limit_ratio:.2g} % at most")
+    if decision in (Decision.INCONCLUSIVE, Decision.INCOMPARABLE):
+        reasons = "; ".join(found.comparison.reasons[:1])
+        return replace(found, outcome=GateOutcome.NEUTRAL, why=f"{decision.value}: {reasons}")
     return found
+
+
+def slowest_ratio(comparison: Comparison) -> float | None:
+    """Return by how much the second can be slower, where that lies within what runs in turn differ by for no reason.
+
+    Runs in turn without a common clock are never called the same: a gate asks only whether one became slower.
+    """
+    ratio, mean, most_ratio = comparison.ratio, comparison.mean_ratio, max(comparison.floor_ratio, comparison.margin_ratio)
+    if ratio is None or ratio.high > 1.0 + most_ratio or (mean is not None and mean.centre > 1.0 + most_ratio):
+        return None
+    return max(0.0, ratio.high - 1.0)
 
 
 def _own_fault(verdict: Verdict, own: Sequence[Finding]) -> Finding | None:

@@ -50,6 +50,8 @@ def test_ci_compares_stored_windows_with_a_file(gpuwatch: Gpuwatch, tmp_path: Pa
     assert (passed.code, passed.out.splitlines()[1].split()[:2]) == (0, ["PASS", "gemm"])
     assert (failed.code, failed.out.splitlines()[1].split()[:2]) == (1, ["FAIL", "gemm"])
     assert "slower than the baseline" in failed.out
+    other = gpuwatch("ci", *stored(tmp_path / "other", made(label="new")), "--baseline", saved)
+    assert (other.code, "the baseline has no window of this name" in other.out) == (0, True)
 
 
 def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path: Path) -> None:

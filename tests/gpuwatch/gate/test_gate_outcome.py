@@ -18,6 +18,7 @@ from gpuwatch.gate.gate_outcome import CLOCK_RULES, MACHINE_RULES, GatedWindow, 
 from gpuwatch.report.record import ReportedWindow
 from tests.annotate.builders import OWN, evidence
 from tests.annotate.compare.test_decision import stamped
+from tests.annotate.occurrences.comparison import times
 
 NEIGHBOUR = Process(pid=77, name="x", user="u", memory_bytes=10**9, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
 HOT = {"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: max(0.0, t) * 5e8, "sm_clock_mhz": 1490}
@@ -55,6 +56,19 @@ def test_valid_windows_pass_with_and_without_a_baseline() -> None:
     assert gated(made()).outcome is GateOutcome.PASS
     same = gated(made(seed=1), made())
     assert (same.outcome, same.change.split()[0]) == (GateOutcome.PASS, "SAME")
+
+
+def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
+    """Unstamped runs in turn are never called the same; a gate needs to know only that none became slower."""
+
+    def unstamped(took_s: float, seed: int) -> Evidence:
+        return evidence(timings=times(took_s, seed=seed), host=Host(boot_id="b"), label="gemm")
+
+    same = gated(unstamped(2e-3, 1), unstamped(2e-3, 2))
+    assert (same.change.split()[0], same.outcome) == ("INCONCLUSIVE", GateOutcome.PASS)
+    assert same.why.startswith("slower by 0.")
+    near = gated(unstamped(2.07e-3, 1), unstamped(2e-3, 2))
+    assert near.outcome is not GateOutcome.PASS
 
 
 def test_a_slower_window_fails() -> None:
