@@ -29,6 +29,20 @@ def test_nvbench_gives_times_with_their_clocks() -> None:
     assert "when each sample ran" in found.cannot
 
 
+def test_nvbench_of_two_gpus_names_each() -> None:
+    """A file of NVIDIA's own, of an older NVBench: each state has the model of its GPU, and stated means only."""
+    found = read_results(FILES / "nvbench-gv100.json")
+    assert [(each.name, each.gpu) for each in found.series] == [
+        ("simple Device=0", "Quadro GV100"),
+        ("simple Device=1", "Quadro GP100"),
+    ]
+    assert found.series[0].figures == {"mean": pytest.approx(1.00347e-3, rel=1e-5)}
+    assert found.cannot[:2] == (
+        "the clock of each sample: a newer NVBench writes it with --jsonbin",
+        "single samples: run it with --jsonbin",
+    )
+
+
 def test_nvbench_without_its_samples_says_so(tmp_path: Path) -> None:
     """The JSON alone has the stated figures, and names the folder that was not copied."""
     (tmp_path / "r1.json").write_bytes((NVBENCH / "r1.json").read_bytes())
