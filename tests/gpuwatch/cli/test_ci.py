@@ -22,7 +22,7 @@ from tests.gpuwatch.store.stored import a_run, opened
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
-SHORT = [sys.executable, "-c", "import gpuwatch\nwith gpuwatch.window('short', sync=False): pass"]
+SHORT = [sys.executable, "-c", "import gpuwatch\nwith gpuwatch.window('for ci', sync=False): pass"]
 
 
 def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]:
