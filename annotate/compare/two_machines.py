@@ -34,13 +34,14 @@ class MachineTerms:
     """The terms on which numbers of two machines are compared: the user's own clock and spread in place of the model's.
 
     ``is_ratio`` asks for the ratio of two models.  ``is_identified`` is false where names were redacted in two files: then
-    equal serial numbers do not mean one card.
+    equal serial numbers do not mean one card.  ``unidentified`` says why in other cases.
     """
 
     clock_mhz: float | None = None
     card_spread_ratio: float | None = None
     is_ratio: bool = False
     is_identified: bool = True
+    unidentified: str = "names are redacted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _between_machines(
     if not terms.is_identified:
         # Equal stand-ins of two files do not mean one card.
         told = tuple(each for each in about.conditions if each.differs or each.name not in ("GPU", "boot"))
-        about, beside = replace(about, conditions=told), (*beside, "names are redacted: taken for two machines")
+        about, beside = replace(about, conditions=told), (*beside, f"{terms.unidentified}: taken for two machines")
     hazards = [finding for verdict in verdicts for finding in verdict.hazards if finding.rule not in _FAMILY]
     if any(finding.severity == "reject" and not finding.accepted for finding in hazards):
         return Refusal("a run is rejected for itself")

@@ -25,6 +25,7 @@ from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
 from gpuwatch.errors import GpuwatchError, UsageError
 
+_IN_FULL_COUNT = 8
 _CLOCK_HELP = "Compare windows of two machines at this SM clock. Default: the model's reference clock."
 
 
@@ -79,6 +80,7 @@ def command(
     \b
     gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
     gpuwatch compare A.html B.html       reports or capsules, of any machines, window by window of one label; RUN B.html too
+    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, series by series of one name
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
     gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
     gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
@@ -109,7 +111,7 @@ def command(
             raise UsageError(f"expected two runs or files, or two functions FILE.py:FUNCTION, found {found_words}")
         comparisons, runs = _compare_records((variants[0], variants[1]), records, policy_options.policy())
         data = {"design": "sequential", "timer": None, "comparisons": [each.to_dict() for each in comparisons], "verdict": None}
-        data, text, verdict = data | {"runs": runs}, "\n".join(map(str, comparisons)), None
+        data, text, verdict = data | {"runs": runs}, _listed(comparisons), None
     if as_markdown and not as_json:
         output.emit(_markdown(comparisons, verdict))
     else:
@@ -133,6 +135,22 @@ def _compare_records(
     spread_ratio = options.settings().card_spread_ratio or None
     terms = MachineTerms(clock_mhz=records.clock_mhz, card_spread_ratio=spread_ratio, is_ratio=records.is_ratio)
     return compare_sides(texts, policy, terms)
+
+
+def _listed(comparisons: Sequence[Comparison]) -> str:
+    """Return each answer in full, or one a line where they are many."""
+    if len(comparisons) <= _IN_FULL_COUNT:
+        return "\n".join(map(str, comparisons))
+    rows = [
+        (
+            each.decision.value.upper(),
+            plain(each.b),
+            decision.change_text(each.ratio, uncertain=each.within_noise),
+            "; ".join(each.reasons[:1]),
+        )
+        for each in comparisons
+    ]
+    return output.table(rows, header=("DECISION", "WINDOW", "TIME", "WHY (--json has all)"), width=output.width(sys.stdout))
 
 
 def _markdown(comparisons: Sequence[Comparison], verdict: Verdict | None) -> str:

@@ -1,4 +1,4 @@
-"""The two sides that `gpuwatch compare` takes: stored runs, reports and capsules."""
+"""The two sides that `gpuwatch compare` takes: stored runs, reports, capsules and result files of other tools."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from annotate.user_policy import Policy
 from gpuwatch.cli import open_store, options, rejudge
 from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Run
+from gpuwatch.results.readers import is_result, read_results
 
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
@@ -26,11 +27,12 @@ _LISTED_COUNT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedWindow:
-    """One window with its evidence, and the policy it was judged under."""
+    """One window with its evidence, and the policy it was judged under; ``stated_s`` is a mean that a file only states."""
 
     name: str
     evidence: Evidence
     policy: Policy
+    stated_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +40,14 @@ class ComparedSide:
     """The windows of one argument: a run's one, or those of a file.
 
     ``is_identified`` is false where a report's serial numbers or host names were redacted: other files have equal stand-ins.
+    A result file of another tool names a model at most, and no card.
     """
 
     text: str
     windows: tuple[ComparedWindow, ...]
     run_id: str | None = None
     is_identified: bool = True
+    is_result: bool = False
 
 
 def is_file(text: str) -> bool:
@@ -58,7 +62,12 @@ def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineT
     """
     sides = _read_sides(texts)
     terms = replace(terms, is_identified=all(side.is_identified for side in sides))
+    if results := [side.text for side in sides if side.is_result]:
+        terms = replace(terms, unidentified=f"no card is named in {' and '.join(dict.fromkeys(results))}")
     found = [_compare(a, b, policy, terms) for a, b in _paired(*sides)]
+    if results:
+        unseen = f"no telemetry in {' and '.join(dict.fromkeys(results))}: what disturbed these times is not in the bounds"
+        found = [replace(each, reasons=(*each.reasons, unseen)) for each in found]
     return found, [side.run_id for side in sides if side.run_id is not None]
 
 
@@ -89,7 +98,7 @@ def _of_run(store: Reader, run: Run | None, uuid: str | None) -> ComparedSide:
 
 def _from_file(text: str) -> ComparedSide:
     """Read a report or a recording.  Raises UsageError: when it is neither, or holds no evidence."""
-    path = Path(text)
+    path, is_of_tool = Path(text), False
     if _is_page(path):
         from gpuwatch.report import read_page
 
@@ -100,6 +109,12 @@ def _from_file(text: str) -> ComparedSide:
             if window.evidence is not None
         )
         is_identified = not {_SERIAL, _HOST} & set(held.redacted)
+    elif is_result(path):
+        windows = tuple(
+            ComparedWindow(name=plain(each.name), evidence=each.evidence(), policy=Policy(), stated_s=each.figures.get("mean"))
+            for each in read_results(path).series
+        )
+        is_identified, is_of_tool = False, True
     else:
         windows = tuple(
             ComparedWindow(name=_named(each), evidence=each, policy=Policy()) for each in rejudge.recorded(path, None, None, ())
@@ -107,7 +122,12 @@ def _from_file(text: str) -> ComparedSide:
         is_identified = True
     if not windows:
         raise UsageError(f"{path}: expected a window with its evidence, found none")
-    return ComparedSide(text=path.name, windows=windows, is_identified=is_identified)
+    return ComparedSide(text=path.name, windows=windows, is_identified=is_identified, is_result=is_of_tool)
+
+
+def file_windows(text: str) -> tuple[ComparedWindow, ...]:
+    """Return the windows of a report or recording.  Raises UsageError."""
+    return _from_file(text).windows
 
 
 def _is_page(path: Path) -> bool:
@@ -162,4 +182,12 @@ def _told_apart(
 def _compare(a: ComparedWindow, b: ComparedWindow, policy: Policy | None, terms: MachineTerms) -> Comparison:
     from annotate.compare.two_runs import of_runs
 
-    return of_runs(a.evidence, b.evidence, b.policy if policy is None else policy, names=(a.name, b.name), terms=terms)
+    found = of_runs(a.evidence, b.evidence, b.policy if policy is None else policy, names=(a.name, b.name), terms=terms)
+    if found.ratio is not None or a.stated_s is None or b.stated_s is None or not a.stated_s > 0.0:
+        return found
+    # A mean without its samples has no interval that respects how they hang together.
+    change = 100 * (b.stated_s / a.stated_s - 1.0)
+    reason = (
+        f"the stated means differ by {change:+.2f} %; without single times nothing tells how far means differ for no reason"
+    )
+    return replace(found, a_s=a.stated_s, b_s=b.stated_s, reasons=(reason, *found.reasons))

@@ -15,6 +15,7 @@ from annotate.claims import Claim
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.stated_claim import StatedClaim
+from gpuwatch.config.keys import BY_NAME
 from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
@@ -69,6 +70,14 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
         from gpuwatch.sources.simulated.simulated_source import scenes_named
 
         scenes_named(argument)  # a daemon that is started first would only say that it watches no GPU
+    return found
+
+
+def settings_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment in which a command that is started finds the settings given here."""
+    found = {BY_NAME[name].variable: str(value) for name, value in settings.given.items() if name in BY_NAME}
+    if "config" in settings.given:
+        found["GPUWATCH_CONFIG"] = str(Path(settings.given["config"]).absolute())
     return found
 
 

@@ -113,11 +113,11 @@ def _text(windows: tuple[ReportedWindow, ...], without: tuple[str, ...], *, is_m
 def _of_runs(ids: tuple[str, ...], back: int) -> list[ReportedWindow]:
     with open_store.reader(options.settings()) as store:
         runs = [open_store.run(store, each) for each in dict.fromkeys(ids)] or [open_store.run(store, None, back=back)]
-        return [judged for run in {run.id: run for run in runs}.values() for judged in _of_run(store, run)]
+        return [judged for run in {run.id: run for run in runs}.values() for judged in report_run(store, run)]
 
 
-def _of_run(store: Reader, run: Run) -> list[ReportedWindow]:
-    """Return the verdicts of record, each with its stored evidence."""
+def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
+    """Return the verdicts of record, each with its stored evidence.  Raises UsageError: for a window without a verdict yet."""
     from gpuwatch.store.run import OPEN, UNFINISHED
 
     pause = threading.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,13 +13,17 @@ import click
 
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
+from gpuwatch import clock
 from gpuwatch.cli import child, chosen_gpus, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import GpuwatchError, UsageError
+
+_BACK_TO_BACK_RATIO = 0.9  # of the command's length: times without begins that fill less have pauses nobody can place
 
 
 class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
@@ -29,6 +33,30 @@ class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, a
     def of(cls, outcome: child.Outcome) -> _Unfinished:
         named: type[_Unfinished] = type(outcome.signal or f"exit code {outcome.exit_code}", (cls,), {})
         return named()
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The window's name, and the GPUs that it is about."""
+
+    label: str | None
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _TimesFile:
+    """The result file that the command writes, and the series to take from it."""
+
+    times_file: str | None
+    series: str | None
+
+    def state(self) -> tuple[int, int] | None:
+        """Return what changes when the file is written; None where there is none."""
+        try:
+            found = Path(self.times_file or "").stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
 
 
 class _Wrapper(CheckedCommand):
@@ -61,15 +89,19 @@ def _as_wrapper() -> Any:
 )
 @click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
 @options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
+@click.option("--times", "times_file", metavar="FILE", help="Take the times from the result file that the command writes.")
+@click.option("--series", metavar="NAME", help="Beside --times: the series whose name holds this.")
 @options.policy_options
 @options.stated_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
 @options.settings_options
+@options.gathered(_Names, "names")
+@options.gathered(_TimesFile, "times")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    label: str | None,
-    gpus: tuple[str, ...],
+    names: _Names,
+    times: _TimesFile,
     policy_options: options.PolicyOptions,
     stated_options: options.StatedOptions,
     fail_on: str | None,
@@ -91,9 +123,10 @@ def command(
         settings = options.settings()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
-    chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
+    chosen = chosen_gpus.choose_of_daemon(names.gpus, settings) if names.gpus else ()
+    before = times.state()
     watched = window(
-        label or _name(command),
+        names.label or _name(command),
         policy=policy,
         gpus=list(chosen) or None,
         sync=False,
@@ -105,7 +138,9 @@ def command(
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+            outcome = child.wait(child.spawn(command, _environment(watched, settings), mask))
+            if times.times_file is not None:
+                _record_times(watched, times, before, outcome.elapsed_s)
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -116,6 +151,29 @@ def command(
             output.say(f"gpuwatch: not waited for the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or worst_code(statuses, failing)
+
+
+def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | None, elapsed_s: float) -> None:
+    """Hand over the times of the file that the command wrote; whatever is wrong with it is said, and stops nothing."""
+    from gpuwatch.cli.judged_results import ResultOptions, read
+
+    path, ended_ns = Path(times.times_file or ""), clock.now_ns()
+    try:
+        if times.state() == before:
+            raise UsageError(f"{path}: expected a file that the command writes, found {'it unchanged' if before else 'none'}")
+        timed = [each for each in read(path, ResultOptions(series=times.series)).series if len(each.took_s)]
+        if len(timed) != 1:
+            why = f"{len(timed)} series of times; --series NAME takes one" if timed else "none"
+            raise UsageError(f"{path}: expected one series of times, found {why}")
+        timings = timed[0].timings(ended_ns)
+        filled_ratio = float(timed[0].took_s.sum()) * timed[0].calls_count / max(elapsed_s, 1e-9)
+        if timings is None or (timed[0].at_ns is None and filled_ratio < _BACK_TO_BACK_RATIO):
+            raise UsageError(
+                f"{path}: it has no begins, and its times fill {filled_ratio:.0%} of the command, so when they ran is unknown"
+            )
+        watched.record(timings)
+    except (UsageError, OSError) as error:
+        output.say(f"gpuwatch: --times: {error}; judged without times, which `gpuwatch judge {path}` shows")
 
 
 def _name(command: tuple[str, ...]) -> str:
@@ -129,13 +187,9 @@ def _name(command: tuple[str, ...]) -> str:
     return program
 
 
-def _environment(watched: Window, flags: Any) -> dict[str, str]:
+def _environment(watched: Window, settings: Settings) -> dict[str, str]:
     """Return the command's environment: this one's, and where windows inside find this daemon and their parent."""
-    from gpuwatch.config.keys import BY_NAME
-
-    ours = {BY_NAME[name].variable: str(value) for name, value in flags.items() if name in BY_NAME}
-    if "config" in flags:
-        ours["GPUWATCH_CONFIG"] = str(Path(flags["config"]).absolute())
+    ours = options.settings_environment(settings)
     if watched.run_id is not None:
         ours["GPUWATCH_PARENT"] = watched.run_id
     return {**os.environ, **ours}

@@ -39,6 +39,18 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     return SourceTree(top, place, found.parent), found
 
 
+def check_out_tree(folder: Path, revision: str, said: str) -> Path:
+    """Check a revision of the repository around ``folder`` out, and return the place of ``folder`` in it.
+
+    Raises UsageError: when there is no such repository or revision, or no such folder in it.
+    """
+    top, commit = _find_commit(folder.resolve(), revision, said, folder)
+    found = _add_worktree(top, commit) / folder.resolve().relative_to(top.resolve())
+    if not found.is_dir():
+        raise UsageError(f"{said}: expected {folder} in revision {revision}, found none there")
+    return found
+
+
 def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[SourceTree, Path]:
     """Check a revision of the repository around ``folder`` out, and return its tree with the place of ``folder/file`` in it.
 

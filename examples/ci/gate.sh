@@ -1,0 +1,10 @@
+#!/bin/sh
+# A gate without a CI system: the first run saves a baseline, each later one is compared with it.
+# Usage: gate.sh BASELINE COMMAND...    Exit code: 0 pass, 1 fail, 75 neutral, else COMMAND's.
+set -eu
+baseline=$1
+shift
+if [ -e "$baseline" ]; then
+  exec gpuwatch ci --baseline "$baseline" --retry 1 --neutral-exit 75 -- "$@"
+fi
+exec gpuwatch ci --retry 1 --neutral-exit 75 --save "$baseline" -- "$@"

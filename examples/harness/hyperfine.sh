@@ -1,0 +1,6 @@
+#!/bin/sh
+# hyperfine with its times in the window: one benchmark a call, since a window holds the times of one thing.
+# Usage: hyperfine.sh [HYPERFINE'S OPTIONS] COMMAND
+set -eu
+file=$(mktemp -d)/hyperfine.json
+exec gpuwatch run --times "$file" -- hyperfine --export-json "$file" "$@"

@@ -1,0 +1,286 @@
+"""gpuwatch ci: the windows of a job against a baseline, as pass, fail or neutral, in the forms CI systems read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from annotate.capsule.pack import pack
+from annotate.output.report import plain
+from annotate.user_policy import Policy
+from annotate.verdict import Status
+from gpuwatch import clock
+from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.cli.exit_codes import Exit, Stop
+from gpuwatch.cli.report import report_run
+from gpuwatch.errors import UsageError
+from gpuwatch.gate import gate_formats
+from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, GateTerms, gate, overall, spoiled
+from gpuwatch.report.record import ReportedWindow
+
+_MOST_WINDOWS_COUNT = 1_000
+_COMMITTED_S, _LOOKS_COUNT = 1.0, 3
+
+
+@dataclass(frozen=True, slots=True)
+class _JobOptions:
+    """The windows of the job: those of a command that is run, or since a time; and how often it is run."""
+
+    since: str | None
+    label: str | None
+    retry_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _GateOptions:
+    """The baseline, and what fails."""
+
+    baseline: str | None
+    clock_mhz: float | None
+    fail_on: str | None
+    neutral_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class _FileOptions:
+    """The files that are written."""
+
+    save: str | None
+    summary: str | None
+    outputs: str | None
+    benchmark_action: str | None
+    bencher: str | None
+
+
+@click.command(
+    "ci",
+    cls=CheckedCommand,
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
+    short_help="A gate for CI: pass, fail or neutral.",
+)
+@click.option("--since", metavar="TIME", help='Without COMMAND: the windows since then, as "30m" (ago) or "@1790000000".')
+@click.option("--label", metavar="LABEL", help="Only windows of this label.")
+@click.option(
+    "--baseline", metavar="FILE|REV", help="Compare with a file of --save or a report, or run COMMAND at a git revision."
+)
+@click.option(
+    "--clock", "clock_mhz", type=float, metavar="MHZ", help="Compare with another machine's windows at this SM clock."
+)
+@click.option("--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND so often again if neutral.")
+@click.option(
+    "--neutral-exit", "neutral_code", type=click.IntRange(0, 124), default=0, help="Exit code for neutral. Default: 0."
+)
+@click.option("--save", metavar="FILE", help="Write the evidence of unspoiled windows: a later --baseline.")
+@click.option("--summary", metavar="FILE", help="Append Markdown. Default: $GITHUB_STEP_SUMMARY.")
+@click.option("--outputs", metavar="FILE", help="Append NAME=VALUE lines. Default: $GITHUB_OUTPUT.")
+@click.option("--benchmark-action", metavar="FILE", help="Write github-action-benchmark's customSmallerIsBetter.")
+@click.option("--bencher", metavar="FILE", help="Write the Bencher Metric Format.")
+@click.option("--fail-on", metavar="STATUSES", help="Fail for these unless the machine's doing. Default: rejected.")
+@options.policy_options
+@options.settings_options
+@options.gathered(_JobOptions, "job")
+@options.gathered(_GateOptions, "gated")
+@options.gathered(_FileOptions, "files")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def command(
+    job: _JobOptions, gated: _GateOptions, files: _FileOptions, policy_options: options.PolicyOptions, command: tuple[str, ...]
+) -> int:
+    """Run COMMAND, or take the windows --since a time, and compare each with its baseline at one clock.
+
+    A window that is slower, or rejected for the benchmark's own doing, fails.  A window that a neighbour, heat or missing
+    evidence spoiled is neutral: --retry runs COMMAND again for it.  The exit code is COMMAND's if that failed, else 1 for
+    fail, --neutral-exit for neutral, 0 for pass.
+    """
+    from annotate.compare.two_machines import MachineTerms
+
+    if bool(command) == (job.since is not None):
+        raise UsageError("expected COMMAND or --since TIME, found " + ("both" if command else "neither"))
+    if job.retry_count and not command:
+        raise UsageError("--retry: expected COMMAND to run again, found none")
+    settings = options.settings()
+    machine = MachineTerms(clock_mhz=gated.clock_mhz, card_spread_ratio=settings.card_spread_ratio or None)
+    terms = GateTerms(options.fail_on(gated.fail_on or Status.REJECTED.value), policy_options.policy(), machine)
+    for name in (files.save, files.benchmark_action, files.bencher):
+        if name is not None:
+            output.check_file(Path(name), "--save, --benchmark-action, --bencher")
+    code = 0
+    found: list[GatedWindow] = []
+    with ExitStack() as stack:
+        baseline = _baseline(gated.baseline, command, job, terms.policy, stack)
+        for attempt in range(1 + job.retry_count):
+            code, windows = _attempt(job, baseline(), command, terms)
+            found = _merged(found, windows)
+            if code or overall(found) is not GateOutcome.NEUTRAL or attempt == job.retry_count:
+                break
+            output.say(f"gpuwatch: {gate_formats.counts_line(found)}; run again ({attempt + 1} of {job.retry_count})")
+    _write(found, files)
+    outcome = overall(found)
+    if code:
+        output.say(f"gpuwatch: {command[0]} ended with exit code {code}")
+        return code
+    if not found:
+        raise Stop(Exit.FAILED, "expected a window in the job, found none: wrap the benchmark, or widen --since", "no-window")
+    return {GateOutcome.FAIL: int(Exit.FAILED), GateOutcome.NEUTRAL: gated.neutral_code}.get(outcome, 0)
+
+
+def _baseline(
+    text: str | None, command: Sequence[str], job: _JobOptions, policy: Policy | None, stack: ExitStack
+) -> Callable[[], dict[str, ReportedWindow]]:
+    """Return what gives the windows to compare with: those of a file, or of the command run at a revision now.
+
+    Raises UsageError: for what is neither.
+    """
+    if text is None:
+        return dict
+    if (path := Path(text)).exists():
+        windows = _by_name(_reported_file(path))
+        return lambda: windows
+    if not command:
+        raise UsageError(f"--baseline: expected a file, or a revision with COMMAND, found {text!r}")
+    from gpuwatch.comparing import checkouts
+
+    stack.enter_context(checkouts.cleaned_up())
+    tree = checkouts.check_out_tree(Path.cwd(), text, "--baseline")
+
+    def measured() -> dict[str, ReportedWindow]:
+        since_s = clock.wall_s()
+        output.say(f"gpuwatch: the baseline, {plain(text)}:")
+        if code := _run(command, tree):
+            raise Stop(Exit.FAILED, f"{command[0]} at {text} ended with exit code {code}", "baseline")
+        return _by_name(_windows_of(since_s, job, policy))
+
+    return measured
+
+
+def _attempt(
+    job: _JobOptions, before: dict[str, ReportedWindow], command: Sequence[str], terms: GateTerms
+) -> tuple[int, list[GatedWindow]]:
+    now_s = clock.wall_s()
+    since_s = now_s if job.since is None else times.wall_s(job.since, "--since", now_s=now_s)
+    code = _run(command, None) if command else 0
+    read = _windows_of(since_s, job, terms.policy) if command and not code else _windows_since(since_s, job.label, terms.policy)
+    found = _by_name(read)
+    gated = [gate(window, name, before.get(name), terms) for name, window in found.items()]
+    unknown = "the baseline has no window of this name"
+    return code, [replace(each, why=each.why or unknown) if before and each.name not in before else each for each in gated]
+
+
+def _run(command: Sequence[str], folder: Path | None) -> int:
+    """Run the command with this one's settings; its exit code.  Raises Stop: when it cannot be started."""
+    try:
+        environment = {**os.environ, **options.settings_environment(options.settings())}
+        code = subprocess.run(list(command), cwd=folder, env=environment, check=False).returncode
+    except (OSError, ValueError) as error:
+        raise Stop(Exit.NOT_FOUND, f"{command[0]}: {error}", "not-found") from error
+    return code if code >= 0 else 128 - code
+
+
+def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list[ReportedWindow]:
+    """Return the windows of a command that has just ended, once the daemon has written them: it commits each half second."""
+    pause = threading.Event()
+    for _ in range(_LOOKS_COUNT):
+        pause.wait(_COMMITTED_S)
+        if found := _windows_since(since_s, job.label, policy):
+            break
+    return found
+
+
+def _windows_since(since_s: float, label: str | None, policy: Policy | None) -> list[ReportedWindow]:
+    """Return this user's windows that hold no other, oldest first, judged under the policy if one is given."""
+    with open_store.reader(options.settings()) as store:
+        runs = [run for run in store.runs(since_wall_s=since_s, limit=_MOST_WINDOWS_COUNT) if run.uid == os.getuid()]
+        outer = {run.parent for run in runs}
+        kept = [run for run in reversed(runs) if run.id not in outer and label in (None, run.label)]
+        found = [window for run in kept for window in report_run(store, run)]
+    if policy is None:
+        return found
+    return [
+        each if each.evidence is None else replace(each, verdict=rejudge.judged([each.evidence], policy)[0]) for each in found
+    ]
+
+
+def _reported_file(path: Path) -> list[ReportedWindow]:
+    from gpuwatch.cli.compared_sides import file_windows
+    from gpuwatch.report.record import ReportedWindow
+
+    return [
+        ReportedWindow(verdict=rejudge.judged([each.evidence], each.policy)[0], evidence=each.evidence)
+        for each in file_windows(str(path))
+    ]
+
+
+def _by_name(windows: Sequence[ReportedWindow]) -> dict[str, ReportedWindow]:
+    """Return the last window of each label; a window's further GPUs are told apart by number."""
+    found: dict[str, ReportedWindow] = {}
+    seen: dict[tuple[str, str | None], int] = {}
+    for window in windows:
+        label = window.verdict.label or "unnamed window"
+        place = seen[label, window.run_id] = seen.get((label, window.run_id), 0) + 1
+        # A file's windows have no run: each is another one.
+        found[label if place == 1 or window.run_id is None else f"{label} (GPU {place})"] = window
+    return found
+
+
+def _merged(before: Sequence[GatedWindow], now: Sequence[GatedWindow]) -> list[GatedWindow]:
+    """Keep each window's first outcome that is not neutral: another try is for what the machine spoiled, not for better times."""
+    found = {each.name: each for each in before}
+    for each in now:
+        if each.name not in found or found[each.name].outcome is GateOutcome.NEUTRAL:
+            found[each.name] = each
+    return list(found.values())
+
+
+def _write(found: Sequence[GatedWindow], files: _FileOptions) -> None:
+    rows = [
+        (each.outcome.value.upper(), plain(each.name), gate_formats.number_text(each), each.change, plain(each.why))
+        for each in found
+    ]
+    output.emit(
+        output.table(rows, header=("OUTCOME", "WINDOW", "TIME", "AGAINST BASELINE", "WHY"), width=output.width(sys.stdout))
+    )
+    output.say(f"\n{gate_formats.counts_line(found)}" + ("; of simulated GPUs" if _is_simulated(found) else ""))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in gate_formats.workflow_commands(found):
+            output.emit(line)
+    for given, variable, form in (
+        (files.summary, "GITHUB_STEP_SUMMARY", gate_formats.summary),
+        (files.outputs, "GITHUB_OUTPUT", gate_formats.outputs),
+    ):
+        if name := given or os.environ.get(variable):
+            _append(Path(name), form, found)
+    for path, export in ((files.benchmark_action, gate_formats.benchmark_action), (files.bencher, gate_formats.bencher)):
+        if path is not None:
+            output.write_file(Path(path), export(found).encode())
+    if files.save is not None:
+        _save(Path(files.save), found)
+
+
+def _save(path: Path, found: Sequence[GatedWindow]) -> None:
+    """Write the evidence of windows that nothing spoiled; nothing where there is none, so that an older baseline stays."""
+    kept = [each.window.evidence for each in found if each.window.evidence is not None and not spoiled(each.window.verdict)]
+    left = f"; {len(found) - len(kept)} spoiled left out" if len(kept) < len(found) else ""
+    if kept:
+        output.write_file(path, pack(kept), "--save")
+    output.say(f"{plain(str(path))}: {output.counted(len(kept), 'window') if kept else 'not written, no window'}{left}")
+
+
+def _append(path: Path, form: Callable[[Sequence[GatedWindow]], str], found: Sequence[GatedWindow]) -> None:
+    """Append as runners want it: other steps have written to the file.  Raises Stop: when it takes nothing."""
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(form(found))
+    except OSError as error:
+        raise Stop(Exit.FAILED, f"{path}: {error.strerror}", "output") from error
+
+
+def _is_simulated(found: Sequence[GatedWindow]) -> bool:
+    return any(each.window.verdict.simulated for each in found)

@@ -1,0 +1,97 @@
+"""The gate's answer in the forms that CI systems and trackers read: summary, annotations, outputs, two JSON formats."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from annotate.compare.decision import duration_text, markdown
+from annotate.output import report
+from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, exportable, overall
+
+_MOST_SUMMARY_BYTES = 900_000  # GitHub takes 1 MiB of a step
+_MARKS = {GateOutcome.PASS: "✅ pass", GateOutcome.NEUTRAL: "⚪ neutral", GateOutcome.FAIL: "❌ fail"}
+_LEVELS = {GateOutcome.FAIL: "error", GateOutcome.NEUTRAL: "warning"}
+_NS = 1e9
+
+
+def counts_line(windows: Sequence[GatedWindow]) -> str:
+    """Return how many windows have which outcome."""
+    counts = Counter(each.outcome for each in windows)
+    return ", ".join(f"{counts[each]} {each.value}" for each in GateOutcome if counts[each]) or "no window"
+
+
+def summary(windows: Sequence[GatedWindow]) -> str:
+    """Return Markdown for a step's summary: a table, then each window and comparison folded; cut where it grows too long."""
+    lines = [f"### gpuwatch: {_MARKS[overall(windows)]} ({counts_line(windows)})", ""]
+    lines += ["| Outcome | Window | Time | Against the baseline | Why |", "|---|---|---|---|---|"]
+    for each in windows:
+        simulated = " (simulated)" if each.window.verdict.simulated else ""
+        cells = (each.name + simulated, number_text(each), each.change, each.why)
+        lines.append(f"| {_MARKS[each.outcome]} | " + " | ".join(report.marked(report.plain(cell)) for cell in cells) + " |")
+    text = "\n".join(lines) + "\n"
+    for each in windows:
+        parts = [report.markdown(each.window.verdict)] + ([markdown(each.comparison)] if each.comparison is not None else [])
+        folded = "\n".join(
+            [f"\n<details><summary>{report.marked(report.plain(each.name))}</summary>\n", *parts, "</details>\n"]
+        )
+        if len((text + folded).encode()) > _MOST_SUMMARY_BYTES:
+            return f"{text}\n… the rest is left out: `gpuwatch audit` lists it\n"
+        text += folded
+    return text
+
+
+def number_text(window: GatedWindow) -> str:
+    """Return the leading number with its clock and repeatability; empty without one."""
+    number = window.number
+    if number is None or number.value is None:
+        return ""
+    value = duration_text(number.value) if number.unit == "s" else f"{number.value:.4g} {number.unit}"
+    at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""
+    ratio = number.repeatability.ratio
+    return f"{value}{at}" + (f" ±{100 * ratio:.2g} %" if ratio is not None else "")
+
+
+def workflow_commands(windows: Sequence[GatedWindow]) -> list[str]:
+    """Return GitHub's workflow commands: an error for each failure, a warning for each neutral window."""
+    return [
+        f"::{_LEVELS[each.outcome]} title={_escaped(f'gpuwatch: {each.name}', is_property=True)}::"
+        + _escaped(": ".join(word for word in (each.change, each.why) if word) or each.outcome.value)
+        for each in windows
+        if each.outcome in _LEVELS
+    ]
+
+
+def _escaped(text: str, *, is_property: bool = False) -> str:
+    """Escape as the runner reads commands, so that no label starts one of its own."""
+    found = report.plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return found.replace(":", "%3A").replace(",", "%2C") if is_property else found
+
+
+def outputs(windows: Sequence[GatedWindow]) -> str:
+    """Return NAME=VALUE lines: the outcome, and how many windows have each."""
+    counts = Counter(each.outcome for each in windows)
+    lines = [f"outcome={overall(windows).value}"] + [f"{each.value}_count={counts[each]}" for each in GateOutcome]
+    return "\n".join(lines) + "\n"
+
+
+def benchmark_action(windows: Sequence[GatedWindow]) -> str:
+    """Return github-action-benchmark's ``customSmallerIsBetter``, of windows that the machine did not spoil."""
+    entries = []
+    for each, number in exportable(windows):
+        ratio = number.repeatability.ratio
+        entry = {"name": each.name, "unit": "ns", "value": (number.value or 0.0) * _NS}
+        spread = {} if ratio is None else {"range": f"± {100 * ratio:.2g} %"}
+        entries.append(entry | spread | {"extra": f"{each.window.verdict.status.value}, {number_text(each)}"})
+    return json.dumps(entries, indent=1, ensure_ascii=True) + "\n"
+
+
+def bencher(windows: Sequence[GatedWindow]) -> str:
+    """Return the Bencher Metric Format, latency in nanoseconds, of windows that the machine did not spoil."""
+    found = {}
+    for each, number in exportable(windows):
+        value_ns, ratio = (number.value or 0.0) * _NS, number.repeatability.ratio
+        edges = {} if ratio is None else {"lower_value": value_ns * (1 - ratio), "upper_value": value_ns * (1 + ratio)}
+        found[each.name] = {"latency": {"value": value_ns} | edges}
+    return json.dumps(found, indent=1, ensure_ascii=True) + "\n"

@@ -1,0 +1,1 @@
+"""Result files of other tools: their times, clocks and requests, read as bounded records."""

@@ -1,0 +1,91 @@
+"""Bounded reading of files that anybody may have written."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from annotate.evidence import Times, Values
+from gpuwatch.errors import UsageError
+
+MOST_BYTES = 256 << 20
+MOST_TIMES_COUNT = 5_000_000
+_FARTHEST_NS = 1 << 62
+_T = TypeVar("_T")
+
+
+def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """Read a regular file.  Raises UsageError: for anything else, and for more than it may hold."""
+    try:
+        # A pipe would be waited for, a device read for ever.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise UsageError(f"{path}: expected a regular file, found a folder, pipe or device")
+            if status.st_size > most_bytes:
+                raise UsageError(f"{path}: expected at most {most_bytes >> 20} MiB, found {status.st_size >> 20}")
+            return file.read(most_bytes)
+    except OSError as error:
+        raise UsageError(f"{path}: expected a result file, found nothing to read: {error.strerror}") from error
+
+
+def decode(blob: bytes, form: type[_T]) -> _T:
+    """Decode JSON of this form.  Raises ValueError: for other content, and for what is nested too deeply."""
+    try:
+        return msgspec.json.decode(blob, type=form)
+    except RecursionError as error:
+        raise ValueError("expected JSON of a few levels, found it nested too deeply") from error
+
+
+def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
+    """Return numbers times ``scale``.  Raises ValueError: for what is no number, and for too many."""
+    found = as_floats(values) * scale
+    # What is no duration stays in its place as zero, which the judge calls impossible.
+    return np.where(np.isfinite(found) & (found < 1e9), found, 0.0)
+
+
+def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
+    """Return instants in nanoseconds.  Raises ValueError: for what is no number, or lies beyond 146 years."""
+    found = as_floats(values) * scale
+    if not (np.abs(found) < _FARTHEST_NS).all():
+        raise ValueError("expected begins on the monotonic clock, found one beyond 146 years")
+    return np.round(found).astype(np.int64)
+
+
+def as_clocks(values: Iterable[object], scale: float = 1.0) -> Values:
+    """Return clocks in MHz, NaN for what no SM runs at.  Raises ValueError: for what is no number."""
+    found = as_floats(values) * scale
+    return np.where((found >= 1.0) & (found <= 10_000.0), found, np.nan)
+
+
+def local_wall_s(text: str | None, form: str) -> float | None:
+    """Read local time of the machine that wrote it, without a zone; None for anything else."""
+    try:
+        return None if text is None else datetime.strptime(text, form).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def as_floats(values: Iterable[object]) -> Values:
+    """Return numbers as an array.  Raises ValueError: for what is no number, and for too many."""
+    if isinstance(values, np.ndarray):
+        found = values.astype(np.float64)
+    else:
+        listed = list(values)
+        if any(isinstance(each, bool) or not isinstance(each, int | float) for each in listed):
+            wrong = next(each for each in listed if isinstance(each, bool) or not isinstance(each, int | float))
+            raise ValueError(f"expected numbers, found {str(wrong)[:40]!r}")
+        try:
+            found = np.array(listed, np.float64)
+        except OverflowError as error:
+            raise ValueError("expected numbers, found one beyond 64 bits") from error
+    if len(found) > MOST_TIMES_COUNT:
+        raise ValueError(f"expected at most {MOST_TIMES_COUNT} values, found {len(found)}")
+    return found

@@ -1,0 +1,127 @@
+"""NVBench's JSON, with the sample times and clocks of ``--jsonbin`` beside it.
+
+The format is 1.0.0; NVBench writes each sample's duration and true SM clock, and no instant.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from annotate.evidence import Values
+from gpuwatch.errors import UsageError
+from gpuwatch.results.bounded_file import as_clocks, as_seconds, decode, read_bytes
+from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
+
+_TIMES, _CLOCKS = "nv/json/bin:nv/cold/sample_times", "nv/json/freqs-bin:nv/cold/sample_freqs"
+_FIGURES = {
+    "mean": "nv/cold/time/gpu/mean",
+    "median": "nv/cold/time/gpu/median",
+    "min": "nv/cold/time/gpu/min",
+    "max": "nv/cold/time/gpu/max",
+    "stdev": "nv/cold/time/gpu/stdev/absolute",
+}
+_CANNOT = (
+    "when each sample ran",
+    "the samples that NVBench discarded because the clock was low, after each of which it paused",
+    "which card it was",
+)
+_MOST_STATES_COUNT = 100_000
+
+
+class _SummaryValue(msgspec.Struct):
+    name: str
+    value: str | float | int | None = None
+
+
+class _StateSummary(msgspec.Struct):
+    tag: str
+    data: list[_SummaryValue] = []
+
+    def find(self, name: str) -> str:
+        return next((str(each.value) for each in self.data if each.name == name and each.value is not None), "")
+
+
+class _BenchmarkState(msgspec.Struct):
+    name: str
+    device: int | None = None
+    is_skipped: bool = False
+    skip_reason: str | None = None
+    summaries: list[_StateSummary] | None = None
+
+
+class _NvBenchmark(msgspec.Struct):
+    name: str
+    states: list[_BenchmarkState] | None = None
+
+
+class _NvDevice(msgspec.Struct):
+    id: int
+    name: str
+
+
+class _NvFile(msgspec.Struct):
+    benchmarks: list[_NvBenchmark]
+    devices: list[_NvDevice] = []
+
+
+def read_nvbench(path: Path, blob: bytes) -> ResultFile:
+    """Read a file of NVBench.  Raises ValueError, UsageError: for a damaged one."""
+    found = decode(blob, _NvFile)
+    gpus = {each.id: each.name for each in found.devices}
+    states = [(bench, state) for bench in found.benchmarks for state in bench.states or ()]
+    if len(states) > _MOST_STATES_COUNT:
+        raise ValueError(f"expected at most {_MOST_STATES_COUNT} states, found {len(states)}")
+    series = tuple(_series(path.parent, bench, state, gpus) for bench, state in states)
+    cannot = _CANNOT if any(len(each.took_s) for each in series) else ("single samples: run it with --jsonbin", *_CANNOT)
+    if series and not any(each.sm_clock_mhz is not None for each in series):
+        cannot = ("the clock of each sample: a newer NVBench writes it with --jsonbin", *cannot)
+    return ResultFile(tool="NVBench", series=series, cannot=cannot)
+
+
+def _series(folder: Path, bench: _NvBenchmark, state: _BenchmarkState, gpus: dict[int, str]) -> ResultSeries:
+    by_tag = {each.tag: each for each in state.summaries or ()}
+    remarks = [f"skipped: {state.skip_reason or 'without a reason'}"] if state.is_skipped else []
+    took = _samples(folder, by_tag.get(_TIMES), remarks)
+    clocks = _samples(folder, by_tag.get(_CLOCKS), remarks)
+    figures = {name: by_tag[tag].find("value") for name, tag in _FIGURES.items() if tag in by_tag}
+    return checked(
+        ResultSeries(
+            name=f"{bench.name} {state.name}",
+            took_s=np.empty(0) if took is None else as_seconds(took),
+            sm_clock_mhz=None if clocks is None or took is None else as_clocks(clocks, 1e-6),
+            figures={name: number for name, text in figures.items() if (number := _number(text)) is not None},
+            gpu=gpus.get(-1 if state.device is None else state.device),
+            remarks=tuple(remarks),
+        )
+    )
+
+
+def _samples(folder: Path, summary: _StateSummary | None, remarks: list[str]) -> Values | None:
+    """Return the values of a file beside the JSON; None, with a remark, where it is not there."""
+    if summary is None or not (name := summary.find("filename")):
+        return None
+    place = (folder / name).resolve()
+    # The JSON names the file: no other folder's is opened for it.
+    if Path(name).is_absolute() or not place.is_relative_to(folder.resolve()):
+        raise ValueError(f"expected samples in a folder beside the file, found {name!r}")
+    if not place.exists():
+        remarks.append(f"{name} is not beside the file: copy the folder too")
+        return None
+    try:
+        blob = read_bytes(place)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    if summary.find("size") != str(len(blob) // 4) or len(blob) % 4:
+        raise ValueError(f"{name}: expected {summary.find('size') or 'a stated number of'} values, found {len(blob) / 4:g}")
+    return np.frombuffer(blob, "<f4").astype(np.float64)
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if 0.0 <= found < 1e9 else None

@@ -1,0 +1,62 @@
+"""The requests of a serving benchmark laid on the telemetry of one GPU: the clock under each, and under the slowest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from annotate.evidence import Trace, Values
+from gpuwatch.results.result_file import ServedRequests
+
+_STEP_NS = 10_000_000
+_SLOW_RATIO = 0.01  # of the requests, by time to first token
+_FIRST_NS = 10_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPhase:
+    """Some of the requests: their count, median time to first token, and the mean SM clock while they ran (driver's)."""
+
+    name: str
+    count: int
+    ttft_s: float
+    clock_mhz: float | None
+
+
+def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
+    """Return the mean SM clock while each request ran; NaN where nothing was observed or no begin is known."""
+    count = len(requests.ttft_s)
+    if requests.at_ns is None or not count:
+        return np.full(count, np.nan)
+    ends_ns = requests.at_ns + (requests.latency_s * 1e9).astype(np.int64)
+    seen = trace.within("sm_clock_mhz", int(requests.at_ns[0]), int(ends_ns.max()) + _STEP_NS, step_ns=_STEP_NS)
+    known = np.isfinite(seen.values)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(known, seen.values, 0.0))])
+    counts = np.concatenate([[0], np.cumsum(known)])
+    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the value in force as it began
+    last = np.maximum(np.searchsorted(seen.at_ns, ends_ns, side="right"), first + 1)
+    found = counts[last] - counts[first]
+    return np.where(found > 0, (sums[last] - sums[first]) / np.maximum(found, 1), np.nan)
+
+
+def phases(requests: ServedRequests, clock_mhz: Values) -> tuple[RequestPhase, ...]:
+    """Return all requests, the slowest hundredth by time to first token, and where begins are known those of the first 10 s."""
+    count = len(requests.ttft_s)
+    if not count:
+        return ()
+    slow = np.zeros(count, np.bool_)
+    slow[np.argsort(requests.ttft_s, kind="stable")[-max(1, round(_SLOW_RATIO * count)) :]] = True
+    parts: list[tuple[str, npt.NDArray[np.bool_]]] = [("all", np.ones(count, np.bool_)), ("slowest 1 %", slow)]
+    if requests.at_ns is not None:
+        early = requests.at_ns - requests.at_ns[0] < _FIRST_NS
+        parts += [("first 10 s", early), ("later", ~early)] if not early.all() else []
+    return tuple(_phase(name, requests, clock_mhz, kept) for name, kept in parts)
+
+
+def _phase(name: str, requests: ServedRequests, clock_mhz: Values, kept: npt.NDArray[np.bool_]) -> RequestPhase:
+    clocks = clock_mhz[kept & np.isfinite(clock_mhz)]
+    return RequestPhase(
+        name, int(kept.sum()), float(np.median(requests.ttft_s[kept])), float(clocks.mean()) if len(clocks) else None
+    )

@@ -1,0 +1,107 @@
+"""The content of a result file in one form, whatever tool wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from annotate.evidence import Device, Evidence, Times, Timings, Values, WindowRecord
+
+NO_TELEMETRY = "a result file holds no telemetry"
+_LONGEST_S = 31 * 86_400.0  # of one window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResultSeries:
+    """One measured thing: its times in the order they ran, and the figures that the file states of it.
+
+    ``took_s`` is empty where the file holds only figures.  An entry stands for ``calls_count`` calls and holds the mean time
+    of one.  ``figures`` are seconds by name: mean, median, min, max, stdev.
+    """
+
+    name: str
+    took_s: Values = field(default_factory=lambda: np.empty(0))
+    at_ns: Times | None = None  # begins on CLOCK_MONOTONIC; None: the file has none
+    sm_clock_mhz: Values | None = None
+    calls_count: int = 1
+    figures: Mapping[str, float] = field(default_factory=dict)
+    gpu: str | None = None  # the model's name as the file has it
+    remarks: tuple[str, ...] = ()
+
+    def timings(self, end_ns: int | None = None) -> Timings | None:
+        """Return the times as iterations; without begins they ran back to back, until ``end_ns`` if that is given."""
+        if not len(self.took_s):
+            return None
+        if self.at_ns is not None:
+            return Timings(self.at_ns, self.took_s, self.sm_clock_mhz, self.calls_count).in_order()
+        ends_ns = np.cumsum(np.where(self.took_s > 0.0, self.took_s, 0.0)) * self.calls_count * 1e9
+        begins_ns = np.concatenate([[0.0], ends_ns[:-1]]) + (0 if end_ns is None else end_ns - float(ends_ns[-1]))
+        return Timings(begins_ns.astype(np.int64), self.took_s, self.sm_clock_mhz, self.calls_count)
+
+    def evidence(self) -> Evidence:
+        """Return evidence of these times alone, under which nothing can be proven."""
+        timings = self.timings()
+        begin_ns, end_ns = 0, 0
+        if timings is not None:
+            begin_ns = int(timings.at_ns[0])
+            end_ns = int((timings.at_ns + timings.took_s * timings.calls_count * 1e9).max())
+        return Evidence(
+            window=WindowRecord(begin_ns=begin_ns, end_ns=max(begin_ns, end_ns), label=self.name),
+            device=None if self.gpu is None else Device(uuid=f"named in a file: {self.gpu}", name=self.gpu),
+            timings=timings,
+            absence=NO_TELEMETRY,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ServedRequests:
+    """The requests of a serving benchmark that succeeded, in the order of their begins where the file has these."""
+
+    ttft_s: Values  # until the first token
+    latency_s: Values
+    at_ns: Times | None = None  # begins on CLOCK_MONOTONIC
+    failed_count: int = 0
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResultFile:
+    """A result file: the tool that wrote it, its series or requests, and what it cannot show."""
+
+    tool: str
+    series: tuple[ResultSeries, ...] = ()
+    requests: ServedRequests | None = None
+    cannot: tuple[str, ...] = ()
+    wall_s: tuple[float, float] | None = None  # begin and end since 1970, where the file has both
+    written_s: float | None = None  # the time of writing that the file states
+    pids: tuple[int, ...] = ()
+
+    @property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Return the first begin and the last end on CLOCK_MONOTONIC; None where the file has no begins."""
+        asked = self.requests
+        spans = [(each.at_ns, each.took_s * each.calls_count) for each in self.series]
+        for at_ns, took_s in [(asked.at_ns, asked.latency_s)] if asked is not None else spans[:1]:
+            if at_ns is not None and len(at_ns):
+                return int(at_ns.min()), int((at_ns + took_s * 1e9).max())
+        return None
+
+    def only(self, name: str | None) -> ResultFile:
+        """Return the file with the series whose name holds this text; with all of them without a name."""
+        if name is None:
+            return self
+        exact = [each for each in self.series if each.name == name]
+        return replace(self, series=tuple(exact or [each for each in self.series if name in each.name]))
+
+
+def checked(series: ResultSeries) -> ResultSeries:
+    """Return a series whose arrays agree.  Raises ValueError: for lengths that differ, and for times no window can hold."""
+    count = len(series.took_s)
+    for name, values in (("begins", series.at_ns), ("clocks", series.sm_clock_mhz)):
+        if values is not None and len(values) != count:
+            raise ValueError(f"{series.name}: expected {count} {name}, one for each time, found {len(values)}")
+    if count and not 0.0 <= float(np.nansum(np.abs(series.took_s))) * series.calls_count < _LONGEST_S:
+        raise ValueError(f"{series.name}: expected times in seconds that sum up to at most 31 days, found more")
+    return series

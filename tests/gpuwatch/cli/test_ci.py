@@ -1,0 +1,185 @@
+"""gpuwatch ci as a job runs it: stored windows, baselines, another try, and the runner's files."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from annotate.capsule.pack import pack, unpack
+from annotate.evidence import Evidence
+from annotate.judge import judge
+from gpuwatch.config.settings import Settings
+from tests.annotate.builders import OWN
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.gate.test_gate_outcome import NEIGHBOUR, made
+from tests.gpuwatch.store.stored import a_run, opened
+from tests.waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[3]
+SHORT = [sys.executable, "-c", "import gpuwatch\nwith gpuwatch.window('for ci', sync=False): pass"]
+
+
+def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]:
+    """Store windows as judged; the options that find them."""
+    store = opened(folder)
+    for place, piece in enumerate(pieces):
+        assert piece.device is not None
+        uuid = piece.device.uuid
+        run = a_run(
+            id=f"0ca7f00d{place:02}", label=piece.window.label, uuids=(uuid,), uid=os.getuid() if uid is None else uid,
+            verdicts=(judge(piece).to_dict(),), status=judge(piece).status.value, begin_ns=piece.window.begin_ns,
+            end_ns=piece.window.end_ns,
+        )  # fmt: skip
+        store.put_run(run, {uuid: pack([piece])})
+    store.close()
+    return ["--state", str(folder), "--since", "1h"]
+
+
+def test_ci_compares_stored_windows_with_a_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A job saves a baseline; a later one that is slower fails with 1, one that is the same passes."""
+    base, saved = stored(tmp_path / "base", made()), str(tmp_path / "base.capsule")
+    assert gpuwatch("ci", *base, "--save", saved).code == 0
+    same, slower = stored(tmp_path / "same", made(seed=1)), stored(tmp_path / "slow", made(2.1e-3))
+    passed, failed = gpuwatch("ci", *same, "--baseline", saved), gpuwatch("ci", *slower, "--baseline", saved)
+    assert (passed.code, passed.out.splitlines()[1].split()[:2]) == (0, ["PASS", "gemm"])
+    assert (failed.code, failed.out.splitlines()[1].split()[:2]) == (1, ["FAIL", "gemm"])
+    assert "slower than the baseline" in failed.out
+    other = gpuwatch("ci", *stored(tmp_path / "other", made(label="new")), "--baseline", saved)
+    assert (other.code, "the baseline has no window of this name" in other.out) == (0, True)
+
+
+def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Neutral has its own exit code, and no spoiled window becomes a baseline."""
+    flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR)), made(label="other"))
+    saved = tmp_path / "base.capsule"
+    ended = gpuwatch("ci", *flags, "--neutral-exit", "75", "--save", str(saved))
+    assert ended.code == 75
+    assert "1 pass, 1 neutral" in ended.err
+    assert [each.window.label for each in unpack(saved.read_bytes())] == ["other"]
+    assert gpuwatch("ci", *flags).code == 0
+    assert gpuwatch("ci", *flags, "--label", "other", "--neutral-exit", "75").code == 0
+    only = gpuwatch("ci", *flags, "--label", "gemm", "--save", str(tmp_path / "none"))
+    assert "not written, no window; 1 spoiled left out" in only.err
+    assert not (tmp_path / "none").exists()
+
+
+def test_ci_takes_a_policy_and_only_ones_own_windows(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """An accepted hazard spoils nothing; windows of other users of the machine are not this job's."""
+    flags = stored(tmp_path / "mine", made(processes=(OWN, NEIGHBOUR)))
+    assert "PASS" in gpuwatch("ci", *flags, "--accept", "contention-process").out
+    theirs = gpuwatch("ci", *stored(tmp_path / "theirs", made(), uid=os.getuid() + 1))
+    assert theirs.code == 1
+    assert "expected a window in the job, found none" in theirs.err
+
+
+def test_ci_writes_the_runners_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On GitHub: Markdown after what is there, outputs, one annotation, and both exports."""
+    flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR)), made(label="other"))
+    files = {name: tmp_path / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
+    for name, path in files.items():
+        path.write_text("before\n")
+        monkeypatch.setenv(name, str(path))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    exports = ["--benchmark-action", str(tmp_path / "a.json"), "--bencher", str(tmp_path / "b.json")]
+    ended = gpuwatch("ci", *flags, *exports)
+    assert files["GITHUB_STEP_SUMMARY"].read_text().startswith("before\n### gpuwatch: ⚪ neutral (1 pass, 1 neutral)")
+    assert files["GITHUB_OUTPUT"].read_text().splitlines()[:2] == ["before", "outcome=neutral"]
+    assert next(line for line in ended.out.splitlines() if line.startswith("::")).startswith(
+        "::warning title=gpuwatch%3A gemm::"
+    )
+    assert '"other"' in (tmp_path / "a.json").read_text()
+    assert "gemm" not in (tmp_path / "b.json").read_text()
+
+
+def test_ci_tries_again_and_passes_the_commands_code_on(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """An empty window proves nothing: two tries, then neutral.  A command that fails ends the job with its own code."""
+    ended = gpuwatch("ci", *daemon.flags(), "--retry", "1", "--neutral-exit", "75", "--", *SHORT)
+    assert ended.code == 75, ended.err
+    assert ended.err.count("run again (1 of 1)") == 1
+    failed = gpuwatch("ci", *daemon.flags(), "--retry", "3", "--", "sh", "-c", "exit 4")
+    assert (failed.code, "ended with exit code 4" in failed.err) == (4, True)
+    assert gpuwatch("ci", *daemon.flags(), "--", "no-such-program").code == 127
+
+
+def test_ci_runs_the_command_at_the_baselines_revision(
+    gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The revision's files are measured first, in a worktree of their own, then the working tree's."""
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    (repository / "value").write_text("old\n")
+    for line in ("init -q", "add .", "-c user.name=a -c user.email=a@b commit -qm one"):
+        subprocess.run(["git", *line.split()], cwd=repository, check=True)
+    (repository / "value").write_text("new\n")
+    monkeypatch.chdir(repository)
+    log = tmp_path / "log"
+    ended = gpuwatch("ci", *daemon.flags(), "--baseline", "HEAD", "--", "sh", "-c", f"cat value >> {log}")
+    assert log.read_text() == "old\nnew\n"
+    assert "found none" in ended.err
+    assert "bad-revision" in gpuwatch("ci", *daemon.flags(), "--baseline", "bad-revision", "--", "true").err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "expected COMMAND or --since TIME, found neither"),
+        (("--since", "1h", "--", "true"), "found both"),
+        (("--since", "1h", "--retry", "1"), "--retry: expected COMMAND"),
+        (("--since", "1h", "--baseline", "no-file"), "--baseline: expected a file, or a revision with COMMAND"),
+        (("--since", "1h", "--save", "/no/folder/x"), "--save"),
+    ],
+)
+def test_ci_refuses_what_makes_no_gate(gpuwatch: Gpuwatch, arguments: tuple[str, ...], words: str) -> None:
+    ended = gpuwatch("ci", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+
+
+def run_example(daemon: Settings, folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a line as a runner does: its own environment, this tree's gpuwatch on PATH."""
+    environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), **variables}
+    for word in daemon.flags():
+        name, _, value = word.removeprefix("--").partition("=")
+        environment[f"GPUWATCH_{name.upper()}"] = value
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+def test_the_composite_action_runs_as_a_runner_runs_it(daemon: Settings, tmp_path: Path) -> None:
+    """Inputs come through the environment, so that a quote in one stays a quote; outcome and summary reach the runner's files."""
+    script = re.search(r"      run: \|\n((?: {8}.*\n)+)", (ROOT / "action.yml").read_text())
+    assert script is not None
+    inputs = {"COMMAND": 'echo "it\'s" && python3 bench.py', "BASELINE": "", "SAVE": "", "RETRY": "1", "FAIL_ON": "rejected"}
+    (tmp_path / "bench.py").write_text((ROOT / "examples" / "ci" / "bench.py").read_text())
+    files = {
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "GITHUB_OUTPUT": str(tmp_path / "outputs"),
+        "GITHUB_ACTIONS": "true",
+    }
+    ended = run_example(daemon, tmp_path, "bash", "-c", textwrap.dedent(script[1]), **inputs, **files, SECONDS_COUNT="0.1")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("it's\n") == 2
+    assert (tmp_path / "outputs").read_text().startswith("outcome=neutral\n")
+    assert "step" in (tmp_path / "summary").read_text()
+
+
+def test_the_shell_example_is_neutral_with_75(daemon: Settings, tmp_path: Path) -> None:
+    """A window of a tenth of a second proves nothing, so that no baseline is saved."""
+    gate, bench = (str(ROOT / "examples" / "ci" / name) for name in ("gate.sh", "bench.py"))
+    ended = run_example(daemon, tmp_path, gate, "base.capsule", "python3", bench, SECONDS_COUNT="0.1")
+    assert ended.returncode == 75, ended.stderr
+    assert not (tmp_path / "base.capsule").exists()
+
+
+def test_the_gitlab_example_names_options_that_exist(gpuwatch: Gpuwatch) -> None:
+    """Each option of its two jobs is one of gpuwatch ci, and its neutral code the one that the job allows."""
+    text = (ROOT / "examples" / "ci" / "gitlab.yml").read_text()
+    known = gpuwatch("ci", "--help").out
+    assert all(option in known for option in re.findall(r" (--[a-z-]+)", text))
+    assert "--neutral-exit 75" in text
+    assert "exit_codes: 75" in text

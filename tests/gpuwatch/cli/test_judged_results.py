@@ -1,0 +1,191 @@
+"""gpuwatch judge, compare and run --times on result files of other tools."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.config.settings import Settings
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.cli.test_run import run
+from tests.gpuwatch.cli.test_schemas import check
+from tests.gpuwatch.programs import program
+from tests.gpuwatch.results.test_result_readers import FILES, NVBENCH
+from tests.waiting import sample_for
+
+R1, R3 = str(NVBENCH / "r1.json"), str(NVBENCH / "r3.json")
+
+
+def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
+    """Two real runs of one kernel: raw medians differ by 4 %, because NVBench paused in one; at one clock by 0.1 %."""
+    medians, at_clock = [], []
+    for file in (R1, R3):
+        data = gpuwatch("judge", file, "--json").data
+        check(data, "urn:gpuwatch:cli:1#/$defs/judged_results")
+        (series,) = data["series"]
+        numbers = {each["number"]: each for each in series["verdict"]["budget"]["numbers"]}
+        medians.append(numbers["median"]["value"])
+        at_clock.append(numbers["median_at_clock"]["value"])
+        assert numbers["median_at_clock"]["clock_mhz"] == 1500.0
+        assert data["not_placed"]
+    assert medians[1] / medians[0] == pytest.approx(0.958, abs=0.002)
+    assert at_clock[1] / at_clock[0] == pytest.approx(1.0, abs=0.001)
+    text = gpuwatch("judge", R1)
+    assert "189.8 µs at 1500 MHz ±0.06" in text.out
+    assert "the file cannot show when each sample ran" in text.out
+    assert "nothing outside the file supports these times" in text.out
+
+
+def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """What nvbench-compare-robust calls ambiguous is the same at one clock; a file of means gets no decision."""
+    ended = gpuwatch("compare", R1, R3, "--json")
+    check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
+    (found,) = ended.data["comparisons"]
+    assert (found["decision"], found["one_clock"]["a_mhz"]) == ("same", 1500.0)
+    assert found["ratio"]["low_ratio"] > 0.995
+    assert any(each.startswith("no telemetry in r1.json and r3.json") for each in found["reasons"])
+    assert any("no card is named" in each for each in found["reasons"])
+    shutil.copy(R1, tmp_path / "means.json")
+    means = gpuwatch("compare", str(tmp_path / "means.json"), R3)
+    assert means.out.startswith("INCONCLUSIVE")
+    assert "the stated means differ by -3.8" in means.out
+
+
+def test_many_pairs_are_compared_one_a_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """More than eight pairs are a table; the JSON has every reason."""
+    results = [{"command": f"step {number}", "times": [], "mean": 1.0 + number} for number in range(9)]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"results": results}))
+    lines = gpuwatch("compare", str(path), str(path)).out.splitlines()
+    assert len(lines) == 10
+    assert lines[1].split()[:3] == ["INCONCLUSIVE", "step", "0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("hyperfine.json", "the time is that of the whole command"),
+        ("google-benchmark.json", "single iterations: an entry is the mean of one repetition"),
+        ("kernelbench.json", "single times: it holds mean, extremes and deviation"),
+        ("kernelbot.txt", "failed: mismatch found"),
+        ("nccl-tests.json", "slowest process: row 1, pid 4002 on GPU 0000:43:00"),
+    ],
+)
+def test_judge_names_what_a_file_cannot_show(gpuwatch: Gpuwatch, name: str, words: str) -> None:
+    ended = gpuwatch("judge", str(FILES / name))
+    assert (ended.code, "hunter2" in ended.out) == (0, False)
+    assert words in ended.out or "start and its imports included" in ended.out
+    assert gpuwatch("judge", str(FILES / name), "--fail-on", "unproven").code == 12
+
+
+def serving(path: Path, seconds: float) -> None:
+    """Write requests of these seconds as vLLM does, from a real clock."""
+    begins, ttfts, itls = [], [], []
+    end_s = time.perf_counter() + seconds
+    while (begin_s := time.perf_counter()) < end_s:
+        sample_for(0.02)
+        begins.append(begin_s)
+        ttfts.append(0.01)
+        itls.append([0.005])
+    whole = {
+        "date": f"{datetime.now().astimezone():%Y%m%d-%H%M%S}",
+        "duration": seconds,
+        "completed": len(begins),
+        "errors": [""] * len(begins),
+    }
+    path.write_text(json.dumps(whole | {"start_times": begins, "ttfts": ttfts, "itls": itls}))
+
+
+def test_requests_are_laid_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
+    """Begins on the monotonic clock find the interval, contexts in the store the GPU; another boot's begins are refused."""
+    path = tmp_path / "serve.json"
+    serving(path, 1.0)
+    sample_for(1.6)  # the daemon commits each half second
+    data = gpuwatch("judge", *daemon.flags(), str(path), "--json").data
+    check(data, "urn:gpuwatch:cli:1#/$defs/judged_results")
+    (verdict,) = data["verdicts"]
+    assert (data["not_placed"], verdict["label"], verdict["simulated"]) == (None, "serve.json", True)
+    assert verdict["end_ns"] - verdict["begin_ns"] == pytest.approx(1e9, rel=0.1)
+    (clocks,) = data["requests"]["sm_clock_mhz"].values()
+    assert len(clocks) == data["requests"]["count"]
+    assert min(clocks) > 1000
+    assert "SM clock" in gpuwatch("judge", *daemon.flags(), str(path)).out
+    assert "no process on a GPU" in gpuwatch("judge", *daemon.flags(), str(path), "--pid", "1").err
+    shifted = json.loads(path.read_text())
+    shifted["start_times"] = [each + 7200 for each in shifted["start_times"]]
+    path.write_text(json.dumps(shifted))
+    assert "expected begins of this boot of this machine" in gpuwatch("judge", *daemon.flags(), str(path)).err
+
+
+def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
+    """A CSV with begins is judged as if a window had stood there, its times among the evidence."""
+    path = tmp_path / "times.csv"
+    lines = ["begin,took_ms"]
+    for _ in range(40):
+        begin_s = time.monotonic()
+        sample_for(0.02)
+        lines.append(f"{begin_s},{1e3 * (time.monotonic() - begin_s)}")
+    path.write_text("\n".join(lines))
+    sample_for(1.6)
+    data = gpuwatch("judge", *daemon.flags(), str(path), "--times", "took_ms", "--begin", "begin", "--json").data
+    numbers = {each["number"]: each["value"] for each in data["verdicts"][0]["budget"]["numbers"]}
+    assert numbers["median"] == pytest.approx(0.02, rel=0.5)
+    assert gpuwatch("judge", str(path), "--times", "took_ms").code == 0
+
+
+def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> None:
+    """The real hyperfine: its times fill the window, and the verdict has their median."""
+    report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
+    script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
+    arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "30"]
+    assert 'exec gpuwatch run --times "$file" -- hyperfine --export-json "$file"' in script.read_text()
+    ended = run(*arguments, "--export-json", str(file), "sleep 0.05", settings=daemon)
+    assert ended.returncode == 0, ended.stderr
+    assert "--times:" not in ended.stderr
+    numbers = {each["number"]: each for each in json.loads(report.read_text())["verdicts"][0]["budget"]["numbers"]}
+    (result,) = json.loads(file.read_text())["results"]
+    assert numbers["median"]["value"] == pytest.approx(result["median"], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("true", "expected a file that the command writes, found it unchanged"),
+        ("rm FILE", "expected a result file, found nothing to read"),
+        ("echo {} > FILE", "an empty object"),
+        ("cp HYPERFINE FILE", "found 2 series of times; --series NAME takes one"),
+        ("cp NVBENCH FILE; sleep 0.1", "expected one series of times, found none"),
+    ],
+)
+def test_run_says_why_it_takes_no_times(daemon: Settings, tmp_path: Path, script: str, words: str) -> None:
+    """The command runs and is judged all the same, with its own exit code."""
+    file = tmp_path / "r.json"
+    file.write_text("{}")
+    line = script.replace("FILE", str(file)).replace("HYPERFINE", str(FILES / "hyperfine.json")).replace("NVBENCH", R1)
+    ended = run("--times", str(file), "--", "sh", "-c", f"{line}; exit 3", settings=daemon)
+    assert ended.returncode == 3
+    said = " ".join(ended.stderr.split())
+    assert words in said
+    assert "judged without times" in said
+    assert "SIMULATED" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((R1, "--clock", "x"), "--clock, --begin: expected --times with them"),
+        ((R1, "--series", "softmax"), "--series: expected a part of a name of r1.json such as 'gemm Device=0'"),
+        ((R1, "--trust", "x.pub"), "--trust is not of a result file"),
+        ((R1, "--to", "1h"), "--to: expected --from with it"),
+        ((str(FILES / "README.md"), "--series", "x"), "--series is of a result file"),
+    ],
+)
+def test_judge_refuses_what_no_result_has(gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], words: str) -> None:
+    ended = gpuwatch("judge", *daemon.flags(), *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err

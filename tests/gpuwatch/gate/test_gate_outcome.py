@@ -1,0 +1,168 @@
+"""The gate's outcomes: what fails a build, what passes, and what the machine spoiled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from annotate.compare.two_machines import MachineTerms
+from annotate.evidence import Evidence, Host, Ownership, Process
+from annotate.judge import judge
+from annotate.rules import RULES
+from annotate.verdict import Status
+from gpuwatch.gate import gate_formats
+from gpuwatch.gate.gate_outcome import CLOCK_RULES, MACHINE_RULES, GatedWindow, GateOutcome, GateTerms, gate, overall
+from gpuwatch.report.record import ReportedWindow
+from tests.annotate.builders import OWN, evidence
+from tests.annotate.compare.test_decision import stamped
+from tests.annotate.occurrences.comparison import times
+
+NEIGHBOUR = Process(pid=77, name="x", user="u", memory_bytes=10**9, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
+HOT = {"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: max(0.0, t) * 5e8, "sm_clock_mhz": 1490}
+# The benchmark's own doing, or a consequence whose cause the finding names where it is known.
+OWN_RULES = {
+    "incomplete-body", "no-work", "idle-stretch", "unaccounted-time", "bursty-duty-cycle", "work-levels", "contention-self",
+    "missing-sync", "wrong-stream", "host-bound", "short-kernel", "timer-overhead", "timer-tampered", "profiler-attached",
+    "allocator-churn", "data-dependent-power", "background-thread", "warm-cache-unintended", "flush-insufficient",
+    "result-cached", "impossible-time", "semantic-mismatch", "cold-start", "mean-vs-median-gap", "outliers", "bimodal",
+    "iteration-growth", "iteration-levels",
+}  # fmt: skip
+
+
+def made(took_s: float = 2e-3, *, label: str = "gemm", seed: int = 0, **changes: Any) -> Evidence:
+    return evidence(timings=stamped(took_s, 1490.0, seed=seed), host=Host(boot_id="b"), label=label, **changes)
+
+
+def reported(found: Evidence) -> ReportedWindow:
+    return ReportedWindow(verdict=judge(found), evidence=found)
+
+
+def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -> GatedWindow:
+    before = None if baseline is None else reported(baseline)
+    return gate(reported(found), "gemm", before, GateTerms(failing or (Status.REJECTED,), None, MachineTerms()))
+
+
+def test_every_rule_has_its_side() -> None:
+    """A new rule is the machine's doing or the benchmark's: the gate has to know."""
+    assert not MACHINE_RULES & OWN_RULES
+    assert {rule.name for rule in RULES} == MACHINE_RULES | OWN_RULES
+    assert CLOCK_RULES < MACHINE_RULES
+
+
+def test_valid_windows_pass_with_and_without_a_baseline() -> None:
+    assert gated(made()).outcome is GateOutcome.PASS
+    same = gated(made(seed=1), made())
+    assert (same.outcome, same.change.split()[0]) == (GateOutcome.PASS, "SAME")
+
+
+def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
+    """Unstamped runs in turn are never called the same; a gate needs to know only that none became slower."""
+
+    def unstamped(took_s: float, seed: int) -> Evidence:
+        return evidence(timings=times(took_s, seed=seed), host=Host(boot_id="b"), label="gemm")
+
+    same = gated(unstamped(2e-3, 1), unstamped(2e-3, 2))
+    assert (same.change.split()[0], same.outcome) == ("INCONCLUSIVE", GateOutcome.PASS)
+    assert same.why.startswith("slower by 0.")
+    near = gated(unstamped(2.07e-3, 1), unstamped(2e-3, 2))
+    assert near.outcome is not GateOutcome.PASS
+
+
+def test_a_slower_window_fails() -> None:
+    slower = gated(made(2.1e-3, seed=1), made())
+    assert (slower.outcome, slower.why) == (GateOutcome.FAIL, "slower than the baseline")
+    assert slower.change.startswith("SLOWER +5.0")
+
+
+def test_a_neighbour_is_neutral_even_where_it_is_slower() -> None:
+    """The window is rejected and 5 % slower, and nobody's fault."""
+    spoiled = gated(made(2.1e-3, processes=(OWN, NEIGHBOUR)), made())
+    assert spoiled.window.verdict.status is Status.REJECTED
+    assert spoiled.outcome is GateOutcome.NEUTRAL
+    assert spoiled.why.startswith("contention-process")
+    assert gated(made(processes=(OWN, NEIGHBOUR))).outcome is GateOutcome.NEUTRAL
+
+
+def test_a_spoiled_baseline_is_neutral() -> None:
+    found = gated(made(2.1e-3), made(processes=(OWN, NEIGHBOUR)))
+    assert found.outcome is GateOutcome.NEUTRAL
+    assert found.why.startswith("the baseline was spoiled: contention-process")
+
+
+def test_missing_evidence_is_neutral() -> None:
+    found = gated(made(processes=None))
+    assert found.window.verdict.status is Status.UNPROVEN
+    assert found.outcome is GateOutcome.NEUTRAL
+    assert found.why.startswith("not proven: ")
+
+
+def test_heat_is_neutral_without_a_comparison() -> None:
+    assert gated(made(signals=HOT)).why.startswith("throttle-")
+    assert gated(made(signals=HOT)).outcome is GateOutcome.NEUTRAL
+
+
+@pytest.mark.parametrize(
+    ("declared", "rule"),
+    [({"tampered": "torch.cuda.Event"}, "timer-tampered"), ({"exception": "ValueError"}, "incomplete-body")],
+)
+def test_the_benchmarks_own_doing_fails(declared: dict[str, str], rule: str) -> None:
+    """A replaced timer, or work that ended with an exception, fails even beside a neighbour."""
+    found = gated(made(declared=declared, processes=(OWN, NEIGHBOUR)))
+    assert (found.outcome, found.why.split(":")[0]) == (GateOutcome.FAIL, rule)
+
+
+def test_named_statuses_fail_only_for_the_benchmarks_doing() -> None:
+    """A flag of the benchmark's own fails where --fail-on names it, and passes elsewhere."""
+    flagged = made(declared={"profiler_used": True})
+    assert judge(flagged).status is Status.FLAGGED
+    assert gated(flagged).outcome is GateOutcome.PASS
+    assert gated(flagged, None, Status.FLAGGED).outcome is GateOutcome.FAIL
+    assert gated(made(processes=None), None, Status.UNPROVEN).outcome is GateOutcome.NEUTRAL
+
+
+def test_overall_is_the_worst_and_neutral_is_no_failure() -> None:
+    neutral, slower = gated(made(processes=None)), gated(made(2.1e-3), made())
+    assert overall([gated(made()), neutral]) is GateOutcome.NEUTRAL
+    assert overall([neutral, slower]) is GateOutcome.FAIL
+    assert overall([]) is GateOutcome.PASS
+
+
+def test_workflow_commands_let_no_label_speak() -> None:
+    """A label with a newline and another command stays text in one line."""
+    slower = replace(gated(made(2.1e-3), made()), name="x::error::\n::set-env name=A::b, 100%")
+    (line,) = gate_formats.workflow_commands([slower, gated(made())])
+    assert line.startswith("::error title=gpuwatch%3A x%3A%3Aerror%3A%3A")
+    assert line.count("::") == 2
+    assert "\n" not in line
+
+
+def test_the_summary_tells_outcome_change_and_reason() -> None:
+    windows = [gated(made(2.1e-3), made()), gated(made(processes=None))]
+    text = gate_formats.summary(windows)
+    assert text.startswith("### gpuwatch: ❌ fail (1 neutral, 1 fail)\n")
+    assert "SLOWER \\+5.0" in text
+    assert "| ⚪ neutral | gemm |" in text
+    assert text.count("<details>") >= 2
+    assert gate_formats.outputs(windows) == "outcome=fail\npass_count=0\nneutral_count=1\nfail_count=1\n"
+
+
+def test_a_summary_stays_below_the_runners_limit() -> None:
+    """GitHub refuses a step's summary of more than 1 MiB: windows beyond are named in the table only."""
+    one = gated(made(processes=None))
+    text = gate_formats.summary([replace(one, name=f"{place} " + "n" * 200) for place in range(600)])
+    assert len(text.encode()) < 1 << 20
+    assert text.count("| ⚪ neutral |") == 600
+
+
+def test_exports_hold_times_that_nothing_spoiled() -> None:
+    """Both trackers get nanoseconds at one clock; a spoiled window would be a spike in their charts."""
+    windows = [gated(made()), gated(made(processes=None))]
+    (entry,) = json.loads(gate_formats.benchmark_action(windows))
+    assert (entry["name"], entry["unit"], entry["extra"].split(",")[0]) == ("gemm", "ns", "valid")
+    assert entry["value"] == pytest.approx(1.84e6, rel=0.02)
+    assert entry["range"].startswith("± ")
+    latency = json.loads(gate_formats.bencher(windows))["gemm"]["latency"]
+    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
