@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dashboards.asking import HERE, PanelQuery, Prometheus, asked, asked_of, fill
 from tests.bench import backfilled
-from tests.bench.backfilled import SCRAPE_S, Rule, timed
+from tests.bench.backfilled import SCRAPE_S, Rule
 
 BEFORE = "d2faa25d"  # the commit before dashboards asked recording rules
 _POINTS_COUNT = 240  # of a panel's axis of time, as wide as a screen shows
 _ROUNDS_COUNT = 3
+_SLOW_S = 2.0
 
 
 def main() -> dict[str, float]:
@@ -76,12 +78,21 @@ def _refresh(title: str, queries: Sequence[PanelQuery], prometheus: Prometheus, 
             "query": expr, "start": str(until_s - 3600), "end": str(until_s), "step": str(step_s)
         }  # fmt: skip
         kind = "query" if query.instant else "query_range"
-        took_s = min(timed(lambda: prometheus.get(kind, **what)) for _ in range(_ROUNDS_COUNT))
-        count = len(prometheus.get(kind, **what)["result"])
+        took_s, count = _asked(prometheus, kind, what)
         total_s += took_s
         print(f"{query.panel[:58]:<60}{query.ref:<8}{count:8}{1e3 * took_s:8.0f}")
     print(f"{'all of them, one after the other':<76}{1e3 * total_s:8.0f}")
     return total_s
+
+
+def _asked(prometheus: Prometheus, kind: str, what: Mapping[str, str]) -> tuple[float, int]:
+    """Ask some times, once where it is slow; return the least time and how many series came."""
+    took_s: list[float] = []
+    while len(took_s) < _ROUNDS_COUNT and sum(took_s) < _SLOW_S:
+        begun_s = time.perf_counter()
+        found = prometheus.get(kind, **what)["result"]
+        took_s.append(time.perf_counter() - begun_s)
+    return min(took_s), len(found)
 
 
 def _earlier() -> list[PanelQuery]:
