@@ -201,7 +201,7 @@ def fill(
 
 def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> dashboard.Dashboard:
     """Build an empty dashboard with the variables that all have: which Prometheus, which job, which hosts."""
-    made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("10s")
+    made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("30s")
     made = made.timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR).readonly()
     made = made.with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
     made = made.with_variable(variable("job", "Job", "label_values(gpuwatch_build_info, job)"))

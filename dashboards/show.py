@@ -40,6 +40,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "bytes": lambda value: f"{value / _BINARY**3:.1f} GiB" if value > _BINARY**3 else f"{value / _BINARY**2:.1f} MiB",
     "s": lambda value: f"{value:.2g} s",
     "dtdurations": lambda value: f"{value:.0f} s",
+    "kwatth": lambda value: f"{value:.3g} kWh",
     "ops": lambda value: f"{value:.1f}/s",
 }
 

@@ -21,7 +21,7 @@ _SLOW_S = 2.0
 
 def main() -> dict[str, float]:
     earlier = _earlier()
-    own = [query for query in asked("fleet")]
+    own = list(asked("fleet"))
     until_s = backfilled.end_s()
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         folder = Path(name)

@@ -90,7 +90,7 @@ def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
 
 
 def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -> None:
-    state = next(query for query in QUERIES if query.key == ("fleet", "State of every GPU", "A"))
+    state = next(query for query in QUERIES if query.key == ("fleet", "State of the GPUs to look at first", "A"))
     seen: dict[tuple[str, str], set[str]] = {}
     for series in answered(fleet, state, filled(fleet)):
         key = (series.labels["instance"], series.labels["gpu"])
