@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard
 
-from dashboards.fleet_views import GPU_LINK, HELD_BACK, RANGE, SLOWEST_COUNT, STEP_S, energy, siblings
+from dashboards.fleet_views import GPU_LINK, HELD_BACK, RANGE, SLOWEST_COUNT, energy, siblings, summed
 from dashboards.panels import (
     GREEN,
     ORANGE,
@@ -137,7 +137,6 @@ def _hosts() -> tuple[Part, ...]:
 
 
 def _over_time() -> tuple[Part, ...]:
-    counts = {look.text: of("gpuwatch:gpus_by_state:count", state=str(code)) for code, look in STATES.items()}
     asked_first = f"topk({TIMELINE_COUNT}, max_over_time({of('gpuwatch:gpu_concern:score')}[{RANGE}] @ end()))"
     return (
         row("Over time"),
@@ -145,7 +144,7 @@ def _over_time() -> tuple[Part, ...]:
             "GPUs, by state",
             "How many GPUs did what. Lost and not scraped are states of their own; a hole is time without rules.",
             "none",
-            *(Query(f"sum({count})", text) for text, count in counts.items()),
+            Query(f"sum by (state) ({of('gpuwatch:gpus_by_state:count')})", "{{state}}"),
             size=(12, 8),
             style=LineStyle(is_stacked=True, colors={look.text: look.color for look in STATES.values()}),
         ),
@@ -170,6 +169,7 @@ def _over_time() -> tuple[Part, ...]:
 def _verdicts() -> tuple[Part, ...]:
     windows, unfit = of("gpuwatch_windows_total"), of("gpuwatch_windows_total", 'status=~"flagged|rejected"')
     found = of("gpuwatch:findings:rate5m", 'severity!="note"')
+    steps = f"scalar(count_over_time(vector(1)[{RANGE}:{RATE}]))"
     spoilt = f"topk({SLOWEST_COUNT}, sum by (instance) ({increase(unfit, RANGE)}) > 0)"
     judged = f"sum by (instance) ({increase(windows, RANGE)}) and on (instance) {spoilt}"
     return (
@@ -187,7 +187,7 @@ def _verdicts() -> tuple[Part, ...]:
             "Rules that flagged or rejected windows in the time shown, the commonest first.",
             (
                 Cell(
-                    Query(f"topk(15, sum by (rule, severity) (sum_over_time({found}[{RANGE}:{STEP_S}s]) * {STEP_S}))"),
+                    Query(f"topk(15, sum by (rule, severity) ({summed(found)}) * $__range_s / {steps})"),
                     "Windows",
                     decimals=0,
                 ),

@@ -1,11 +1,10 @@
 """Views of the fleet's dashboard: each GPU's clock against its siblings, and the energy that idle GPUs draw."""
 
 from dashboards.panels import GREEN, ORANGE, RED, YELLOW, Cell, LineStyle, Part, Query, grid, lines, number, row
-from dashboards.queries import GPU, ON_GPU, each, increase, of
+from dashboards.queries import GPU, ON_GPU, RATE, each, increase, of
 
 GPU_LINK = "/d/gpuwatch-gpu?var-instance=${__data.fields.Host}&var-uuid=${__data.fields.UUID}&${__url_time_range}"
 RANGE = "$__range"
-STEP_S = 30  # at which recorded series are added up
 SLOWEST_COUNT = 10  # of 2 000 GPUs nobody reads more
 POWER, HELD_BACK = of("gpuwatch:gpu_power:watts5m"), of("gpuwatch:gpu_held_back:ratio5m")
 _KWH_J = "3.6e6"
@@ -64,7 +63,9 @@ def siblings() -> tuple[Part, ...]:
 def energy() -> tuple[Part, ...]:
     by_use, counter = of("gpuwatch:power_by_use:watts5m"), of("gpuwatch_gpu_energy_joules_total")
     idle = of("gpuwatch:power_by_use:watts5m", 'use=~"idle.*"')
-    hosts = f"sum by (instance) ({_joules(idle)})"
+    share = f"sum by (instance) ({summed(idle)}) / sum by (instance) ({summed(by_use)})"
+    hosts = f"sum by (instance) ({increase(counter, RANGE)}) * ({share})"
+    held = of("gpuwatch:gpus_by_use:count", use="idle with a process")
     return (
         row("Energy"),
         number(Cell(Query(f"sum({by_use})"), "Power now", "watt"), "What all GPUs draw, a mean of five minutes.", width=6),
@@ -75,7 +76,7 @@ def energy() -> tuple[Part, ...]:
         ),
         number(
             Cell(
-                Query(f"sum({_joules(idle)}) / sum({_joules(by_use)})"),
+                Query(f"sum({summed(idle)}) / sum({summed(by_use)})"),
                 "Spent idle",
                 "percentunit",
                 steps=((None, GREEN), (0.2, YELLOW), (0.5, ORANGE)),
@@ -84,8 +85,8 @@ def energy() -> tuple[Part, ...]:
             width=6,
         ),
         number(
-            Cell(Query(f"sum({of('gpuwatch:gpus_by_use:count', use='idle with a process')})"), "GPUs held idle"),
-            "GPUs that a process holds and on which no kernel runs now. No data: none is.",
+            Cell(Query(f"sum({held}) or 0 * sum({of('gpuwatch:gpus_by_use:count')})"), "GPUs held idle"),
+            "GPUs that a process holds and on which no kernel runs now.",
             width=6,
         ),
         lines(
@@ -106,6 +107,6 @@ def energy() -> tuple[Part, ...]:
     )
 
 
-def _joules(power: str) -> str:
-    """Add up a recorded power over the time shown; its series come and go with what GPUs do, so a mean would overstate it."""
-    return f"sum_over_time(({power})[{RANGE}:{STEP_S}s]) * {STEP_S}"
+def summed(recorded: str) -> str:
+    """Add up a recorded series at the steps of the time shown.  It comes and goes with what GPUs do, so its own mean would be too high."""
+    return f"sum_over_time(({recorded})[{RANGE}:{RATE}])"

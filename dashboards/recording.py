@@ -5,7 +5,7 @@ A rule holds a series a GPU, or a host: what a dashboard of 2 000 GPUs asks ever
 
 from dataclasses import dataclass
 
-from dashboards.queries import CLASSES, state
+from dashboards.queries import CLASSES, STATES, state
 
 _GPU = "job, instance, uuid, gpu"
 _ON_GPU = "on (job, instance, uuid)"
@@ -52,6 +52,14 @@ def _by_use(reduced: str, of: str) -> str:
     return "\nor ".join(parts)
 
 
+def _by_state() -> str:
+    """Count GPUs by state, with the states' names, since a label is what a legend shows."""
+    named = f'count_values without (uuid, gpu) ("state", {_STATE})'
+    for code, look in STATES.items():
+        named = f'label_replace({named}, "state", "{look.text}", "state", "{code}")'
+    return named
+
+
 def _concern() -> str:
     """A rank: what is wrong by its state, then memory errors, then how far the clock lies below that of siblings."""
     weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
@@ -80,7 +88,7 @@ RECORDINGS = (
               "Against the median of all busy GPUs of its model: other work has another clock, so look at power and activity beside it."),
     Recording(_POWER, f'avg by ({_GPU}) (avg_over_time(gpuwatch_gpu_power_watts{{kind="average"}}[5m]))'),
     Recording(_STATE, state(among="", by=_GPU), "What each GPU does, as the numbers of dashboards/queries.py: 1 lost, 3 idle, 5 busy under its power cap."),
-    Recording("gpuwatch:gpus_by_state:count", f'count_values without (uuid, gpu) ("state", {_STATE})'),
+    Recording("gpuwatch:gpus_by_state:count", _by_state()),
     Recording("gpuwatch:power_by_use:watts5m", _by_use("sum", _POWER), "What GPUs draw by what they are used for."),
     Recording("gpuwatch:gpus_by_use:count", _by_use("count", _STATE)),
     Recording("gpuwatch:gpu_concern:score", _concern(), "Which GPUs to look at first."),

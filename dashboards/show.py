@@ -159,7 +159,12 @@ def looks(
     """Choose how each dashboard is looked at: all hosts; of GPUs the one named, else the first.  Raises PrometheusError."""
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # as Grafana reckons it
-    values = {"instance": instance, "__rate_interval": _duration(rate_s), "__range": _duration(since_s)}
+    values = {
+        "instance": instance,
+        "__rate_interval": _duration(rate_s),
+        "__range": _duration(since_s),
+        "__range_s": f"{since_s:.0f}",
+    }
     for name in BOARDS:
         found = variables(name)
         filled = dict(values, job="|".join(choices(prometheus, found["job"], values)))

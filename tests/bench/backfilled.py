@@ -49,6 +49,10 @@ def pages() -> tuple[Series, Series]:
     fleet.play(2)
     first = series(fleet.text())
     fleet.play(2)
+    for rule, severity in list(fleet.outcomes.findings)[:15]:
+        fleet.outcomes.findings[rule, severity] += 1
+    for status in fleet.outcomes.statuses:
+        fleet.outcomes.statuses[status] += 1
     return first, series(fleet.text())
 
 
@@ -121,6 +125,18 @@ def rules(path: Path = HERE / "recording.yml") -> list[Rule]:
     """The recording rules of a file that ``dashboards.build`` wrote, in their order."""
     found = re.findall(r"- record: (\S+)\n\s+expr: \|-\n((?:\s{10,}.*\n)+)", path.read_text())
     return [Rule(name, " ".join(line.strip() for line in expr.splitlines())) for name, expr in found]
+
+
+def needed(every: Sequence[Rule], exprs: Sequence[str]) -> list[Rule]:
+    """The rules whose series these expressions ask for, or that such rules ask for."""
+    wanted: set[str] = set()
+    left = list(exprs)
+    while left:
+        expr = left.pop()
+        found = {rule for rule in every if rule.name in expr and rule.name not in wanted}
+        wanted |= {rule.name for rule in found}
+        left += [rule.expr for rule in found]
+    return [rule for rule in every if rule.name in wanted]
 
 
 def levels(every: Sequence[Rule]) -> list[list[Rule]]:

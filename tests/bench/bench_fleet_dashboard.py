@@ -25,7 +25,7 @@ def main() -> dict[str, float]:
     until_s = backfilled.end_s()
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         folder = Path(name)
-        rules = backfilled.rules()
+        rules = backfilled.needed(backfilled.rules(), [query.expr for query in own])
         texts = [query.expr for query in (*own, *earlier)] + [rule.expr for rule in rules]
         samples_count = backfilled.write_scrapes(folder / "scrapes.om", backfilled.asked_names(texts), until_s)
         backfilled.add_block(folder / "scrapes.om", folder / "tsdb")

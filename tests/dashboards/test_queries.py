@@ -31,6 +31,7 @@ def filled(fleet: Fleet, host: str = "", position: int = 0) -> dict[str, str]:
         "uuid": f"GPU-51301a7e-0000-0000-0000-{position:012d}",
         "__rate_interval": "4s",
         "__range": f"{span_s}s",
+        "__range_s": f"{span_s}",
         "__interval": "1s",
     }
 
