@@ -22,6 +22,10 @@ Labels: TypeAlias = Mapping[str, str]
 QUIET: Mapping[tuple[str, str, str], str] = {
     ("gpu", "SM clock against its limit", "C"): "no clock is locked",
     ("gpu", "Largest processes", "A"): "off unless exporter.processes is set",
+    ("gpu", "NVLink throughput", "A"): "no simulated GPU has NVLink",
+    ("gpu", "Errors on links", "B"): "no simulated GPU has NVLink",
+    ("gpu", "Errors on links", "C"): "no simulated GPU has NVLink",
+    **{("gpu", "MIG instances", ref): "the GPU is whole" for ref in "ABCDEF"},
     ("gpu", "Xids since the daemon started", "A"): "the driver reported no error",
     ("gpu", "Xid", "annotation"): "the driver reported no error",
     ("gpu", "Lost", "annotation"): "the GPU answers",

@@ -14,6 +14,7 @@ PERIOD_S = 10.0
 BUDGET_RATIO = 0.002  # of one processor, for all GPUs together: 56 MIG instances are read more rarely than none
 ATTENDED_S = 300.0  # after a scrape; scrapers come every minute or more often
 STALE_PERIODS_COUNT = 3
+RETRY_S = 1.0
 
 
 class RareReader:
@@ -73,4 +74,5 @@ class RareReader:
         while not self._stop.is_set():
             if clock.now_ns() - self._scraped_ns <= ATTENDED_S * 1e9:
                 self.read_all()
-            self._stop.wait(self.pause_s)
+            # Nobody answered: a page may be asked for before the first GPU is watched.
+            self._stop.wait(self.pause_s if self._readings else min(RETRY_S, self.pause_s))

@@ -107,7 +107,7 @@ class Simulated:
         with gpu.lock:
             gpu.driver.advance(now_ns)
             utilized_s = gpu.driver.physics.totals.utilized_ns / 1e9
-            busy_ratio = gpu.driver.utilization_ratio
+            busy_ratio, dram_ratio = gpu.driver.utilization_ratio, gpu.driver.mem_utilization_ratio
         return RareReading(
             uuid=uuid,
             at_ns=self.epoch_ns + now_ns,
@@ -120,7 +120,8 @@ class Simulated:
             instances=tuple(
                 InstanceReading(
                     uuid=each.uuid, name=each.name, gpu_instance_id=number, compute_instance_id=0, processes_count=1,
-                    memory_used_bytes=OWN_BYTES, sm_activity_ratio=busy_ratio,
+                    memory_total_bytes=profile_bytes(each.name), memory_used_bytes=OWN_BYTES,
+                    sm_activity_ratio=busy_ratio, dram_activity_ratio=dram_ratio,
                 )
                 for number, each in enumerate(gpu.instances)
             ),
@@ -181,6 +182,11 @@ class Simulated:
         if gpu.is_lost(now_ns):
             raise DeviceLostError(uuid, "the simulated GPU does not answer")
         return gpu, now_ns
+
+
+def profile_bytes(name: str) -> int:
+    """Return the memory that the name of a MIG instance promises: "… 3g.71gb"."""
+    return int(name.rpartition(".")[2].removesuffix("gb")) << 30
 
 
 def scenes_named(names: str) -> tuple[Scene, ...]:
