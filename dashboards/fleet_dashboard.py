@@ -198,7 +198,7 @@ def _verdicts() -> tuple[Part, ...]:
         grid(
             "Where windows are not fit for use",
             "Hosts with the most flagged or rejected windows in the time shown. Tags such as team and job are never labels of "
-            "metrics, so the same by tag is a query over exported windows: docs/FLEET.md.",
+            "metrics: the same by team is a query over exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
             (
                 Cell(Query(spoilt), "Flagged or rejected", decimals=0, steps=_BAD),
                 Cell(Query(judged), "Judged", decimals=0),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dashboards.asking import HERE, Prometheus
+from tests.bench import spent
 from tests.dashboards.watched import free_port, until
 from tests.gpuwatch.exporter.fleet import Fleet, Series, series
 from tests.gpuwatch.programs import program
@@ -24,6 +25,28 @@ SPAN_S = 3600 + 600  # the dashboard's hour, and what rates at its beginning loo
 _BLOCK_S = 7200  # blocks of Prometheus' store begin at multiples of it
 _DOWN = frozenset({17, 101, 233})  # hosts that nobody can scrape any more
 _COUNTED = ("_total", "_sum", "_count", "_bucket")
+
+
+@dataclass(frozen=True, slots=True)
+class Served(Prometheus):
+    """A Prometheus whose processor time can be looked at."""
+
+    pid: int = 0
+
+    def asked(self, kind: str, what: Mapping[str, str]) -> Cost:
+        """Ask once.  Raises PrometheusError."""
+        cpu_s, begun_s = spent.cpu_s(self.pid), time.perf_counter()
+        count = len(self.get(kind, **what)["result"])
+        return Cost(count, time.perf_counter() - begun_s, spent.cpu_s(self.pid) - cpu_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one query took: how many series came, its time, and Prometheus' processor time."""
+
+    series_count: int
+    took_s: float
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +124,7 @@ def add_block(written: Path, store: Path) -> None:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[Prometheus]:
+def serving(folder: Path) -> Iterator[Served]:
     """Debian's Prometheus over the blocks of a folder; it scrapes nobody."""
     port = free_port()
     config = {"global": {"scrape_interval": f"{SCRAPE_S}s"}, "scrape_configs": []}
@@ -112,7 +135,7 @@ def serving(folder: Path) -> Iterator[Prometheus]:
     ]  # fmt: skip
     with (folder / "prometheus.log").open("ab") as log:
         process = subprocess.Popen(arguments, stdout=log, stderr=log)
-    found = Prometheus(f"http://127.0.0.1:{port}", timeout_s=120.0)
+    found = Served(f"http://127.0.0.1:{port}", timeout_s=300.0, pid=process.pid)
     try:
         until(lambda: bool(found.now("vector(1)")), "Prometheus answers")
         yield found
@@ -151,18 +174,16 @@ def levels(every: Sequence[Rule]) -> list[list[Rule]]:
     return done
 
 
-def record(rule: Rule, prometheus: Prometheus, until_s: int, path: Path) -> float:
-    """Append what a rule would have recorded each scrape interval; return how long one evaluation takes, in seconds."""
-    begun_s = time.perf_counter()
-    prometheus.get("query", query=rule.expr, time=str(until_s))
-    took_s = time.perf_counter() - begun_s
+def record(rule: Rule, prometheus: Served, until_s: int, path: Path) -> Cost:
+    """Append what a rule would have recorded each scrape interval; return what one evaluation takes."""
+    costs = [prometheus.asked("query", {"query": rule.expr, "time": str(until_s)}) for _ in range(2)]
     with path.open("a") as file:
         for begin_s in range(until_s - 3600, until_s + 1, 600):  # an answer over the whole hour would pass Prometheus' limit
             last_s = min(begin_s + 600 - SCRAPE_S, until_s)
             for found in prometheus.over(rule.expr, begin_s, last_s, SCRAPE_S):
                 labels = {name: value for name, value in found.labels.items() if name != "__name__"}
                 file.writelines(f"{rule.name}{_as_text(labels)} {value:.9g} {at:.0f}\n" for at, value in found.points)
-    return took_s
+    return costs[-1]
 
 
 def _as_text(labels: Mapping[str, str]) -> str:
