@@ -24,9 +24,14 @@ class RareReader:
     """
 
     def __init__(
-        self, source: Callable[[], Source | None], answering: Callable[[], Iterable[str]], stop: threading.Event, *,
-        period_s: float = PERIOD_S, cpu_ns: Callable[[], int] = clock.thread_cpu_ns,
-    ) -> None:  # fmt: skip
+        self,
+        source: Callable[[], Source | None],
+        answering: Callable[[], Iterable[str]],
+        stop: threading.Event,
+        *,
+        period_s: float = PERIOD_S,
+        cpu_ns: Callable[[], int] = clock.thread_cpu_ns,
+    ) -> None:
         self._source = source
         self._answering = answering
         self._stop = stop

@@ -81,7 +81,11 @@ class WatchedGpus:
         self._sinks: tuple[Sink, ...] = (*sinks, self.latest, self)
         self.samplers: dict[str, Sampler] = {}
         self.source = SourceKeeper(settings.source, self._clock, on_new=self._watch_new, sinks=lambda: self._sinks)
-        self.rare = RareReader(lambda: self.source.current, self._answering, self._stop)
+        self.rare = RareReader(
+            lambda: self.source.current,
+            lambda: [uuid for uuid, sampler in self.samplers.items() if sampler.lost is None],
+            self._stop,
+        )
         self.edges = Edges(lambda: self.samplers, threads)
 
     @property
@@ -92,9 +96,6 @@ class WatchedGpus:
     def devices(self) -> Mapping[str, Device]:
         """The GPUs that the source named, lost ones too, in its order."""
         return self.source.devices
-
-    def _answering(self) -> tuple[str, ...]:
-        return tuple(uuid for uuid, sampler in self.samplers.items() if sampler.lost is None)
 
     def take(self, sweep: Sweep) -> None:
         """As a sink of its own samplers: learn the refresh periods."""

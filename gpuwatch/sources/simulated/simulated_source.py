@@ -119,13 +119,19 @@ class Simulated:
             pcie_received_bytes=round(1e6 * utilized_s),
             instances=tuple(
                 InstanceReading(
-                    uuid=each.uuid, name=each.name, gpu_instance_id=number, compute_instance_id=0, processes_count=1,
-                    memory_total_bytes=profile_bytes(each.name), memory_used_bytes=OWN_BYTES,
-                    sm_activity_ratio=busy_ratio, dram_activity_ratio=dram_ratio,
+                    uuid=each.uuid,
+                    name=each.name,
+                    gpu_instance_id=number,
+                    compute_instance_id=0,
+                    processes_count=1,
+                    memory_total_bytes=profile_bytes(each.name),
+                    memory_used_bytes=OWN_BYTES,
+                    sm_activity_ratio=busy_ratio,
+                    dram_activity_ratio=dram_ratio,
                 )
                 for number, each in enumerate(gpu.instances)
             ),
-        )  # fmt: skip
+        )
 
     def events(self, timeout_s: float) -> tuple[Event, ...]:
         deadline_ns = self._clock.now_ns() + round(timeout_s * 1e9)
