@@ -114,7 +114,7 @@ def _worst(expression: str, by: str = GPU) -> str:
 
 
 def _share(part: str, whole: str) -> str:
-    return f"{_worst(part)} / on ({GPU}) {_worst(whole)}"
+    return f"{_worst(part)} / on ({GPU}) {each(whole)}"
 
 
 def _hosts() -> tuple[Part, ...]:
