@@ -13,7 +13,7 @@ _STATE = "gpuwatch:gpu_state:code"
 _CLOCK = "gpuwatch:gpu_clock_under_load:ratio5m"
 _POWER = "gpuwatch:gpu_power:watts5m"
 _SIBLINGS = "gpuwatch:gpu_clock_against_siblings:ratio5m"
-_REASONS = "gpuwatch:gpu_reason_held:ratio5m"
+_LIMITING, _HARDWARE = '{class!="benign"}', '{class="hardware"}'
 _IDLE = '{reason="gpu_idle"}'
 USES = ("busy", "idle with a process", "idle and empty")  # of a GPU's power
 
@@ -27,10 +27,15 @@ class Recording:
     note: str = ""
 
 
+def _reasons(which: str) -> str:
+    """The share of time under each reason of these that held at all."""
+    return f"(rate(gpuwatch_gpu_clock_event_seconds_total[5m]) > 0) * on (job, instance, reason) group_left (class) {CLASSES}{which}"
+
+
 def _held(which: str) -> str:
     """The largest share of time under a reason; zero where none of them held, absent where nobody counted."""
     counted = f"0 * sum by ({_GPU}) (rate(gpuwatch_gpu_clock_event_seconds_total{_IDLE}[5m]))"
-    return f"max by ({_GPU}) ({_REASONS}{which})\nor {counted}"
+    return f"max by ({_GPU}) (\n  {_reasons(which)}\n)\nor {counted}"
 
 
 def _of_model(expr: str) -> str:
@@ -70,14 +75,10 @@ def _concern() -> str:
 
 
 RECORDINGS = (
-    Recording(_REASONS,
-              f"(rate(gpuwatch_gpu_clock_event_seconds_total[5m]) > 0)\n"
-              f'* on (job, instance, reason) group_left (class) {CLASSES}{{class!="benign"}}',
-              "The share of time under each reason that is not benign; only the reasons that occur."),
-    Recording("gpuwatch:gpu_held_back:ratio5m", _held(""),
+    Recording("gpuwatch:gpu_held_back:ratio5m", _held(_LIMITING),
               "Reasons overlap: the share of time held back is the largest of them, never their sum."),
-    Recording("gpuwatch:gpu_held_back_by_hardware:ratio5m", _held('{class="hardware"}')),
-    Recording("gpuwatch:reason_held_back:max_ratio5m", f"max by (job, instance, reason) (clamp_max({_REASONS}, 1))",
+    Recording("gpuwatch:gpu_held_back_by_hardware:ratio5m", _held(_HARDWARE)),
+    Recording("gpuwatch:reason_held_back:max_ratio5m", f"max by (job, instance, reason) (clamp_max({_reasons(_LIMITING)}, 1))",
               "Of each host the GPU held back most, by reason."),
     Recording(_CLOCK,
               f'sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_sum{{domain="sm",load="busy"}}[5m]))\n'
