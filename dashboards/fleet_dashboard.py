@@ -71,7 +71,7 @@ def _gpus() -> tuple[Part, ...]:
     used, size = of("gpuwatch_gpu_memory_used_bytes"), of("gpuwatch_gpu_memory_size_bytes")
     cells = (
         Cell(Query(_worst(STATE)), "State", looks=STATES),
-        Cell(Query(_worst(of("gpuwatch_device_info"), f"{GPU}, name"))),
+        Cell(Query(_concern()), "Concern", decimals=0),
         Cell(Query(_share(clock, most)), "SM clock of max", "percentunit"),
         Cell(
             Query(_worst(HELD_BACK)),
@@ -105,7 +105,14 @@ def _gpus() -> tuple[Part, ...]:
         "other cells are empty: an empty cell is a question that has no answer now, never zero."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
-    return (row("GPUs"), grid("GPUs", says, cells, labels=labels, links={"UUID": GPU_LINK}))
+    return (row("GPUs"), grid("GPUs", says, cells, labels=labels, links={"UUID": GPU_LINK}, highest_first="Concern"))
+
+
+def _concern() -> str:
+    """The rank of each of the GPUs to look at first, with its model where its page is scraped."""
+    worst = f"topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
+    named = f"{worst} * {ON_GPU} group_left (name) {of('gpuwatch_device_info')}"
+    return each(f"{named} or {ON_GPU} {worst}", f"{GPU}, name")
 
 
 def _worst(expression: str, by: str = GPU) -> str:
@@ -159,7 +166,7 @@ def _over_time() -> tuple[Part, ...]:
         timeline(
             "State of the GPUs to look at first",
             f"The first {TIMELINE_COUNT} in the time shown; choose two hosts to see all of their GPUs. Idle, lost and not scraped are "
-            "different colours; a hole is an hour without a scrape.",
+            "different colours; a hole is an hour without a scrape, or time without rules.",
             STATES,
             Query(f"max by ({GPU}) ({STATE} and {ON_GPU} {asked_first})", "{{instance}} GPU {{gpu}}"),
         ),
@@ -184,16 +191,17 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the commonest first.",
+            "Rules that flagged or rejected windows in the time shown, the commonest first; about, since they are recorded as rates of five minutes.",
             (
                 Cell(
-                    Query(f"topk(15, sum by (rule, severity) ({summed(found)}) * $__range_s / {steps})"),
+                    Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),
                     "Windows",
                     decimals=0,
                 ),
             ),
             labels={"rule": "Rule", "severity": "Severity"},
             size=(8, 8),
+            highest_first="Windows",
         ),
         grid(
             "Where windows are not fit for use",
@@ -205,5 +213,6 @@ def _verdicts() -> tuple[Part, ...]:
             ),
             labels={"instance": "Host"},
             size=(8, 8),
+            highest_first="Flagged or rejected",
         ),
     )

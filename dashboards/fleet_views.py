@@ -50,7 +50,7 @@ def siblings() -> tuple[Part, ...]:
         ),
         grid(
             "Slower than their siblings",
-            "Now, the lowest first. A low clock at the power limit and full activity is a dearer kernel or a poor board: compare "
+            "The lowest now. A low clock at the power limit and full activity is a dearer kernel or a poor board: compare "
             "GPUs that do the same work. A low clock below the limit is heat, a lock or a board that protects itself.",
             cells,
             labels={"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"},
@@ -103,6 +103,7 @@ def energy() -> tuple[Part, ...]:
             (Cell(Query(f"topk({SLOWEST_COUNT}, {hosts} / {_KWH_J})"), "Idle energy", "kwatth", decimals=2),),
             labels={"instance": "Host"},
             size=(10, 8),
+            highest_first="Idle energy",
         ),
     )
 

@@ -148,6 +148,7 @@ def grid(
     labels: Mapping[str, str],
     size: tuple[int, int] = (24, 10),
     links: Mapping[str, str] | None = None,
+    highest_first: str = "",
 ) -> table.Panel:
     """Build a table: one row for each set of ``labels`` (label → heading), one column for each cell: joined on the labels alone."""
     panel = _panel(table.Panel(), title, description, size)
@@ -175,6 +176,8 @@ def grid(
         if cell.steps:
             changes |= {"thresholds": _steps(*cell.steps).build(), "custom.cellOptions": {"type": "color-text"}}
         panel = panel.override_by_name(cell.heading, _changes(changes))
+    if highest_first:
+        panel = panel.sort_by([common.TableSortByFieldState().display_name(highest_first).desc(desc=True)])
     for heading, url in (links or {}).items():
         panel = panel.override_by_name(heading, _changes({"links": [{"title": "Open", "url": url}]}))
     return panel

@@ -132,7 +132,9 @@ def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
     text = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy|faulty")}
     of_host = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy")}
 
-    assert re.search(r"\| busy \| 0 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| busy, power-capped \| \d\d\.\d% \|", text["fleet"])
+    assert re.search(
+        r"\| busy \| 0 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| busy, power-capped \| \d+ \| \d\d\.\d% \|", text["fleet"]
+    )
     assert re.search(r"\| busy \| 4 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| idle \|.*\| 0\.0% \|.*\| 0 \|", text["fleet"])
     assert re.search(r"faulty GPU 0  .*lost ×\d", text["fleet"])
     assert re.search(r"SM clock  .* MHz, last 1\d\d\d MHz\nlimit: highest  .* last 1980 MHz", of_host["gpu"])
