@@ -22,6 +22,10 @@ Labels: TypeAlias = Mapping[str, str]
 QUIET: Mapping[tuple[str, str, str], str] = {
     ("gpu", "SM clock against its limit", "C"): "no clock is locked",
     ("gpu", "Largest processes", "A"): "off unless exporter.processes is set",
+    ("gpu", "NVLink throughput", "A"): "no simulated GPU has NVLink",
+    ("gpu", "Errors on links", "B"): "no simulated GPU has NVLink",
+    ("gpu", "Errors on links", "C"): "no simulated GPU has NVLink",
+    **{("gpu", "MIG instances", ref): "the GPU is whole" for ref in "ABCDEF"},
     ("gpu", "Xids since the daemon started", "A"): "the driver reported no error",
     ("gpu", "Xid", "annotation"): "the driver reported no error",
     ("gpu", "Lost", "annotation"): "the GPU answers",
@@ -70,6 +74,7 @@ class Prometheus:
     """A Prometheus that answers under a URL."""
 
     url: str
+    timeout_s: float = 20.0
 
     def now(self, expr: str, at_s: float | None = None) -> list[Series]:
         """Raises PrometheusError."""
@@ -84,7 +89,7 @@ class Prometheus:
     def get(self, what: str, **parameters: str) -> Any:
         """The data of an answer, as JSON values (hence Any).  Raises PrometheusError."""
         try:
-            with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=20) as answer:  # noqa: S310 - the user's own
+            with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=self.timeout_s) as answer:  # noqa: S310 - the user's own
                 return json.load(answer)["data"]
         except HTTPError as error:
             raise PrometheusError(f"{_refusal(error)}: {parameters.get('query', what)}") from error
@@ -113,18 +118,27 @@ def board(name: str) -> dict[str, Any]:
 
 def panels(name: str) -> list[dict[str, Any]]:
     """The panels of a dashboard in the order they are read, rows left out."""
-    return [panel for panel in board(name)["panels"] if panel["type"] != "row"]
+    return _panels(board(name))
+
+
+def _panels(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [panel for panel in found["panels"] if panel["type"] != "row"]
 
 
 def asked(name: str) -> Iterator[PanelQuery]:
     """Every query of a dashboard's panels and annotations."""
-    for panel in panels(name):
+    return asked_of(name, board(name))
+
+
+def asked_of(name: str, found: Mapping[str, Any]) -> Iterator[PanelQuery]:
+    """Every query of a dashboard that is given as Grafana imports it (JSON, hence Any)."""
+    for panel in _panels(found):
         for target in panel.get("targets", []):
             instant = bool(target.get("instant"))
             yield PanelQuery(
                 name, panel["title"], target["refId"], target["expr"], target.get("legendFormat", ""), instant, panel["type"]
             )
-    for annotation in board(name)["annotations"].get("list", []):
+    for annotation in found["annotations"].get("list", []):
         yield PanelQuery(name, annotation["name"], "annotation", annotation["expr"], annotation["titleFormat"])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from dashboards import alerts, dcgm
+from dashboards import alerts, dcgm, recording
 from dashboards.fleet_dashboard import fleet
 from dashboards.gpu_dashboard import gpu
 from dashboards.windows_dashboard import windows
@@ -25,6 +25,7 @@ def generated() -> Mapping[str, str]:
     return {
         **{f"dashboards/{name}.json": _json(made().build()) for name, made in BOARDS.items()},
         "dashboards/dcgm-names.yml": dcgm.rules(),
+        "dashboards/recording.yml": recording.rules(),
         "dashboards/alerts.yml": alerts.rules(),
         "docs/ALERTS.md": alerts.page(),
     }

@@ -45,6 +45,13 @@ ALIASES = (
     Alias("DCGM_FI_DEV_THERMAL_VIOLATION", _violation("sw_thermal_slowdown", "hw_thermal_slowdown"), "1e9"),
     Alias("DCGM_FI_DEV_SYNC_BOOST_VIOLATION", _violation("sync_boost"), "1e9"),
     Alias("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "gpuwatch_gpu_pcie_replays_total"),
+    Alias("DCGM_FI_DEV_PSTATE", "gpuwatch_gpu_performance_state"),
+    Alias("DCGM_FI_PROF_PCIE_TX_BYTES", 'rate(gpuwatch_gpu_pcie_bytes_total{direction="sent"}[5m])'),
+    Alias("DCGM_FI_PROF_PCIE_RX_BYTES", 'rate(gpuwatch_gpu_pcie_bytes_total{direction="received"}[5m])'),
+    Alias("DCGM_FI_PROF_NVLINK_TX_BYTES", 'rate(gpuwatch_gpu_nvlink_bytes_total{direction="sent"}[5m])'),
+    Alias("DCGM_FI_PROF_NVLINK_RX_BYTES", 'rate(gpuwatch_gpu_nvlink_bytes_total{direction="received"}[5m])'),
+    Alias("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", 'gpuwatch_gpu_row_remaps_total{kind="correctable"}'),
+    Alias("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 'gpuwatch_gpu_row_remaps_total{kind="uncorrectable"}'),
     Alias("DCGM_FI_DEV_ROW_REMAP_PENDING", "gpuwatch_gpu_row_remap_pending"),
     Alias("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gpuwatch_gpu_row_remap_failed"),
     Alias("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", 'gpuwatch_gpu_ecc_errors_total{kind="corrected"}'),
@@ -75,4 +82,4 @@ def _expr(alias: Alias) -> str:
         joined = f'label_replace({joined}, "{theirs}", "$1", "{label}", "(.*)")'
     joined = f'label_replace({joined}, "device", "nvidia$1", "gpu", "(.*)")'
     joined = f'label_replace({joined}, "Hostname", "$1", "instance", "([^:]+).*")'
-    return f"max without (uuid, name, driver_version, domain, kind, sensor, unit) ({joined})"
+    return f"max without (uuid, name, driver_version, domain, kind, sensor, unit, direction) ({joined})"

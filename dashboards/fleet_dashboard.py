@@ -2,6 +2,7 @@
 
 from grafana_foundation_sdk.builders import dashboard
 
+from dashboards.fleet_views import GPU_LINK, HELD_BACK, RANGE, SLOWEST_COUNT, energy, siblings, summed
 from dashboards.panels import (
     GREEN,
     ORANGE,
@@ -19,37 +20,24 @@ from dashboards.panels import (
     row,
     timeline,
 )
-from dashboards.queries import (
-    DRIVER,
-    GPU,
-    KIND_OF_SOURCE,
-    RATE,
-    SCRAPED,
-    SILENT,
-    STATES,
-    each,
-    increase,
-    limited_ratio,
-    mean_ratio,
-    of,
-    state,
-)
+from dashboards.queries import DRIVER, GPU, KIND_OF_SOURCE, ON_GPU, RATE, SCRAPED, SILENT, STATES, each, increase, of
 
 UID = "gpuwatch-fleet"
+WORST_COUNT, TIMELINE_COUNT = 50, 16  # of 2 000 GPUs nobody reads more
+STATE = of("gpuwatch:gpu_state:code")
+_AMONG_WORST = f"and {ON_GPU} topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
 _RATIO = LineStyle(most=1)
 _BAD = ((None, GREEN), (1.0, RED))
-_GPU_LINK = "/d/gpuwatch-gpu?var-instance=${__data.fields.Host}&var-uuid=${__data.fields.UUID}&${__url_time_range}"
 
 
 def fleet() -> dashboard.Dashboard:
     made = board(UID, "gpuwatch / Fleet", "Every GPU of every host: seen or not, idle, busy or held back; and the verdicts.")
-    return fill(made, (), _now(), _gpus(), _hosts(), _over_time(), _verdicts())
+    return fill(made, (), _now(), _gpus(), _hosts(), _over_time(), siblings(), energy(), _verdicts())
 
 
 def _now() -> tuple[Part, ...]:
     up, driver, answers = of("up"), of("gpuwatch_up"), of("gpuwatch_gpu_up")
-    ever = f"count(last_over_time({answers}[{SILENT}]))"
-    lost = f"{ever} - (sum({answers}) or 0 * {ever})"
+    lost = f"sum({STATE} < bool 2)"
     oldest = f"max({of('gpuwatch_reading_age_seconds', lane='fast')})"
     return (
         row("Now"),
@@ -82,50 +70,58 @@ def _gpus() -> tuple[Part, ...]:
     power, limit = of("gpuwatch_gpu_power_watts", kind="average"), of("gpuwatch_gpu_power_limit_watts", kind="enforced")
     used, size = of("gpuwatch_gpu_memory_used_bytes"), of("gpuwatch_gpu_memory_size_bytes")
     cells = (
-        Cell(Query(state()), "State", looks=STATES),
-        Cell(Query(each(of("gpuwatch_device_info"), f"{GPU}, name"))),
+        Cell(Query(_worst(STATE)), "State", looks=STATES),
+        Cell(Query(_concern()), "Concern", decimals=0),
         Cell(Query(_share(clock, most)), "SM clock of max", "percentunit"),
         Cell(
-            Query(each(limited_ratio(span="5m"))),
+            Query(_worst(HELD_BACK)),
             "Held back, 5 min",
             "percentunit",
             steps=((None, GREEN), (0.01, ORANGE), (0.1, RED)),
         ),
         Cell(Query(_share(power, limit)), "Power of limit", "percentunit"),
-        Cell(Query(each(of("gpuwatch_gpu_temperature_celsius", sensor="core"))), "Core", "celsius"),
+        Cell(Query(_worst(of("gpuwatch_gpu_temperature_celsius", sensor="core"))), "Core", "celsius"),
         Cell(
-            Query(each(of("gpuwatch_gpu_temperature_margin_celsius"))),
+            Query(_worst(of("gpuwatch_gpu_temperature_margin_celsius"))),
             "To slow-down",
             "celsius",
             steps=((None, RED), (5.0, ORANGE), (15.0, GREEN)),
         ),
-        Cell(Query(each(of("gpuwatch_gpu_utilization_ratio", unit="gpu"))), "Utilisation", "percentunit"),
+        Cell(Query(_worst(of("gpuwatch_gpu_utilization_ratio", unit="gpu"))), "Utilisation", "percentunit"),
         Cell(Query(_share(used, size)), "Memory", "percentunit"),
-        Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_processes')})"), "Processes"),
+        Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_processes')} {_AMONG_WORST})"), "Processes"),
         Cell(
-            Query(each(of("gpuwatch_reading_age_seconds", lane="fast"))),
+            Query(_worst(of("gpuwatch_reading_age_seconds", lane="fast"))),
             "Last answer",
             "s",
             steps=((None, GREEN), (2.0, ORANGE), (5.0, RED)),
         ),
-        Cell(Query(each(of("gpuwatch_gpu_ecc_errors_total", kind="uncorrected"))), "Uncorrectable", steps=_BAD),
-        Cell(Query(f"sum by ({GPU}) ({of('gpuwatch_gpu_xid_errors_total')})"), "Xids", steps=_BAD),
+        Cell(Query(_worst(of("gpuwatch_gpu_ecc_errors_total", kind="uncorrected"))), "Uncorrectable", steps=_BAD),
+        Cell(Query(_worst(of("gpuwatch:gpu_xids:count"))), "Xids", steps=_BAD),
     )
     says = (
-        "One row a GPU. A GPU that idles says idle; one that cannot be read says lost, stale or not scraped, and its other "
-        "cells are empty: an empty cell is a question that has no answer now, never zero. Held back reads low of a host that "
-        "Prometheus has scraped for less than its five minutes."
+        f"The {WORST_COUNT} GPUs to look at first: lost, stale, held back, with memory errors, slower than their siblings; choose a "
+        "host to see all of its GPUs. A GPU that idles says idle; one that cannot be read says lost, stale or not scraped, and its "
+        "other cells are empty: an empty cell is a question that has no answer now, never zero."
     )
     labels = {"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"}
-    table = grid("GPUs", says, cells, labels=labels, links={"UUID": _GPU_LINK})
-    return (
-        row("GPUs"),
-        table,
-    )
+    return (row("GPUs"), grid("GPUs", says, cells, labels=labels, links={"UUID": GPU_LINK}, highest_first="Concern"))
+
+
+def _concern() -> str:
+    """The rank of each of the GPUs to look at first, with its model where its page is scraped."""
+    worst = f"topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
+    named = f"{worst} * {ON_GPU} group_left (name) {of('gpuwatch_device_info')}"
+    return each(f"{named} or {ON_GPU} {worst}", f"{GPU}, name")
+
+
+def _worst(expression: str, by: str = GPU) -> str:
+    """One series for each of the GPUs to look at first."""
+    return each(f"{expression} {_AMONG_WORST}", by)
 
 
 def _share(part: str, whole: str) -> str:
-    return f"{each(part)} / on ({GPU}) {each(whole)}"
+    return f"{_worst(part)} / on ({GPU}) {each(whole)}"
 
 
 def _hosts() -> tuple[Part, ...]:
@@ -148,36 +144,41 @@ def _hosts() -> tuple[Part, ...]:
 
 
 def _over_time() -> tuple[Part, ...]:
-    clocks = mean_ratio("gpuwatch_gpu_clock_ratio", domain="sm", load="busy")
+    asked_first = f"topk({TIMELINE_COUNT}, max_over_time({of('gpuwatch:gpu_concern:score')}[{RANGE}] @ end()))"
     return (
         row("Over time"),
-        timeline(
-            "State of every GPU",
-            "Idle, lost and not scraped are different colours; a hole is an hour without a scrape.",
-            STATES,
-            Query(state(), "{{instance}} GPU {{gpu}}"),
+        lines(
+            "GPUs, by state",
+            "How many GPUs did what. Lost and not scraped are states of their own; a hole is time without rules.",
+            "none",
+            Query(f"sum by (state) ({of('gpuwatch:gpus_by_state:count')})", "{{state}}"),
+            size=(12, 8),
+            style=LineStyle(is_stacked=True, colors={look.text: look.color for look in STATES.values()}),
         ),
         lines(
             "Held back, by reason",
             "Largest share of time any GPU spent under a reason that is not benign. Reasons overlap, so they do not add up.",
             "percentunit",
-            Query(f"max by (reason) ({limited_ratio()})", "{{reason}}"),
+            Query(f"max by (reason) ({of('gpuwatch:reason_held_back:max_ratio5m')})", "{{reason}}"),
             size=(12, 8),
             style=_RATIO,
         ),
-        lines(
-            "Clock under load",
-            "Mean SM clock of every busy sample over the board's highest: one GPU below its siblings is slow.",
-            "percentunit",
-            Query(clocks, "{{instance}} GPU {{gpu}}"),
-            size=(12, 8),
-            style=LineStyle(least=None, most=1),
+        timeline(
+            "State of the GPUs to look at first",
+            f"The first {TIMELINE_COUNT} in the time shown; choose two hosts to see all of their GPUs. Idle, lost and not scraped are "
+            "different colours; a hole is an hour without a scrape, or time without rules.",
+            STATES,
+            Query(f"max by ({GPU}) ({STATE} and {ON_GPU} {asked_first})", "{{instance}} GPU {{gpu}}"),
         ),
     )
 
 
 def _verdicts() -> tuple[Part, ...]:
-    windows, findings = of("gpuwatch_windows_total"), of("gpuwatch_findings_total", 'severity!="note"')
+    windows, unfit = of("gpuwatch_windows_total"), of("gpuwatch_windows_total", 'status=~"flagged|rejected"')
+    found = of("gpuwatch:findings:rate5m", 'severity!="note"')
+    steps = f"scalar(count_over_time(vector(1)[{RANGE}:{RATE}]))"
+    spoilt = f"topk({SLOWEST_COUNT}, sum by (instance) ({increase(unfit, RANGE)}) > 0)"
+    judged = f"sum by (instance) ({increase(windows, RANGE)}) and on (instance) {spoilt}"
     return (
         row("Verdicts"),
         lines(
@@ -185,14 +186,33 @@ def _verdicts() -> tuple[Part, ...]:
             "Windows whose verdict was given in each interval.",
             "none",
             Query(f"sum by (status) ({increase(windows, RATE)})", "{{status}}"),
-            size=(12, 8),
+            size=(8, 8),
             style=LineStyle(is_stacked=True),
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the commonest first.",
-            (Cell(Query(f"topk(15, sum by (rule, severity) ({increase(findings, '$__range')}) > 0)"), "Windows", decimals=0),),
+            "Rules that flagged or rejected windows in the time shown, the commonest first; about, since they are recorded as rates of five minutes.",
+            (
+                Cell(
+                    Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),
+                    "Windows",
+                    decimals=0,
+                ),
+            ),
             labels={"rule": "Rule", "severity": "Severity"},
-            size=(12, 8),
+            size=(8, 8),
+            highest_first="Windows",
+        ),
+        grid(
+            "Where windows are not fit for use",
+            "Hosts with the most flagged or rejected windows in the time shown. Tags such as team and job are never labels of "
+            "metrics: the same by team is a query over exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
+            (
+                Cell(Query(spoilt), "Flagged or rejected", decimals=0, steps=_BAD),
+                Cell(Query(judged), "Judged", decimals=0),
+            ),
+            labels={"instance": "Host"},
+            size=(8, 8),
+            highest_first="Flagged or rejected",
         ),
     )

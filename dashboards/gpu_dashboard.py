@@ -4,6 +4,7 @@ from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import AnnotationQuery
 
+from dashboards.gpu_links import links
 from dashboards.panels import (
     BLUE,
     GREEN,
@@ -60,7 +61,7 @@ _CHOICE_REGEX = '/choice="(?<text>[^"]+)".*uuid="(?<value>[^"]+)"/'
 def gpu() -> dashboard.Dashboard:
     made = board(UID, "gpuwatch / GPU", "One GPU: clock, power, heat and the reasons for the clock on one axis of time.")
     made = made.with_variable(variable("uuid", "GPU", _CHOICE, many=False).regex(_CHOICE_REGEX))
-    return fill(made, _annotations(), _now(), _clock(), _held_back(), _power(), _use(), _faults(), _watching())
+    return fill(made, _annotations(), _now(), _clock(), _held_back(), _power(), _use(), _faults(), links(its), _watching())
 
 
 def its(metric: str, *matchers: str, **labels: str) -> str:
@@ -244,7 +245,7 @@ def _faults() -> tuple[Part, ...]:
             "Volatile counts of the driver: uncorrectable ones cost results.",
             "none",
             Query(its("gpuwatch_gpu_ecc_errors_total"), "{{kind}}"),
-            Query(its("gpuwatch_gpu_remapped_rows_total"), "rows remapped"),
+            Query(its("gpuwatch_gpu_row_remaps_total"), "rows remapped: {{kind}}"),
             size=(8, 8),
         ),
         lines(

@@ -148,6 +148,7 @@ def grid(
     labels: Mapping[str, str],
     size: tuple[int, int] = (24, 10),
     links: Mapping[str, str] | None = None,
+    highest_first: str = "",
 ) -> table.Panel:
     """Build a table: one row for each set of ``labels`` (label → heading), one column for each cell: joined on the labels alone."""
     panel = _panel(table.Panel(), title, description, size)
@@ -175,6 +176,8 @@ def grid(
         if cell.steps:
             changes |= {"thresholds": _steps(*cell.steps).build(), "custom.cellOptions": {"type": "color-text"}}
         panel = panel.override_by_name(cell.heading, _changes(changes))
+    if highest_first:
+        panel = panel.sort_by([common.TableSortByFieldState().display_name(highest_first).desc(desc=True)])
     for heading, url in (links or {}).items():
         panel = panel.override_by_name(heading, _changes({"links": [{"title": "Open", "url": url}]}))
     return panel
@@ -201,7 +204,7 @@ def fill(
 
 def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> dashboard.Dashboard:
     """Build an empty dashboard with the variables that all have: which Prometheus, which job, which hosts."""
-    made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("10s")
+    made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("30s")
     made = made.timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR).readonly()
     made = made.with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
     made = made.with_variable(variable("job", "Job", "label_values(gpuwatch_build_info, job)"))

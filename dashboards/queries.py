@@ -14,6 +14,7 @@ HOSTS = 'job=~"$job",instance=~"$instance"'
 ONE_GPU = f'{HOSTS},uuid="$uuid"'
 RATE = "$__rate_interval"
 GPU = "instance, uuid, gpu"
+ON_GPU = "on (job, instance, uuid)"
 CLASSES = "gpuwatch_clock_event_reason_info"
 
 # What a GPU's state is called, worst causes first where several hold; SILENT_ is what remains when nothing is scraped.
@@ -36,7 +37,8 @@ KIND_OF_SOURCE: Mapping[int, ValueStyle] = {0: ValueStyle("not simulated", GREEN
 def of(metric: str, *matchers: str, among: str = HOSTS, **labels: str) -> str:
     """A metric of the chosen hosts, or GPU: with these labels, and other matchers as PromQL writes them."""
     equal = (f'{name}="{value}"' for name, value in labels.items())
-    return f"{metric}{{{','.join((among, *matchers, *equal))}}}"
+    every = ",".join(filter(None, (among, *matchers, *equal)))
+    return f"{metric}{{{every}}}" if every else metric
 
 
 # An annotation of several dashboards: name, expression, colour, text.
@@ -48,28 +50,26 @@ OPEN_WINDOWS = (
 )
 
 
-def state(among: str = HOSTS) -> str:
+def state(among: str = HOSTS, by: str = GPU) -> str:
     """The state of every GPU as one of ``STATES``; the first line of the list that holds is the answer."""
     active = of("gpuwatch_gpu_clock_event_active", among=among)
     age = of("gpuwatch_reading_age_seconds", among=among, lane="fast")
     busy = of("gpuwatch_gpu_utilization_ratio", among=among, unit="gpu")
     answers = of("gpuwatch_gpu_up", among=among)
 
-    def limited(which: str) -> str:
-        return f"{active} * on (job, instance, reason) group_left () {CLASSES}{{{which}}} == 1"
-
+    # What holds is looked for first: joining every reason of every GPU takes several times as long.
+    weights = f'7 * {CLASSES}{{class="hardware"}} or 6 * {CLASSES}{{class="limiting",reason!="sw_power_cap"}} or 5 * {CLASSES}{{reason="sw_power_cap"}}'
+    limited = f"({active} == 1) * on (job, instance, reason) group_left () ({weights})"
     cases = (
         (1, f"{answers} == 0"),
         (2, f"{age} > {STALE_S}"),
-        (7, limited('class="hardware"')),
-        (6, limited('class="limiting",reason!="sw_power_cap"')),
-        (5, limited('reason="sw_power_cap"')),
+        (None, limited),  # 7, 6 or 5: the largest of those that hold
         (4, f"{busy} > 0"),
         (3, f"{busy} == 0"),
         (8, answers),
         (0, f"last_over_time({answers}[{SILENT}])"),
     )
-    return "\nor ".join(each(f"0 * ({expression}) + {value}") for value, expression in cases)
+    return "\nor ".join(each(of_case if value is None else f"0 * ({of_case}) + {value}", by) for value, of_case in cases)
 
 
 def each(expression: str, by: str = GPU) -> str:

@@ -40,6 +40,8 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
     "bytes": lambda value: f"{value / _BINARY**3:.1f} GiB" if value > _BINARY**3 else f"{value / _BINARY**2:.1f} MiB",
     "s": lambda value: f"{value:.2g} s",
     "dtdurations": lambda value: f"{value:.0f} s",
+    "kwatth": lambda value: f"{value:.3g} kWh",
+    "Bps": lambda value: f"{value / _BINARY**2:.3g} MiB/s",
     "ops": lambda value: f"{value:.1f}/s",
 }
 
@@ -158,7 +160,12 @@ def looks(
     """Choose how each dashboard is looked at: all hosts; of GPUs the one named, else the first.  Raises PrometheusError."""
     end_s = time.time()
     rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # as Grafana reckons it
-    values = {"instance": instance, "__rate_interval": _duration(rate_s), "__range": _duration(since_s)}
+    values = {
+        "instance": instance,
+        "__rate_interval": _duration(rate_s),
+        "__range": _duration(since_s),
+        "__range_s": f"{since_s:.0f}",
+    }
     for name in BOARDS:
         found = variables(name)
         filled = dict(values, job="|".join(choices(prometheus, found["job"], values)))

@@ -5,7 +5,7 @@ makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps. 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from annotate.evidence import Device, Event, Fact, Host, Lane, PowerRecord, ProcessList, Reading
@@ -44,6 +44,47 @@ class Pass:
     late_ns: int
     missed_count: int
     reading: Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceReading:
+    """One MIG instance at one instant: its identity, its memory, and the activity of its part of the board."""
+
+    uuid: str
+    name: str
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None
+    processes_count: int | None = None
+    sm_activity_ratio: float | None = None
+    sm_occupancy_ratio: float | None = None
+    tensor_activity_ratio: float | None = None
+    dram_activity_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RareReading:
+    """Signals of one board that operators ask for and no verdict needs: read rarely, only for the metrics page.
+
+    A source that has them offers ``read_rare(uuid)``; others lack the method.  Bytes are counted since the source was opened
+    (PCIe) or by the driver (NVLink).
+    """
+
+    uuid: str
+    at_ns: int
+    took_ns: int
+    performance_state: int | None = None  # 0 is P0, the fastest
+    remapped_corrected_count: int | None = None
+    remapped_uncorrected_count: int | None = None
+    pcie_sent_bytes: int | None = None
+    pcie_received_bytes: int | None = None
+    nvlink_sent_bytes: int | None = None
+    nvlink_received_bytes: int | None = None
+    nvlink_errors_count: Mapping[str, int] = field(default_factory=dict)  # by kind
+    nvlink_active_count: int | None = None
+    nvlink_inactive_count: int | None = None
+    instances: tuple[InstanceReading, ...] = ()
 
 
 class DriverLoop(Protocol):

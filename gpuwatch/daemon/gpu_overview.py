@@ -11,7 +11,7 @@ from annotate.evidence import SIGNALS, Lane
 from gpuwatch import clock
 from gpuwatch.daemon.watched_gpus import WatchedGpus
 from gpuwatch.daemon.windows import Windows
-from gpuwatch.interfaces import WatchedGpu
+from gpuwatch.interfaces import RareReading, WatchedGpu
 from gpuwatch.systemd.notify import Manager
 from gpuwatch.view.snapshot import WatchedMachine
 
@@ -41,6 +41,10 @@ class GpuOverview:
     def watched(self) -> tuple[WatchedGpu, ...]:
         """Return every GPU that the source named, lost ones too, in its order."""
         return tuple(self._watched(position, uuid) for position, uuid in enumerate(self._gpus.devices))
+
+    def rare(self, uuid: str) -> RareReading | None:
+        """Return what is read of a board for the metrics page only; asking has it read from then on."""
+        return self._gpus.rare.latest(uuid)
 
     def machine(self) -> WatchedMachine:
         """Return what screens show of the GPUs."""

@@ -40,6 +40,11 @@ class SourceKeeper:
         return self._source.name if self._source else self._spec
 
     @property
+    def current(self) -> Source | None:
+        """The source that is open now; None while there is none."""
+        return self._source
+
+    @property
     def is_simulated(self) -> bool:
         return bool(self._source and self._source.simulated)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from annotate.evidence import Device, Event, Lane, ProcessList, Reading
 from gpuwatch.clock import MonotonicClock
 from gpuwatch.config.settings import Settings
+from gpuwatch.daemon.rare_reader import RareReader
 from gpuwatch.daemon.source_keeper import SourceKeeper
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import kernel_log, pci
@@ -80,6 +81,11 @@ class WatchedGpus:
         self._sinks: tuple[Sink, ...] = (*sinks, self.latest, self)
         self.samplers: dict[str, Sampler] = {}
         self.source = SourceKeeper(settings.source, self._clock, on_new=self._watch_new, sinks=lambda: self._sinks)
+        self.rare = RareReader(
+            lambda: self.source.current,
+            lambda: [uuid for uuid, sampler in self.samplers.items() if sampler.lost is None],
+            self._stop,
+        )
         self.edges = Edges(lambda: self.samplers, threads)
 
     @property

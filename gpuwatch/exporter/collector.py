@@ -13,12 +13,12 @@ from prometheus_client.registry import Collector as Collecting
 from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
-from gpuwatch.exporter import gpu_series
+from gpuwatch.exporter import gpu_series, rare_series
 from gpuwatch.exporter.counters import Buckets, GpuTally, Outcomes, Tallies
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.host import processes
-from gpuwatch.interfaces import WatchedGpu
+from gpuwatch.interfaces import RareReading, WatchedGpu
 
 # A figure of the store, its metric and further labels.
 _STORE = (
@@ -50,6 +50,8 @@ class Machine(Protocol):
     def absence(self) -> str | None: ...
 
     def watched(self) -> tuple[WatchedGpu, ...]: ...
+
+    def rare(self, uuid: str) -> RareReading | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Collector(Collecting):
             gpu_series.watching(page, watched, tally, now_ns)
             if watched.lost is None and tally.lanes[Lane.FAST].at_ns is not None:
                 gpu_series.readings(page, watched, tally, now_ns, processes_count=self._processes_count)
+                rare_series.put(page, watched, self._machine.rare(watched.device.uuid))
 
     def _witness(self, page: MetricsPage, watched: tuple[WatchedGpu, ...]) -> None:
         machine = self._machine

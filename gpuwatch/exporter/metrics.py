@@ -19,6 +19,7 @@ class MetricKind(StrEnum):
 
 
 GPU = ("uuid", "gpu")
+MIG = (*GPU, "mig")  # a MIG instance by its UUID, on its board
 RATIO_BUCKETS = (0.1, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99, 1.0)
 POWER_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1.05, 1.1)
 LATENESS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -46,6 +47,10 @@ ASKED = (
     "pulse",
     *LANES[1:],
 )  # the pulse comes and goes with windows: it has no age, and what loses it loses the fast lane
+
+
+RARE = "read every ten seconds at most"  # the origin of what no lane reads
+MOCKED = "Seen on the mock driver only."
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +170,32 @@ _TABLE = (
            (*GPU, "kind"), "pcie_generation_count, Device.pcie_generation_max_count", **_NOW_MAX),
     _gauge("gpu_pcie_link_width", "PCIe lanes of the link now, and the most of the board in its slot.", (*GPU, "kind"),
            "pcie_width_count, Device.pcie_width_max_count", **_NOW_MAX),
+    _counter("gpu_row_remaps_total", "Memory rows remapped after errors, over the board's life, by what they were remapped for; "
+             "together gpuwatch_gpu_remapped_rows_total.", (*GPU, "kind"), RARE, kind=("correctable", "uncorrectable")),
+    _gauge("gpu_performance_state", "P-state: 0 is P0, the fastest. An H200 is always in P0.", GPU, RARE),
+    _counter("gpu_pcie_bytes_total", "Bytes the GPU sent and received over PCIe since the daemon opened it, protocol included (7 % "
+             "more than the data copied to an H200), added up from the hardware monitor's means (Hopper and later).", (*GPU, "direction"), RARE, direction=("sent", "received")),
+    _counter("gpu_nvlink_bytes_total", f"Data the GPU sent and received over all its NVLinks, by the driver's counters. {MOCKED}",
+             (*GPU, "direction"), RARE, direction=("sent", "received")),
+    _counter("gpu_nvlink_errors_total", f"Errors on all NVLinks, by the driver's counters. {MOCKED}", (*GPU, "kind"), RARE,
+             kind=("crc_flit", "crc_data", "replay", "recovery")),
+    _gauge("gpu_nvlink_links", f"NVLinks of the GPU, by whether they are up. {MOCKED}", (*GPU, "state"), RARE,
+           state=("active", "inactive")),
     _counter("gpu_pcie_replays_total", "PCIe packets sent again.", GPU, "pcie_replay_count"),
     _gauge("gpu_persistence_mode", "1 if persistence mode is on.", GPU, "persistence_mode"),
     _gauge("gpu_ecc_mode", "1 if ECC is on.", GPU, "ecc_mode"),
     _gauge("gpu_mig_mode", "1 if the board is split into MIG instances.", GPU, "mig_mode"),
     _gauge("gpu_compute_mode", "1 for the compute mode that holds, 0 for the others.", (*GPU, "mode"), "compute_mode",
            mode=("default", "exclusive_thread", "prohibited", "exclusive_process")),
+    # MIG instances
+    Metric("gpuwatch_mig_info", MetricKind.INFO, f"A MIG instance (mig is its UUID) on its board, and its profile. {MOCKED}",
+           (*MIG, "profile", "gpu_instance", "compute_instance"), RARE),
+    _gauge("mig_memory_used_bytes", f"Memory in use on a MIG instance. {MOCKED}", MIG, RARE),
+    _gauge("mig_memory_size_bytes", f"Memory of a MIG instance in all. {MOCKED}", MIG, RARE),
+    _gauge("mig_processes", f"Compute processes on a MIG instance. {MOCKED}", MIG, RARE),
+    _gauge("mig_activity_ratio", "Hardware counters (GPM) of the GPU instance, which its compute instances share: share of its SMs "
+           f"with a warp, of warps resident, of time the tensor pipe was busy, of memory bandwidth. {MOCKED}", (*MIG, "unit"), RARE,
+           unit=("sm", "occupancy", "tensor", "dram")),
     # What watching costs, and how well it goes
     _gauge("reading_age_seconds", "Age of the last answer at the time of the scrape. Grows while a GPU or lane is lost.",
            (*GPU, "lane"), "the last sweep", lane=LANES),

@@ -14,6 +14,7 @@ from dashboards.alerts import ALERTS
 from dashboards.asking import BOARDS, QUIET, asked, board, panels, variables
 from dashboards.build import generated, main
 from dashboards.panels import NO_DATA
+from dashboards.recording import RECORDINGS
 from gpuwatch.cli import cli
 from gpuwatch.exporter.metrics import METRICS, MetricKind
 
@@ -55,6 +56,12 @@ def test_stale_files_are_named_and_written(tmp_path: Path, capsys: pytest.Captur
 @pytest.mark.parametrize("name", [*(f"{board}.json" for board in BOARDS), *RULE_FILES])
 def test_only_metrics_of_the_frozen_table_are_asked_for(name: str) -> None:
     assert set(re.findall(r"\bgpuwatch_\w+", (FOLDER / name).read_text())) <= _SERIES
+
+
+@pytest.mark.parametrize("name", [f"{board}.json" for board in BOARDS])
+def test_recorded_series_that_dashboards_ask_for_are_recorded(name: str) -> None:
+    recorded = {each.name for each in RECORDINGS}
+    assert set(re.findall(r"\bgpuwatch:[\w:]+", (FOLDER / name).read_text())) <= recorded
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -31,6 +31,7 @@ def filled(fleet: Fleet, host: str = "", position: int = 0) -> dict[str, str]:
         "uuid": f"GPU-51301a7e-0000-0000-0000-{position:012d}",
         "__rate_interval": "4s",
         "__range": f"{span_s}s",
+        "__range_s": f"{span_s}",
         "__interval": "1s",
     }
 
@@ -56,14 +57,14 @@ def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -
     assert len(QUERIES) > 80
 
 
-# No simulated scene locks a clock, and the simulated board has no VBIOS: that the exporter has these names, its own tests say.
-NEVER_SIMULATED = {"SM clock against its limit", "vbios_version"}
+# No simulated scene locks a clock, and the simulated board has neither VBIOS nor NVLink: that the exporter has these names, its own tests say.
+NEVER_SIMULATED = {"SM clock against its limit", "vbios_version", "NVLink throughput", "Errors on links"}
 
 
 def test_quiet_queries_answer_once_something_happens(fleet: Fleet) -> None:
     """A query that is empty in health has an answer once something happens."""
     for query in (query for query in QUERIES if query.key in QUIET and query.panel not in NEVER_SIMULATED):
-        places = (("busy", 0), ("faulty", 0), ("faulty", 1))
+        places = (("busy", 0), ("busy", 3), ("faulty", 0), ("faulty", 1))  # the fourth of busy is partitioned
         assert any(answered(fleet, query, filled(fleet, *place)) for place in places), query.key
 
 
@@ -90,7 +91,7 @@ def test_table_columns_are_labels_or_values_of_queries(fleet: Fleet) -> None:
 
 
 def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -> None:
-    state = next(query for query in QUERIES if query.key == ("fleet", "State of every GPU", "A"))
+    state = next(query for query in QUERIES if query.key == ("fleet", "State of the GPUs to look at first", "A"))
     seen: dict[tuple[str, str], set[str]] = {}
     for series in answered(fleet, state, filled(fleet)):
         key = (series.labels["instance"], series.labels["gpu"])
@@ -131,7 +132,9 @@ def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
     text = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy|faulty")}
     of_host = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy")}
 
-    assert re.search(r"\| busy \| 0 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| busy, power-capped \| \d\d\.\d% \|", text["fleet"])
+    assert re.search(
+        r"\| busy \| 0 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| busy, power-capped \| \d+ \| \d\d\.\d% \|", text["fleet"]
+    )
     assert re.search(r"\| busy \| 4 \| SIMULATED NVIDIA H200 \| GPU-\S+ \| idle \|.*\| 0\.0% \|.*\| 0 \|", text["fleet"])
     assert re.search(r"faulty GPU 0  .*lost ×\d", text["fleet"])
     assert re.search(r"SM clock  .* MHz, last 1\d\d\d MHz\nlimit: highest  .* last 1980 MHz", of_host["gpu"])

@@ -50,7 +50,7 @@ def details(handle: Any) -> list[dict[str, Any]]:
 
 
 def fields(handle: Any) -> dict[str, Any]:
-    asked = (74, 76, 82, 83, 3, 4, 94, 142, 143, 144, 145, 185, 186, 269, 270, 271, 251)
+    asked = (74, 76, 82, 83, 3, 4, 94, 38, 45, 52, 59, 138, 139, 142, 143, 144, 145, 185, 186, 269, 270, 271, 251)
     members_of = {0: "dVal", 1: "uiVal", 3: "ullVal"}
     return {
         str(entry.fieldId): {
@@ -72,8 +72,8 @@ def shares(handle: Any) -> list[dict[str, Any]]:
 
 def gpm(handle: Any) -> list[float]:
     first, second = N.nvmlGpmSampleAlloc(), N.nvmlGpmSampleAlloc()
-    request = N.c_nvmlGpmMetricsGet_t(version=N.NVML_GPM_METRICS_GET_VERSION, numMetrics=4, sample1=first, sample2=second)
-    for metric, number in zip(request.metrics, (2, 3, 5, 10), strict=False):
+    request = N.c_nvmlGpmMetricsGet_t(version=N.NVML_GPM_METRICS_GET_VERSION, numMetrics=6, sample1=first, sample2=second)
+    for metric, number in zip(request.metrics, (2, 3, 5, 10, 20, 21), strict=False):
         metric.metricId = number
     N.nvmlGpmSampleGet(handle, first)
     time.sleep(0.11)  # a metric is the mean between two samples
@@ -81,7 +81,7 @@ def gpm(handle: Any) -> list[float]:
     N.nvmlGpmMetricsGet(request)
     N.nvmlGpmSampleFree(first)
     N.nvmlGpmSampleFree(second)
-    return [metric.value for metric in request.metrics[:4]]
+    return [metric.value for metric in request.metrics[:6]]
 
 
 def instances(handle: Any) -> list[dict[str, Any]]:
@@ -146,6 +146,9 @@ ASKED: dict[str, Ask] = {
     "pcie": lambda handle: [N.nvmlDeviceGetCurrPcieLinkGeneration(handle), N.nvmlDeviceGetCurrPcieLinkWidth(handle)],
     "pcie_max": lambda handle: [N.nvmlDeviceGetMaxPcieLinkGeneration(handle), N.nvmlDeviceGetMaxPcieLinkWidth(handle)],
     "pcie_flow": lambda handle: [N.nvmlDeviceGetPcieThroughput(handle, kind) for kind in range(2)],
+    "nvlink": lambda handle: [N.nvmlDeviceGetNvLinkState(handle, link) for link in range(18)],
+    "nvlink_beyond": lambda handle: N.nvmlDeviceGetNvLinkState(handle, 18),
+    "pstate": N.nvmlDeviceGetPerformanceState,
     "persistence": N.nvmlDeviceGetPersistenceMode,
     "ecc_mode": N.nvmlDeviceGetEccMode,
     "mig_mode": N.nvmlDeviceGetMigMode,

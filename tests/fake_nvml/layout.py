@@ -86,6 +86,10 @@ class Instance(ctypes.Structure):
         ("name", ctypes.c_char * TEXT),
         ("memory_total_bytes", ctypes.c_uint64),
         ("memory_used_bytes", ctypes.c_uint64),
+        ("sm_activity_percent", ctypes.c_double),
+        ("sm_occupancy_percent", ctypes.c_double),
+        ("tensor_activity_percent", ctypes.c_double),
+        ("dram_activity_percent", ctypes.c_double),
     ]
 
 

@@ -136,6 +136,17 @@ class Gpu:
             instance.present = 1
         return tuple(uuids)
 
+    def set_instance(self, slot: int, **values: float) -> None:
+        """Set memory in use and activities of a MIG instance, by their names in the layout."""
+        for name, value in values.items():
+            setattr(self._gpu.instances[slot], name, int(value) if name.endswith("_bytes") else value)
+
+    def unpartition(self) -> None:
+        """Turn MIG off again; its instances are gone."""
+        self.set(mig_mode=0)
+        for instance in self._gpu.instances:
+            instance.present = 0
+
     # What goes wrong
 
     def lose(self, code: int = GPU_IS_LOST) -> None:

@@ -41,7 +41,8 @@ def test_every_number_of_a_board_is_read_as_it_was_set(scene: Scene, library: Pa
         sync_boost_ns=7, sw_thermal_ns=269, hw_thermal_ns=270, power_brake_ns=271, power_violation_ns=11,
         thermal_violation_ns=12, sync_boost_violation_ns=13, ecc_corrected_count=5, ecc_uncorrected_count=1,
         remapped_corrected_count=2, remapped_uncorrected_count=3, remap_pending_count=1, remap_failed_count=0,
-        pcie_replay_count=4, pcie_generation_count=3, pcie_width_count=8, pcie_sent_kib=100, pcie_received_kib=200,
+        pcie_replay_count=4, pcie_generation_count=3, pcie_width_count=8, pcie_sent_kib=1024, pcie_received_kib=2048,
+        performance_state=2, nvlink_active_count=17,
         power_limit_mw=650_000, application_clock_mhz=1500, compute_mode=3, persistence_mode=0, fan_percent=40,
         sm_activity_percent=99, sm_occupancy_percent=50, tensor_activity_percent=93.5, dram_activity_percent=17.25,
         memory_used_bytes=20 * GIB, encoder_percent=6, decoder_percent=7,
@@ -64,18 +65,19 @@ def test_every_number_of_a_board_is_read_as_it_was_set(scene: Scene, library: Pa
         },
         "bar1": {"bar1Total": 256 * GIB, "bar1Free": 256 * GIB - (1 << 20), "bar1Used": 1 << 20},
         "energy": 12_345_678_901_234, "ecc": [5, 1], "remapped": [2, 3, 1, 0], "replays": 4, "pcie": [3, 8], "pcie_max": [5, 16],
-        "pcie_flow": [100, 200], "persistence": 0, "ecc_mode": [1, 1], "mig_mode": [0, 0], "compute_mode": 3, "fan": 40,
+        "pcie_flow": [1024, 2048], "pstate": 2, "nvlink": [1] * 17 + [0], "persistence": 0, "ecc_mode": [1, 1], "mig_mode": [0, 0], "compute_mode": 3, "fan": 40,
         "coders": [[6, 167_000], [7, 167_000]], "violation_power": 11, "violation_thermal": 12, "violation_sync_boost": 13,
-        "event_types": 0x199F, "gpm_supported": 1, "gpm": [99, 50, 93.5, 17.25], "instances": [],
+        "event_types": 0x199F, "gpm_supported": 1, "gpm": [99, 50, 93.5, 17.25, 1, 2], "instances": [],
         "compute": [], "compute_v1": [], "compute_v2": [], "graphics": [], "mps": [], "details": [],
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
     assert found["pci"]["busId"] == "00000000:1B:00.0"
     assert found["memory_v3"]["error"] == 25, "a structure of a version the library does not know"
     assert found["violation_board"]["error"] == 3
+    assert found["nvlink_beyond"]["error"] == 2
     assert answers["after"]["error"] == 1, "after the shutdown nothing is answered"
     asked = {name for name in everything.ASKED if name not in expected}
-    assert asked == {"pci", "memory_v3", "violation_board", "fields", "samples", "shares"}
+    assert asked == {"pci", "memory_v3", "violation_board", "nvlink_beyond", "fields", "samples", "shares"}
 
 
 def test_fields_have_type_and_time_or_their_own_code(scene: Scene, library: Path) -> None:

@@ -41,41 +41,52 @@ class Gpm:
 
     def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
         """Put each metric's mean since the last call, as a ratio, under its signal's name; nothing the first time."""
+        _, means = self.means([metric for _, metric in wanted])
+        for name, metric in wanted:
+            if metric in means:
+                values[name] = means[metric] / 100
+
+    def means(self, metrics: Sequence[int]) -> tuple[int, dict[int, float]]:
+        """Return the time since the last call in nanoseconds, and each metric's mean over it in its own unit.
+
+        Both are empty the first time.  Raises DeviceLostError, SourceGoneError.
+        """
         with self._lock:
             try:
-                self._ask(wanted, values)
+                return self._means(metrics)
             except self._api.NVMLError as error:
                 treat(error, self._uuid)
+                return 0, {}
 
-    def _ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
+    def _means(self, metrics: Sequence[int]) -> tuple[int, dict[int, float]]:
         while len(self._samples) < 2:
             self._samples.append(self._api.nvmlGpmSampleAlloc())
         if self._metrics is None:
             self._metrics = self._api.c_nvmlGpmMetricsGet_t()  # 19 KB, so never one a call
         now_ns = self._now_ns()
         if self._previous_ns is not None and now_ns - self._previous_ns < self._shortest_ns:
-            return
+            return 0, {}
         previous, spare = self._samples
         if self._instance_id is None:
             self._api.nvmlGpmSampleGet(self._handle, spare)
         else:
             self._api.nvmlGpmMigSampleGet(self._handle, self._instance_id, spare)
         self._samples = [spare, previous]
-        first, self._previous_ns = self._previous_ns is None, now_ns
-        if first:
-            return
+        before_ns, self._previous_ns = self._previous_ns, now_ns
+        if before_ns is None:
+            return 0, {}
         request = self._metrics
         request.version = self._api.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(wanted)
+        request.numMetrics = len(metrics)
         request.sample1, request.sample2 = previous, spare
-        metrics = request.metrics
-        for index, (_, metric) in enumerate(wanted):
-            metrics[index].metricId = metric
+        answers = request.metrics
+        for index, metric in enumerate(metrics):
+            answers[index].metricId = metric
         self._api.nvmlGpmMetricsGet(request)
-        for index, (name, _) in enumerate(wanted):
-            answer = metrics[index]
-            if answer.nvmlReturn == SUCCESS and math.isfinite(answer.value):
-                values[name] = answer.value / 100
+        found = zip(metrics, answers, strict=False)
+        return now_ns - before_ns, {
+            metric: answer.value for metric, answer in found if answer.nvmlReturn == SUCCESS and math.isfinite(answer.value)
+        }
 
     def close(self) -> None:
         """Free the samples; a thread that hangs in the driver keeps them."""

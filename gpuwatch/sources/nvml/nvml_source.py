@@ -10,6 +10,7 @@ from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Rea
 from gpuwatch import clock
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import processes as host
+from gpuwatch.interfaces import RareReading
 from gpuwatch.sources.nvml import binding, compiled_loop, device_facts
 from gpuwatch.sources.nvml.binding import Api
 from gpuwatch.sources.nvml.compiled_loop import CompiledLoop
@@ -18,6 +19,7 @@ from gpuwatch.sources.nvml.events import EventWait
 from gpuwatch.sources.nvml.power_record import DensePower
 from gpuwatch.sources.nvml.process_lists import ProcessLists
 from gpuwatch.sources.nvml.questions import Questions, Row
+from gpuwatch.sources.nvml.rare_readings import RareQuestions
 from gpuwatch.sources.nvml.signals import SIGNALS
 
 
@@ -34,6 +36,7 @@ class _NvmlGpu:
         self.questions = Questions(api, board, driver_version)
         self.lists = ProcessLists(api, board.uuid, board.handle, identities, host.visibility())
         self.power = DensePower(api, board.uuid, board.board_handle)
+        self.rare = RareQuestions(api, board)
 
 
 class Nvml:
@@ -140,6 +143,11 @@ class Nvml:
             end_ns = clock.now_ns()
         return PowerRecord(uuid=uuid, at_ns=end_ns, took_ns=end_ns - begin_ns, sample_at_ns=times, sample_w=watts)
 
+    def read_rare(self, uuid: str) -> RareReading:
+        """Read what only the metrics page shows of a board.  Raises DeviceLostError, SourceGoneError."""
+        with self._answering(uuid) as gpu:
+            return gpu.rare.read()
+
     def events(self, timeout_s: float) -> tuple[Event, ...]:
         self._check_open()
         if not self._boards:
@@ -179,7 +187,8 @@ class Nvml:
             self._closed = True
             gpus, self._gpus = self._gpus, {}
             waiting = self._events
-        for release in [gpu.questions.gpm.close for gpu in gpus.values()] + ([waiting.close] if waiting else []):
+        held = [each for gpu in gpus.values() for each in (gpu.questions.gpm.close, gpu.rare.close)]
+        for release in held + ([waiting.close] if waiting else []):
             with suppress(DeviceLostError, SourceGoneError):  # the driver went first, and took it along
                 release()
         with suppress(self._api.NVMLError):

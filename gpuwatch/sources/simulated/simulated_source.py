@@ -6,7 +6,7 @@ from typing import Any
 
 from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, ProcessList, Reading, Timings
 from gpuwatch.errors import DeviceLostError, SourceGoneError, UsageError
-from gpuwatch.interfaces import Clock
+from gpuwatch.interfaces import Clock, InstanceReading, RareReading
 from gpuwatch.sources import nearest
 from gpuwatch.sources.simulated.driver_model import (
     OWN_BYTES,
@@ -101,6 +101,38 @@ class Simulated:
             sample_w=tuple(round(power_w, 3) for _, power_w in fresh),
         )
 
+    def read_rare(self, uuid: str) -> RareReading:
+        """Return what only the metrics page shows of a board; its host sends it 1 MB a second of work, and it answers with 0.1."""
+        gpu, now_ns = self._at_now(uuid)
+        with gpu.lock:
+            gpu.driver.advance(now_ns)
+            utilized_s = gpu.driver.physics.totals.utilized_ns / 1e9
+            busy_ratio, dram_ratio = gpu.driver.utilization_ratio, gpu.driver.mem_utilization_ratio
+        return RareReading(
+            uuid=uuid,
+            at_ns=self.epoch_ns + now_ns,
+            took_ns=cost_ns(frozenset({"sm_activity_ratio"})),
+            performance_state=0,
+            remapped_corrected_count=0,
+            remapped_uncorrected_count=0,
+            pcie_sent_bytes=round(1e5 * utilized_s),
+            pcie_received_bytes=round(1e6 * utilized_s),
+            instances=tuple(
+                InstanceReading(
+                    uuid=each.uuid,
+                    name=each.name,
+                    gpu_instance_id=number,
+                    compute_instance_id=0,
+                    processes_count=1,
+                    memory_total_bytes=profile_bytes(each.name),
+                    memory_used_bytes=OWN_BYTES,
+                    sm_activity_ratio=busy_ratio,
+                    dram_activity_ratio=dram_ratio,
+                )
+                for number, each in enumerate(gpu.instances)
+            ),
+        )
+
     def events(self, timeout_s: float) -> tuple[Event, ...]:
         deadline_ns = self._clock.now_ns() + round(timeout_s * 1e9)
         while True:
@@ -156,6 +188,11 @@ class Simulated:
         if gpu.is_lost(now_ns):
             raise DeviceLostError(uuid, "the simulated GPU does not answer")
         return gpu, now_ns
+
+
+def profile_bytes(name: str) -> int:
+    """Return the memory that the name of a MIG instance promises: "… 3g.71gb"."""
+    return int(name.rpartition(".")[2].removesuffix("gb")) << 30
 
 
 def scenes_named(names: str) -> tuple[Scene, ...]:

@@ -6,7 +6,7 @@
 
 #define SHORTEST_NS 100000000
 
-typedef struct { int64_t at_ns; int gpu; } Taken;
+typedef struct { int64_t at_ns; int gpu, slot; } Taken; /* of a board: no slot, -1 */
 
 int nvmlGpmQueryDeviceSupport(Handle handle, GpmSupport *out) {
     BOARD(nvmlGpmQueryDeviceSupport, handle);
@@ -28,7 +28,7 @@ int nvmlGpmSampleFree(Handle sample) {
 
 int nvmlGpmSampleGet(Handle handle, Handle sample) {
     BOARD(nvmlGpmSampleGet, handle);
-    *(Taken *)sample = (Taken){now_ns(), found.index};
+    *(Taken *)sample = (Taken){now_ns(), found.index, -1};
     return SUCCESS;
 }
 
@@ -36,18 +36,43 @@ int nvmlGpmMigSampleGet(Handle handle, unsigned instance, Handle sample) {
     BOARD(nvmlGpmMigSampleGet, handle);
     for (int slot = 0; slot < INSTANCES; slot++)
         if (found.gpu->instances[slot].present && found.gpu->instances[slot].instance_id == instance)
-            return *(Taken *)sample = (Taken){now_ns(), found.index}, SUCCESS;
+            return *(Taken *)sample = (Taken){now_ns(), found.index, slot}, SUCCESS;
     return NOT_FOUND;
 }
 
-static int metric(unsigned id) {
+/* A metric's signal, and by how much the driver's unit is smaller than the metric's. */
+static int metric(unsigned id, double *scale) {
+    *scale = id == 20 || id == 21 ? 1024 : 1; /* MiB a second of KiB */
     switch (id) {
     case 2: return S_sm_activity_percent;
     case 3: return S_sm_occupancy_percent;
     case 5: return S_tensor_activity_percent;
     case 10: return S_dram_activity_percent;
+    case 20: return S_pcie_sent_kib;
+    case 21: return S_pcie_received_kib;
     default: return -1;
     }
+}
+
+/* A MIG instance has activities of its own, and no bus. */
+static int of_instance(const Instance *instance, unsigned id, double *value) {
+    switch (id) {
+    case 2: *value = instance->sm_activity_percent; return SUCCESS;
+    case 3: *value = instance->sm_occupancy_percent; return SUCCESS;
+    case 5: *value = instance->tensor_activity_percent; return SUCCESS;
+    case 10: *value = instance->dram_activity_percent; return SUCCESS;
+    default: return NOT_SUPPORTED;
+    }
+}
+
+static int mean(const Taken *first, const Taken *second, unsigned id, double *value) {
+    const Gpu *board = &scene->gpus[second->gpu];
+    double scale, end;
+    if (second->slot >= 0) return of_instance(&board->instances[second->slot], id, value);
+    int signal = metric(id, &scale);
+    int code = signal < 0 ? NOT_SUPPORTED : read_signal(board, signal, &end);
+    if (!code) *value = (at(board, signal, first->at_ns) + end) / 2 / scale;
+    return code;
 }
 
 int nvmlGpmMetricsGet(GpmRequest *request) {
@@ -57,12 +82,8 @@ int nvmlGpmMetricsGet(GpmRequest *request) {
     if (request->version != 1) return VERSION_MISMATCH;
     for (unsigned each = 0; each < request->count; each++) {
         GpmMetric *wanted = &request->metrics[each];
-        int signal = metric(wanted->id);
-        double begin, end;
-        wanted->code = signal < 0 ? NOT_SUPPORTED : read_signal(&scene->gpus[second->gpu], signal, &end);
-        if (wanted->code) continue;
-        begin = at(&scene->gpus[second->gpu], signal, first->at_ns);
-        wanted->value = second->at_ns - first->at_ns < SHORTEST_NS ? NAN : (begin + end) / 2;
+        wanted->code = mean(first, second, wanted->id, &wanted->value);
+        if (!wanted->code && second->at_ns - first->at_ns < SHORTEST_NS) wanted->value = NAN;
     }
     return SUCCESS;
 }

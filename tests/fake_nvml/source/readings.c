@@ -126,6 +126,17 @@ int nvmlDeviceGetPcieThroughput(Handle handle, int counter, unsigned *out) {
     return read_uint(found.gpu, counter ? S_pcie_received_kib : S_pcie_sent_kib, out);
 }
 
+int nvmlDeviceGetNvLinkState(Handle handle, unsigned link, unsigned *out) {
+    BOARD(nvmlDeviceGetNvLinkState, handle);
+    unsigned links, active;
+    int code = read_uint(found.gpu, S_nvlink_links_count, &links);
+    if (!code) code = read_uint(found.gpu, S_nvlink_active_count, &active);
+    if (code) return code;
+    if (link >= links) return links ? INVALID_ARGUMENT : NOT_SUPPORTED;
+    *out = link < active;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetEccMode(Handle handle, unsigned *now, unsigned *pending) {
     BOARD(nvmlDeviceGetEccMode, handle);
     int code = read_uint(found.gpu, S_ecc_mode, now);

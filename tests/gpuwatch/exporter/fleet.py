@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from typing import Any
@@ -18,7 +18,7 @@ from annotate.evidence import SIGNALS, Device, Event, Lane, PowerRecord, Process
 from gpuwatch.clock import VirtualClock
 from gpuwatch.exporter.collector import Collector, DaemonFigures
 from gpuwatch.exporter.counters import Outcomes, Tallies
-from gpuwatch.interfaces import Sweep, WatchedGpu
+from gpuwatch.interfaces import RareReading, Sweep, WatchedGpu
 from gpuwatch.sampling.plan import SamplingPlan, unmeasured
 from gpuwatch.sampling.sampler import Sampler
 from gpuwatch.sources.simulated import Scene
@@ -77,6 +77,10 @@ class Machine:
     looked: bool = True
     absence: str | None = None
     unsupported: frozenset[str] = frozenset()
+    read_rare: Callable[[str], RareReading] | None = None
+
+    def rare(self, uuid: str) -> RareReading | None:
+        return self.read_rare(uuid) if self.read_rare is not None else None
 
     def watched(self) -> tuple[WatchedGpu, ...]:
         return tuple(
@@ -108,6 +112,7 @@ class Fleet:
             boards,
             [Sampler(self.source, self._plan(board), (), self.clock, stop) for board in boards],
             unsupported=self.unsupported,
+            read_rare=self.source.read_rare,
         )
         for sampler in self.machine.samplers:
             sampler.set_active(True)

@@ -54,8 +54,14 @@ knows that there are none. A daemon that a window started by itself never listen
 * **Names are frozen.** One may be added; none is renamed or changes its meaning.
 
 What it cannot see: the SM clock is the one the driver programmed, 8–12 % above the true mean under a power cap; only a window with
-stamps knows the true one. Utilisation says that a kernel was resident, not how full the GPU was. Of MIG instances there are no
-series of their own: most readings are the board's.
+stamps knows the true one. Utilisation says that a kernel was resident, not how full the GPU was. Of MIG
+instances clocks, power and heat are the board's; memory, processes and activity are each one's own (`gpuwatch_mig_…`).
+
+Some series are **read every ten seconds at most** ("From" says so), by a thread of their own that begins with the first scrape and ends
+five minutes after the last: P-state, row remaps by cause, bytes on PCIe and NVLink, NVLink's errors, MIG instances. A pass takes
+0.99 ms of a processor on an H200; however many GPUs and instances there are, all passes together stay below 0.2 % of one, and come
+more rarely for it. They are absent once they are three periods old. *Seen on the mock driver only* stands where no card that has it was at
+hand: the driver's answers are those that `nvml.h` promises.
 """
 
 _ACCESS = """\
@@ -102,6 +108,29 @@ in front of it sends `Host: localhost`. Beyond loopback every name is admitted, 
 """
 
 _UNITS = frozenset({"hertz", "watts", "joules", "celsius", "bytes", "seconds"})
+_BESIDE = """\
+## Beside dcgm-exporter
+
+Both may run on one host: gpuwatch asks through NVML and changes no setting. Queries count twice, not exporters. So choose one of three ways:
+
+1. **Each under its own names** (the default). Names and jobs differ (`gpuwatch_…`, `job="gpuwatch"`; `DCGM_…`, `job="dcgm-exporter"`), so no
+   query of one sees the other. Do not load `dashboards/dcgm-names.yml`.
+2. **gpuwatch instead of dcgm-exporter.** Load `dashboards/dcgm-names.yml`: recording rules publish gpuwatch's series under DCGM's names,
+   labels and units, with `job="gpuwatch"`. Stop dcgm-exporter, or dashboards that sum over `DCGM_…` without a job count each GPU twice.
+3. **While you change over**, keep both and the rules, and let each dashboard and alert choose: `DCGM_FI_DEV_POWER_USAGE{job="gpuwatch"}`.
+   `count by (UUID) (DCGM_FI_DEV_GPU_TEMP) > 1` shows the GPUs that are there twice.
+
+Do not add `gpuwatch_gpu_energy_joules_total` to `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION`, or any two series of one row below: they are one
+counter of the driver, read by two programs. Join the two exporters on the GPU's UUID, which is `uuid` here and `UUID` there:
+
+```promql
+label_replace(DCGM_FI_PROF_GR_ENGINE_ACTIVE, "uuid", "$1", "UUID", "(.*)") * on (uuid) group_left (reason) (gpuwatch_gpu_clock_event_active == 1)
+```
+
+The profiling counters (`DCGM_FI_PROF_…` there, `gpuwatch_gpu_activity_ratio` and `gpuwatch_gpu_pcie_bytes_total` here) are hardware that both read,
+gpuwatch through GPM and only on Hopper and later. DCGM's users report zeros while another program holds them (NVIDIA/DCGM#3, #169): where either
+shows 0 under load, remove the `DCGM_FI_PROF_` lines from dcgm-exporter's list. Not run beside dcgm-exporter: no machine with both was at hand.
+"""
 _OTHERS = """\
 ## What others call it
 
@@ -113,7 +142,7 @@ def page() -> str:
     """The whole page."""
     listening = [key for key in KEYS if key.name.startswith(("listen", "exporter."))]
     rows = "\n".join(f"| `{key.name}` | `{key.variable}` | {key.write(key.default)} | {key.meaning} |" for key in listening)
-    parts = [_HEAD, "## The metrics\n", _table(tuple(METRICS.values())), _ACCESS.format(settings=rows), _OTHERS]
+    parts = [_HEAD, "## The metrics\n", _table(tuple(METRICS.values())), _ACCESS.format(settings=rows), _BESIDE, _OTHERS]
     for title, table in (("DCGM", DCGM), ("nvidia_gpu_exporter", NVIDIA_SMI), ("OpenTelemetry", OPENTELEMETRY)):
         parts.append(f"| {title} | Ours | Differs |\n|---|---|---|\n")
         parts[-1] += "".join(f"| `{theirs}` | `{ours}` | {differs} |\n" for theirs, ours, differs in table)

@@ -10,7 +10,7 @@ import pytest
 from tests.fake_nvml.build import build
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import create
-from tests.gpuwatch.exporter.fleet import names, of, series
+from tests.gpuwatch.exporter.fleet import Series, names, of, series
 from tests.gpuwatch.exporter.test_served import LISTEN, read, until, url
 from tests.waiting import let_pass, wait_until
 
@@ -23,6 +23,7 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
     scene = create(folder / "scene")
     for gpu in scene.gpus:
         gpu.moves("energy_mj", 1e5)
+        gpu.partition(*["1g.18gb"] * 7)
     with watching(folder, scene, build(folder / "library"), LISTEN) as found:
         yield found
 
@@ -32,6 +33,24 @@ def held(watch: Watch) -> int:
     count = watch.scene.calls_count()
     let_pass(1.2, "the slowest thread asks each second")
     return count if watch.scene.calls_count() == count else 0
+
+
+def test_page_shows_each_of_56_mig_instances(watch: Watch) -> None:
+    """The first scrape has them read; the page shows them from the next one on."""
+    page = until(url(watch.live), lambda page: len(mig_uuids(page)) == 56)
+    board = watch.scene.gpus[2].uuid
+    instance = "MIG-00000002-0000-0000-0000-000000000003"
+    assert of(page, "gpuwatch_mig_info", uuid=board, mig=instance, profile="1g.18gb", gpu_instance="10") == 1
+    assert of(page, "gpuwatch_mig_memory_size_bytes", mig=instance) == 18 << 30
+    assert of(page, "gpuwatch_mig_processes", mig=instance) == 0
+    assert of(page, "gpuwatch_gpu_nvlink_links", uuid=board, state="active") == 18
+    assert of(page, "gpuwatch_gpu_nvlink_errors_total", uuid=board, kind="replay") == 0
+    assert of(page, "gpuwatch_gpu_row_remaps_total", uuid=board, kind="uncorrectable") == 0
+    assert of(page, "gpuwatch_gpu_performance_state", uuid=board) == 0
+
+
+def mig_uuids(page: Series) -> set[str]:
+    return {dict(labels)["mig"] for name, labels in page if name == "gpuwatch_mig_info"}
 
 
 def test_scrapes_make_no_call_and_wait_for_none_that_hangs(watch: Watch) -> None:

@@ -47,6 +47,9 @@ class Node:
         supported = dict.fromkeys((*signals(Lane.FAST), *signals(Lane.SLOW)), True)
         return tuple(WatchedGpu(device, i, None, _PERIODS_NS, supported) for i, device in enumerate(self.devices))
 
+    def rare(self, uuid: str) -> None:
+        """No board is read rarely: nothing asks for such series here."""
+
     def device(self, uuid: str) -> Device | None:
         return next((device for device in self.devices if device.uuid == uuid), None)
 

@@ -1,0 +1,127 @@
+"""The recording rules: what dashboards of a fleet and reports over months would compute again for every reader.
+
+A rule holds a series a GPU, or a host: what a dashboard of 2 000 GPUs asks every half minute is then a lookup.
+"""
+
+from dataclasses import dataclass
+
+from dashboards.queries import CLASSES, STATES, state
+
+_GPU = "job, instance, uuid, gpu"
+_ON_GPU = "on (job, instance, uuid)"
+_STATE = "gpuwatch:gpu_state:code"
+_CLOCK = "gpuwatch:gpu_clock_under_load:ratio5m"
+_POWER = "gpuwatch:gpu_power:watts5m"
+_SIBLINGS = "gpuwatch:gpu_clock_against_siblings:ratio5m"
+_LIMITING, _HARDWARE = '{class!="benign"}', '{class="hardware"}'
+_IDLE = '{reason="gpu_idle"}'
+USES = ("busy", "idle with a process", "idle and empty")  # of a GPU's power
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """One rule: the name of its series, its expression, and what a reader of the file must know."""
+
+    name: str
+    expr: str
+    note: str = ""
+
+
+def _reasons(which: str) -> str:
+    """The share of time under each reason of these that held at all."""
+    return f"(rate(gpuwatch_gpu_clock_event_seconds_total[5m]) > 0) * on (job, instance, reason) group_left (class) {CLASSES}{which}"
+
+
+def _held(which: str) -> str:
+    """The largest share of time under a reason; zero where none of them held, absent where nobody counted."""
+    counted = f"0 * sum by ({_GPU}) (rate(gpuwatch_gpu_clock_event_seconds_total{_IDLE}[5m]))"
+    return f"max by ({_GPU}) (\n  {_reasons(which)}\n)\nor {counted}"
+
+
+def _of_model(expr: str) -> str:
+    return f"{expr} * {_ON_GPU} group_left (name) gpuwatch_device_info"
+
+
+def _by_use(reduced: str, of: str) -> str:
+    """Reduce a figure of each GPU to one a host and use."""
+    processes = f"sum by ({_GPU}) (gpuwatch_gpu_processes)"
+    which = (
+        f"({_STATE} > 3)",
+        f"({_STATE} == 3) and {_ON_GPU} ({processes} > 0)",
+        f"({_STATE} == 3) and {_ON_GPU} ({processes} == 0)",
+    )
+    parts = (
+        f'label_replace({reduced} by (job, instance) ({of} and {_ON_GPU} {chosen}), "use", "{use}", "", "")'
+        for use, chosen in zip(USES, which, strict=True)
+    )
+    return "\nor ".join(parts)
+
+
+def _by_state() -> str:
+    """Count GPUs by state, with the states' names, since a label is what a legend shows."""
+    named = f'count_values without (uuid, gpu) ("state", {_STATE})'
+    for code, look in STATES.items():
+        named = f'label_replace({named}, "state", "{look.text}", "state", "{code}")'
+    return named
+
+
+def _concern() -> str:
+    """A rank: what is wrong by its state, then memory errors, then how far the clock lies below that of siblings."""
+    weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
+    by_state = "\n+ ".join(f"{weight} * ({_STATE} == bool {code})" for code, weight in weights.items())
+    none = f"0 * {_STATE}"
+    errors = f'30 * (max by ({_GPU}) (gpuwatch_gpu_ecc_errors_total{{kind="uncorrected"}}) > bool 0)'
+    return f"{by_state}\n+ ({errors} or {none})\n+ (100 * clamp_min(1 - sum by ({_GPU}) ({_SIBLINGS}), 0) or {none})"
+
+
+RECORDINGS = (
+    Recording("gpuwatch:gpu_held_back:ratio5m", _held(_LIMITING),
+              "Reasons overlap: the share of time held back is the largest of them, never their sum."),
+    Recording("gpuwatch:gpu_held_back_by_hardware:ratio5m", _held(_HARDWARE)),
+    Recording("gpuwatch:reason_held_back:max_ratio5m", f"max by (job, instance, reason) (clamp_max({_reasons(_LIMITING)}, 1))",
+              "Of each host the GPU held back most, by reason."),
+    Recording(_CLOCK,
+              f'sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_sum{{domain="sm",load="busy"}}[5m]))\n'
+              f'/ (sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_count{{domain="sm",load="busy"}}[5m])) > 0)',
+              "Of samples under load only; a GPU that idled has no value, because an idle clock says nothing of the board."),
+    Recording(_SIBLINGS,
+              f"({_of_model(_CLOCK)})\n/ on (job, name) group_left () quantile by (job, name) (0.5, {_of_model(_CLOCK)})",
+              "Against the median of all busy GPUs of its model: other work has another clock, so look at power and activity beside it."),
+    Recording(_POWER, f'avg by ({_GPU}) (avg_over_time(gpuwatch_gpu_power_watts{{kind="average"}}[5m]))'),
+    Recording(_STATE, state(among="", by=_GPU), "What each GPU does, as the numbers of dashboards/queries.py: 1 lost, 3 idle, 5 busy under its power cap."),
+    Recording("gpuwatch:gpus_by_state:count", _by_state()),
+    Recording("gpuwatch:power_by_use:watts5m", _by_use("sum", _POWER), "What GPUs draw by what they are used for."),
+    Recording("gpuwatch:gpus_by_use:count", _by_use("count", _STATE)),
+    Recording("gpuwatch:gpu_concern:score", _concern(), "Which GPUs to look at first."),
+    Recording("gpuwatch:gpu_xids:count", f"sum by ({_GPU}) (gpuwatch_gpu_xid_errors_total)",
+              "Since the daemon started, all numbers together."),
+    Recording("gpuwatch:findings:rate5m",
+              'sum by (job, instance, rule, severity) (rate(gpuwatch_findings_total[5m])) > 0',
+              "Only what was found: of 65 rules most find nothing on a host."),
+    Recording("gpuwatch:windows:increase1d", "sum by (job, instance, status) (increase(gpuwatch_windows_total[1d]))",
+              "The daemon shows every status, rule and severity from zero, so the first of each is an increase."),
+    Recording("gpuwatch:findings:increase1d", "sum by (job, instance, rule, severity) (increase(gpuwatch_findings_total[1d]))"),
+    Recording("gpuwatch:windows_spoilt:ratio1d",
+              'sum by (job, instance) (gpuwatch:windows:increase1d{status=~"flagged|rejected"})\n'
+              "/ (sum by (job, instance) (gpuwatch:windows:increase1d) > 0)",
+              "Without a judged window there is no share: absent, not zero."),
+)  # fmt: skip
+
+_HEAD = """\
+# What dashboards of many hosts and reports over months ask for again and again; the fleet's dashboard needs these rules.
+# Written by python -m dashboards.build from dashboards/recording.py. An evaluation_interval of 30 s to 1 min serves.
+groups:
+  - name: gpuwatch-recording
+    rules:
+"""
+
+
+def rules() -> str:
+    """The rule file's text."""
+    return _HEAD + "".join(_rule(each) for each in RECORDINGS)
+
+
+def _rule(each: Recording) -> str:
+    note = f"      # {each.note}\n" if each.note else ""
+    expr = "".join(f"          {line}\n" for line in each.expr.splitlines())
+    return f"{note}      - record: {each.name}\n        expr: |-\n{expr}"

@@ -1,0 +1,83 @@
+"""The thread that reads what only the metrics page shows: every ten seconds at most, within a budget, while somebody scrapes."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from gpuwatch import clock
+from gpuwatch.errors import DeviceLostError, SourceError
+from gpuwatch.interfaces import RareReading, Source
+
+_log = logging.getLogger("gpuwatch.daemon.rare_reader")
+
+PERIOD_S = 10.0
+BUDGET_RATIO = 0.002  # of one processor, for all GPUs together: 56 MIG instances are read more rarely than none
+ATTENDED_S = 300.0  # after a scrape; scrapers come every minute or more often
+STALE_PERIODS_COUNT = 3
+RETRY_S = 1.0
+
+
+class RareReader:
+    """Reads every answering board rarely, and remembers the last reading.  Nothing is read before the first scrape.
+
+    A driver that hangs takes this thread with it and no other; what was read before then leaves the page as it ages.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], Source | None],
+        answering: Callable[[], Iterable[str]],
+        stop: threading.Event,
+        *,
+        period_s: float = PERIOD_S,
+        cpu_ns: Callable[[], int] = clock.thread_cpu_ns,
+    ) -> None:
+        self._source = source
+        self._answering = answering
+        self._stop = stop
+        self._period_s = period_s
+        self._cpu_ns = cpu_ns
+        self.pause_s = period_s
+        self._readings: dict[str, RareReading] = {}
+        self._scraped_ns = 0
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def latest(self, uuid: str) -> RareReading | None:
+        """Return a board's last reading unless it is stale; asking keeps the thread reading, and starts it the first time."""
+        now_ns = clock.now_ns()
+        self._attend(now_ns)
+        reading = self._readings.get(uuid)
+        stale_ns = STALE_PERIODS_COUNT * self.pause_s * 1e9
+        return reading if reading is not None and now_ns - reading.at_ns <= stale_ns else None
+
+    def read_all(self) -> None:
+        """Read every board once, and set the pause that keeps within the budget."""
+        begun_ns = self._cpu_ns()
+        source = self._source()
+        read_rare: Callable[[str], RareReading] | None = getattr(source, "read_rare", None)
+        for uuid in self._answering() if read_rare is not None else ():
+            try:
+                self._readings[uuid] = read_rare(uuid)  # type: ignore[misc]  # not None: the loop would have nothing to do
+            except DeviceLostError:
+                self._readings.pop(uuid, None)
+            except SourceError as error:
+                _log.debug("no rare reading: %s", error)
+                self._readings.clear()
+                break
+        self.pause_s = max(self._period_s, (self._cpu_ns() - begun_ns) / 1e9 / BUDGET_RATIO)
+
+    def _attend(self, now_ns: int) -> None:
+        self._scraped_ns = now_ns
+        with self._starting:
+            if self._thread is None:
+                # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
+                self._thread = threading.Thread(target=self._run, name="gpuwatch-rare", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if clock.now_ns() - self._scraped_ns <= ATTENDED_S * 1e9:
+                self.read_all()
+            # Nobody answered: a page may be asked for before the first GPU is watched.
+            self._stop.wait(self.pause_s if self._readings else min(RETRY_S, self.pause_s))
