@@ -6,9 +6,10 @@ to it, so that every alert meets every interruption, with its trouble and withou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from dashboards.alerts import ALERTS
@@ -31,6 +32,11 @@ class Scale:
     at: int
     end: int
     gap: int = 12
+
+    @property
+    def evaluation_minutes(self) -> int:
+        """At every other sample, where an answer is still seen between two evaluations: for five minutes."""
+        return 2 if self.step_minutes == 1 else self.step_minutes
 
     def back(self, interruption: Interruption) -> int:
         """The first sample after the interruption."""
@@ -99,13 +105,42 @@ def started(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def xid(scale: Scale, interruption: Interruption) -> Samples:
-    """The wall time of an Xid shortly before the interruption, or in the gap; the daemon forgets it when it ends."""
+    """The wall time of an Xid shortly before the interruption, or in the gap; a daemon without its store forgets it when it ends."""
     came = scale.at + 8 if interruption is Interruption.GAP else scale.at - 3
     forgets = interruption is Interruption.RESTART
     return _shown(
         scale, interruption, lambda n: None if n < came or (forgets and n >= scale.at) else came * scale.step_minutes * 60.0,
         of_gpu=False,
     )  # fmt: skip
+
+
+def wall(behind_s: float = 0.0) -> Signal:
+    """The host's wall time on its page."""
+    return lambda scale, interruption: _shown(
+        scale, interruption, lambda n: n * scale.step_minutes * 60.0 - behind_s, of_gpu=False
+    )
+
+
+def exported(scale: Scale, interruption: Interruption) -> Samples:
+    """The time of the last export, which comes each midnight."""
+    return _shown(scale, interruption, lambda n: n * scale.step_minutes // 1440 * 86_400.0, of_gpu=False)
+
+
+def canary(value: float) -> Signal:
+    """A figure of the last canary, which the daemon forgets when it ends."""
+
+    def made(scale: Scale, interruption: Interruption) -> Samples:
+        forgets = interruption is Interruption.RESTART
+        return _shown(scale, interruption, lambda n: None if forgets and n >= scale.at else value, of_gpu=False)
+
+    return made
+
+
+def leaving(signal: Signal) -> Signal:
+    """A series whose target leaves service discovery ten samples before the interruption."""
+    return lambda scale, interruption: [
+        sample if n < scale.at - 10 else None for n, sample in enumerate(signal(scale, interruption))
+    ]
 
 
 def up(scale: Scale, interruption: Interruption) -> Samples:
@@ -122,9 +157,14 @@ def host(metric: str, name: str = "a", **labels: str) -> str:
     return f"{metric}{{{inside}}}"
 
 
-def gpu(metric: str, uuid: str = "U", **labels: str) -> str:
-    """A series of one of host a's GPUs."""
-    return host(f"gpuwatch_{metric}", uuid=uuid, gpu=str("UVW".index(uuid)), **labels)
+def gpu(metric: str, uuid: str = "U", name: str = "a", **labels: str) -> str:
+    """A series of one of a host's GPUs."""
+    return host(f"gpuwatch_{metric}", name, uuid=uuid, gpu=str("UVW".index(uuid)), **labels)
+
+
+def board(uuid: str = "U", name: str = "a") -> str:
+    """The identity of a GPU, with its model."""
+    return gpu("device_info", uuid, name).replace("}", ',name="H"}')
 
 
 def held(reason: str, source: str = "driver") -> str:
@@ -134,6 +174,8 @@ def held(reason: str, source: str = "driver") -> str:
 def judged(status: str) -> str:
     return host("gpuwatch_windows_total", status=status)
 
+
+PLACES = tuple((uuid, name) for name in "ab" for uuid in "UVW")
 
 # A host that is well, and was not always: each counter has a past that an alert must not take for news.
 HEALTHY: Mapping[str, Signal] = {
@@ -154,10 +196,19 @@ HEALTHY: Mapping[str, Signal] = {
     held("hw_thermal_slowdown"): driver(900),
     held("hw_power_brake_slowdown"): driver(70),
     held("hw_slowdown", "sampled"): daemon(300),
-    held("sw_power_cap"): driver(900, 30),
+    # One GPU is at its limit, and so at a lower clock: it is healthy.
+    **{
+        gpu("gpu_clock_event_seconds_total", *at, reason="sw_power_cap", source="driver"): driver(
+            900, 58 if at == ("U", "a") else 0
+        )
+        for at in PLACES
+    },
     gpu("gpu_xid_errors_total", xid="79"): daemon(2),
     gpu("gpu_xid_last_timestamp_seconds", xid="79"): state(-7200, -7200),
     gpu("gpu_xid_last_timestamp_seconds", xid="31"): state(-7200, -7200),
+    gpu("gpu_xid_last_timestamp_seconds", xid="63"): state(-7200, -7200),
+    gpu("gpu_remapped_rows_total"): state(2),
+    gpu("gpu_pcie_replays_total"): driver(500, 1),
     gpu("gpu_ecc_errors_total", kind="corrected"): driver(3, 1),
     gpu("gpu_ecc_errors_total", kind="uncorrected"): driver(0),
     gpu("gpu_row_remap_pending"): state(0),
@@ -166,8 +217,18 @@ HEALTHY: Mapping[str, Signal] = {
     gpu("gpu_pcie_link_width", kind="max"): state(16),
     gpu("gpu_power_limit_watts", kind="enforced"): state(700),
     gpu("gpu_power_limit_watts", kind="default"): state(700),
-    **{gpu("gpu_clock_ratio_sum", uuid, domain="sm", load="busy"): daemon(70_000, 900) for uuid in "UVW"},
-    **{gpu("gpu_clock_ratio_count", uuid, domain="sm", load="busy"): daemon(100_000, 1200) for uuid in "UVW"},
+    **{
+        gpu("gpu_clock_ratio_sum", *at, domain="sm", load="busy"): daemon(70_000, 700 if at == ("U", "a") else 1180)
+        for at in PLACES
+    },
+    **{gpu("gpu_clock_ratio_count", *at, domain="sm", load="busy"): daemon(100_000, 1200) for at in PLACES},
+    **{gpu("gpu_utilization_ratio", *at, unit="gpu"): state(0.98) for at in PLACES},
+    **{board(*at): state(1, 1) for at in PLACES},
+    **{gpu("gpu_canary_clock_hertz", *at): canary(1.97e9) for at in PLACES[:5]},
+    **{gpu("gpu_canary_timestamp_seconds", *at): canary(-3600.0) for at in PLACES[:5]},
+    **{host("gpuwatch_wall_timestamp_seconds", name): wall() for name in "ab"},
+    host("gpuwatch_certificate_expiry_timestamp_seconds"): state(1e10, 1e10),
+    host("gpuwatch_export_last_success_time_seconds"): exported,
     host("gpuwatch_windows_in_hand"): state(1, 1),
     judged("valid"): daemon(500, 1),
     judged("rejected"): daemon(9000),
@@ -194,31 +255,57 @@ class Trouble:
 _STILL = {judged(status): daemon(start) for status, start in (("valid", 500), ("rejected", 9000), ("flagged", 300))}
 TROUBLES: Mapping[str, Trouble] = {
     "GpuwatchAbsent": Trouble({host("up", name): None for name in "abc"}),
+    "GpuwatchNodeGone": Trouble(
+        {
+            series: leaving(HEALTHY[series])
+            for series in (
+                host("up", "c"),
+                host("gpuwatch_gpus", "c", state="answering"),
+            )
+        }
+    ),
     "GpuwatchDown": Trouble({host("up"): state(0, 0)}),
-    "GpuwatchNoDriver": Trouble({host("gpuwatch_up"): state(0, 0)}),
+    # A driver that is away takes all GPUs along: one alert, not one for each of them.
+    "GpuwatchNoDriver": Trouble(
+        {
+            host("gpuwatch_up"): state(0, 0),
+            **{gpu("gpu_up", uuid): state(0, 0) for uuid in "UVW"},
+            **{gpu("reading_age_seconds", uuid, lane="fast"): state(600, 600) for uuid in "UVW"},
+            **{gpu("gpu_utilization_ratio", uuid, unit="gpu"): None for uuid in "UVW"},
+        }
+    ),
     "GpuwatchSimulated": Trouble({host("gpuwatch_simulated"): state(1, 1)}),
     "GpuwatchGpuLost": Trouble({gpu("gpu_up"): state(0, 0)}),
-    "GpuwatchGpuMissing": Trouble(
-        {host("gpuwatch_gpus", state="answering"): falling(3, 2)}, also=("GpuwatchFewerGpusThanSiblings",)
-    ),
-    "GpuwatchFewerGpusThanSiblings": Trouble({host("gpuwatch_gpus", state="answering"): state(2, 2)}),
+    "GpuwatchGpuMissing": Trouble({host("gpuwatch_gpus", state="answering"): falling(3, 2)}),
+    "GpuwatchFewerGpusThanSiblings": Trouble({board("W"): None}),
     "GpuwatchStale": Trouble({gpu("reading_age_seconds", lane="fast"): state(60, 60)}),
     "GpuwatchNeverRead": Trouble({gpu("reading_age_seconds", lane="fast"): None}),
     "GpuwatchSamplesMissed": Trouble({gpu("samples_missed_total", lane="fast"): daemon(40_000, 200)}),
     "GpuwatchProcessListIncomplete": Trouble({gpu("gpu_processes_complete"): state(0)}),
     "GpuwatchHardwareSlowdown": Trouble({held("hw_slowdown", "sampled"): daemon(300, 30)}),
-    "GpuwatchPowerBrake": Trouble({held("hw_power_brake_slowdown"): driver(70, 30)}),
+    # The driver gives both reasons for a brake.
+    "GpuwatchPowerBrake": Trouble(
+        {held("hw_power_brake_slowdown"): driver(70, 30), held("hw_slowdown", "sampled"): daemon(300, 31)}
+    ),
     "GpuwatchThermal": Trouble({held("hw_thermal_slowdown"): driver(900, 30)}),
+    "GpuwatchClockSkew": Trouble({host("gpuwatch_wall_timestamp_seconds"): wall(900)}),
+    "GpuwatchCertificateExpires": Trouble({host("gpuwatch_certificate_expiry_timestamp_seconds"): state(86_400, 86_400)}),
+    "GpuwatchExportOld": Trouble({host("gpuwatch_export_last_success_time_seconds"): state(-200_000, -200_000)}),
     "GpuwatchXid": Trouble({gpu("gpu_xid_last_timestamp_seconds", xid="79"): xid}, needs=3),
+    "GpuwatchXidForTicket": Trouble({gpu("gpu_xid_last_timestamp_seconds", xid="63"): xid}, needs=3),
     "GpuwatchXidOfApplication": Trouble({gpu("gpu_xid_last_timestamp_seconds", xid="31"): xid}, needs=3),
     "GpuwatchEccUncorrected": Trouble(
         {gpu("gpu_ecc_errors_total", kind="uncorrected"): driver(2)}, ended_by=frozenset({Interruption.RELOAD})
     ),
+    "GpuwatchEccCorrected": Trouble({gpu("gpu_ecc_errors_total", kind="corrected"): driver(3, 5)}, needs=29),
+    "GpuwatchRemappedRows": Trouble({gpu("gpu_remapped_rows_total"): falling(2, 3)}),
+    "GpuwatchPcieReplays": Trouble({gpu("gpu_pcie_replays_total"): driver(500, 12)}, needs=20),
     "GpuwatchRowRemapPending": Trouble({gpu("gpu_row_remap_pending"): state(1)}),
     "GpuwatchRowRemapFailed": Trouble({gpu("gpu_row_remap_failed"): state(1)}),
     "GpuwatchPcieLinkDegraded": Trouble({gpu("gpu_pcie_link_width", kind="current"): state(8)}),
     "GpuwatchPowerLimitLowered": Trouble({gpu("gpu_power_limit_watts", kind="enforced"): state(500)}),
-    "GpuwatchSlowTwin": Trouble({gpu("gpu_clock_ratio_sum", domain="sm", load="busy"): daemon(70_000, 600)}),
+    "GpuwatchSlowTwin": Trouble({gpu("gpu_clock_ratio_sum", "V", domain="sm", load="busy"): daemon(70_000, 1000)}),
+    "GpuwatchSlowCanary": Trouble({gpu("gpu_canary_clock_hertz"): canary(1.8e9)}, ended_by=frozenset({Interruption.RESTART})),
     "GpuwatchPersistenceOff": Trouble({gpu("gpu_persistence_mode"): state(0)}),
     "GpuwatchWindowsSpoilt": Trouble({judged("rejected"): daemon(9000, 5)}, scale=DAYS, needs=10),
     "GpuwatchWindowsUnproven": Trouble({judged("unproven"): daemon(200, 5)}, scale=DAYS, needs=10),
@@ -228,52 +315,105 @@ TROUBLES: Mapping[str, Trouble] = {
     "GpuwatchStoreRowsDropped": Trouble({host("gpuwatch_store_rows_dropped_total"): daemon(40, 5)}),
 }
 # Prometheus evaluates nothing while it is down; promtool does, and misses every target.
-_NOT_IN_A_GAP = "GpuwatchAbsent"
+_NOT_IN_A_GAP = "GpuwatchAbsent|GpuwatchNodeGone"
+_WELL = "gpuwatch-well"
+_SHARED_MINUTES = (0, 30, 100, 1000)
+
+
+def everything(scale: Scale, interruption: Interruption) -> list[dict[str, Any]]:
+    """Cases as promtool reads them (JSON, hence Any): each trouble of this scale has a job, and one job is well throughout.
+
+    Jobs that need a similar time share a case, as a case takes the longest of its jobs for all of them.
+    """
+    minutes = scale.end * scale.step_minutes
+    ever = f'count_over_time(ALERTS{{alertstate="firing",job="{_WELL}"}}[{minutes}m])'
+    if scale is DAYS:
+        ever = ever.replace("}[", f',alertname!~"{_NOT_IN_A_GAP}"}}[')
+    names = [
+        name for name, trouble in TROUBLES.items() if trouble.scale is scale and name != "GpuwatchAbsent"
+    ]  # where none is well
+    shared = [[name for name in names if begin <= _needs_minutes(name) < end] for begin, end in pairwise(_SHARED_MINUTES)]
+    cases = [_shared(scale, interruption, jobs) for jobs in shared if jobs]
+    longest = cases[-1]
+    longest["promql_expr_test"].append(_expects(f"count by (alertname) ({ever})", minutes, []))
+    longest["input_series"] += _input(_in_job(_WELL, HEALTHY), scale, interruption, minutes)
+    return cases
+
+
+def _shared(scale: Scale, interruption: Interruption, names: Sequence[str]) -> dict[str, Any]:
+    fleet: dict[str, Signal] = {}
+    expected: list[dict[str, Any]] = []
+    for name in names:
+        fleet |= _in_job(f"gpuwatch-{name}", _troubled(name))
+        expected += _firing(name, interruption, f'job="gpuwatch-{name}"')
+    return _case(f"{', '.join(names)} through {interruption}", scale, interruption, fleet, expected)
+
+
+def alone(name: str, interruption: Interruption) -> dict[str, Any]:
+    """A case of one alert's trouble only."""
+    return _case(
+        f"{name} through {interruption}", TROUBLES[name].scale, interruption, _troubled(name), _firing(name, interruption)
+    )
 
 
 def quiet(scale: Scale, interruption: Interruption) -> dict[str, Any]:
-    """A case in which no alert ever fires, as promtool reads it (JSON, hence Any)."""
+    """A case of a healthy host only."""
     minutes = scale.end * scale.step_minutes
-    ever = f'ALERTS{{alertstate="firing",alertname!="{_NOT_IN_A_GAP}"}}' if scale is DAYS else 'ALERTS{alertstate="firing"}'
-    expr = f"count by (alertname) (count_over_time({ever}[{minutes}m]))"
-    return _case(f"well through {interruption}", scale, interruption, HEALTHY, {expr: []}, minutes)
+    ever = f'count_over_time(ALERTS{{alertstate="firing"}}[{minutes}m])'
+    return _case("well", scale, interruption, HEALTHY, [_expects(f"count by (alertname) ({ever})", minutes, [])])
 
 
-def firing(name: str, interruption: Interruption) -> dict[str, Any]:
-    """A case in which an alert fires again soon after an interruption, or has ended with it, and others keep silent."""
+def _troubled(name: str) -> dict[str, Signal]:
+    return {series: signal for series, signal in {**HEALTHY, **TROUBLES[name].series}.items() if signal is not None}
+
+
+def _in_job(job: str, fleet: Mapping[str, Signal]) -> dict[str, Signal]:
+    return {series.replace('job="gpuwatch"', f'job="{job}"'): signal for series, signal in fleet.items()}
+
+
+def _firing(name: str, interruption: Interruption, *among: str) -> list[dict[str, Any]]:
+    """An alert fires again soon after an interruption, or has ended with it, and others keep silent."""
     trouble = TROUBLES[name]
-    changed = {series: signal for series, signal in {**HEALTHY, **trouble.series}.items() if signal is not None}
-    minutes = trouble.scale.back(interruption) * trouble.scale.step_minutes + (trouble.needs or _hold_minutes(name) + 5)
-    ended = interruption in trouble.ended_by
+    minutes = trouble.scale.back(interruption) * trouble.scale.step_minutes + _needs_minutes(name)
     others = "|".join((name, *trouble.also, *((_NOT_IN_A_GAP,) if trouble.scale is DAYS else ())))
-    expected = {
-        f'count(ALERTS{{alertname="{name}",alertstate="firing"}})': [] if ended else [{"labels": "{}", "value": 1}],
-        f'ALERTS{{alertname!~"{others}",alertstate="firing"}}': [],
-    }
-    return _case(f"{name} through {interruption}", trouble.scale, interruption, changed, expected, minutes)
+    fires, keeps_silent = (
+        ",".join((f"alertname{which}", 'alertstate="firing"', *among)) for which in (f'="{name}"', f'!~"{others}"')
+    )
+    ended = interruption in trouble.ended_by
+    return [
+        _expects(f"count(ALERTS{{{fires}}}) > 0", minutes, [] if ended else [{"labels": "{}", "value": 1}]),
+        _expects(f"ALERTS{{{keeps_silent}}}", minutes, []),
+    ]
 
 
-def _hold_minutes(name: str) -> int:
+def _expects(expr: str, minutes: int, samples: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"expr": expr, "eval_time": f"{minutes}m", "exp_samples": samples}
+
+
+def _needs_minutes(name: str) -> int:
+    """From the end of an interruption until an alert fires."""
     (hold,) = (alert.hold for alert in ALERTS if alert.name == name)
-    return int(hold[:-1]) * {"m": 1, "h": 60}[hold[-1]]
+    return TROUBLES[name].needs or int(hold[:-1]) * {"m": 1, "h": 60}[hold[-1]] + 6
 
 
 def _case(
-    name: str, scale: Scale, interruption: Interruption, series: Mapping[str, Signal], expected: Mapping[str, object],
-    minutes: int,
-) -> dict[str, Any]:  # fmt: skip
-    shown_count = minutes // scale.step_minutes + 2  # promtool would store what nobody asks for as well
+    name: str, scale: Scale, interruption: Interruption, series: Mapping[str, Signal], expected: list[dict[str, Any]]
+) -> dict[str, Any]:
+    minutes = max(int(each["eval_time"][:-1]) for each in expected)
     return {
         "name": name,
         "interval": f"{scale.step_minutes}m",
-        "input_series": [
-            {"series": each, "values": _values(signal(scale, interruption)[:shown_count], scale, interruption)}
-            for each, signal in series.items()
-        ],
-        "promql_expr_test": [
-            {"expr": expr, "eval_time": f"{minutes}m", "exp_samples": samples} for expr, samples in expected.items()
-        ],
+        "input_series": _input(series, scale, interruption, minutes),
+        "promql_expr_test": expected,
     }
+
+
+def _input(series: Mapping[str, Signal], scale: Scale, interruption: Interruption, minutes: int) -> list[dict[str, str]]:
+    shown_count = minutes // scale.step_minutes + 2  # promtool would store what nobody asks for as well
+    return [
+        {"series": each, "values": _values(signal(scale, interruption)[:shown_count], scale, interruption)}
+        for each, signal in series.items()
+    ]
 
 
 def _values(samples: Samples, scale: Scale, interruption: Interruption) -> str:
