@@ -234,7 +234,7 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class LastCanary:
     """What the last canary of a GPU measured, and its wall time."""
 
     at_s: float
@@ -255,7 +255,7 @@ class Outcomes:
         self.judging = Buckets(JUDGING_BUCKETS)
         self.proofs = Counter({(proof.value, state.value): 0 for proof in Proof for state in ProofState})
         self.bounds, self.repeatability = Buckets(OFF_BUCKETS), Buckets(OFF_BUCKETS)
-        self.canaries: dict[str, Canary] = {}  # by UUID: the page shows those of the GPUs that the daemon watches
+        self.canaries: dict[str, LastCanary] = {}  # by UUID: the page shows those of the GPUs that the daemon watches
 
     def judged(self, run: Run, judging_s: float | None) -> None:
         """A window came to its end; ``judging_s`` is None where it was not judged at all."""
@@ -284,7 +284,7 @@ class Outcomes:
         clock_mhz = amount(run.declared, "canary_clock_mhz")
         if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
             copied = amount(run.declared, "canary_copy_bytes_count")
-            self.canaries[run.uuids[0]] = Canary(clock.wall_s(), clock_mhz * 1e6, copied or None)
+            self.canaries[run.uuids[0]] = LastCanary(clock.wall_s(), clock_mhz * 1e6, copied or None)
 
     def _count_budget(self, budget: Mapping[str, Any]) -> None:
         """Count the largest bound of the numbers that decided, and the repeatability of the one that leads."""

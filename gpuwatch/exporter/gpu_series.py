@@ -7,7 +7,7 @@ from operator import or_
 
 from annotate.clock_reasons import bits
 from annotate.evidence import Device, Lane, ProcessList, Reason, Visibility
-from gpuwatch.exporter.counters import LOADS, Canary, GpuTally
+from gpuwatch.exporter.counters import LOADS, GpuTally, LastCanary
 from gpuwatch.exporter.metrics import ASKED, LANES, METRICS, REASON_CLASSES
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import WatchedGpu
@@ -107,7 +107,7 @@ def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
         page.put("gpuwatch_gpu_xid_last_timestamp_seconds", last_s, *ids, number)
 
 
-def canary(page: MetricsPage, watched: WatchedGpu, last: Canary | None) -> None:
+def canary(page: MetricsPage, watched: WatchedGpu, last: LastCanary | None) -> None:
     """Put the last canary that ``bench()`` ran on a GPU."""
     if last is not None:
         ids = (watched.device.uuid, str(watched.position))

@@ -93,7 +93,7 @@ class RunReader(LedgerConnection):
 
     def last_xids(self, boot_id: str) -> list[tuple[str, int, float]]:
         """Return each GPU's UUID, Xid number and the wall time of the last such Xid of this boot, oldest first."""
-        return self._rows(  # type: ignore[return-value]  # the columns' own types
+        return self._rows(
             "SELECT uuid, value, max(at_wall_s) FROM events WHERE boot_id = ? AND kind = 'xid' AND value IS NOT NULL"
             " GROUP BY uuid, value ORDER BY 3",
             (boot_id,),

@@ -35,15 +35,15 @@ class Scale:
 
     @property
     def evaluation_minutes(self) -> int:
-        """At every other sample, where an answer is still seen between two evaluations: for five minutes."""
-        return 2 if self.step_minutes == 1 else self.step_minutes
+        """At every third sample, among them the one that is interrupted."""
+        return 3 * self.step_minutes
 
     def back(self, interruption: Interruption) -> int:
         """The first sample after the interruption."""
         return self.at + {Interruption.NONE: 0, Interruption.GAP: self.gap}.get(interruption, 1)
 
 
-HOURS = Scale(1, 20, 195)
+HOURS = Scale(1, 21, 195)
 DAYS = Scale(10, 150, 315)  # beyond a day from the interruption, where an offset of a day falls into it
 
 Samples: TypeAlias = list[float | None]
@@ -374,7 +374,9 @@ def _in_job(job: str, fleet: Mapping[str, Signal]) -> dict[str, Signal]:
 def _firing(name: str, interruption: Interruption, *among: str) -> list[dict[str, Any]]:
     """An alert fires again soon after an interruption, or has ended with it, and others keep silent."""
     trouble = TROUBLES[name]
-    minutes = trouble.scale.back(interruption) * trouble.scale.step_minutes + _needs_minutes(name)
+    scale = trouble.scale
+    needed_minutes = scale.back(interruption) * scale.step_minutes + _needs_minutes(name)
+    minutes = -(-needed_minutes // scale.evaluation_minutes) * scale.evaluation_minutes
     others = "|".join((name, *trouble.also, *((_NOT_IN_A_GAP,) if trouble.scale is DAYS else ())))
     fires, keeps_silent = (
         ",".join((f"alertname{which}", 'alertstate="firing"', *among)) for which in (f'="{name}"', f'!~"{others}"')

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dashboards.alerts import ALERTS, rules
+from dashboards.alerts import rules
 from dashboards.asking import Series
 from tests.dashboards.run_hosts import ROOT, RunFleet
 from tests.dashboards.run_story import END_S, NOT_PROVOKED, STORY, Expected, people
@@ -116,8 +116,7 @@ def _told(each: Mapping[str, Any], begun_s: float) -> dict[str, Any]:
 
 def counted(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the alerts that are missing, and those that are false: not expected, too early, or too long."""
-    begins = dict(zip(STORY, record["happened_s"], strict=True))
-    expected = [(begins[each], each, one) for each in STORY for one in each.raises]
+    expected = [(begin_s, each, one) for each, begin_s in zip(STORY, record["happened_s"], strict=True) for one in each.raises]
     missing = [
         f"{one.alert} of {one.host or 'all'} {one.gpu or ''}: {each.says}"
         for begin_s, each, one in expected
@@ -154,11 +153,14 @@ def rendered(record: Mapping[str, Any]) -> str:
         f"{sum(len(each.raises) for each in STORY)} alerts due of {len(names)} kinds.",
         "",
         f"**Missing alerts: {len(missing)}. False alerts: {len(false)}.** "
-        f"{len(record['fired'])} alerts fired; Alertmanager sent {len(told)} notifications of alerts, {len(pages)} of them pages.",
+        f"{len(record['fired'])} alerts fired; Alertmanager sent {len(told)} notifications of alerts, {len(pages)} of them pages: "
+        + "; ".join(f"{', '.join(each['alerts'])} at {each['at_s']} s" for each in pages)
+        + ".",
         "",
         *(f"- missing: {each}" for each in missing),
         *(f"- false: {each}" for each in false),
-        *([""] if missing or false else []),
+        *(f"- {each}" for each in record.get("remarks", ())),
+        *([""] if missing or false or record.get("remarks") else []),
         "| Second | Event | Alerts that fired for it, with the delay |",
         "|---|---|---|",
     ]  # fmt: skip
@@ -206,8 +208,6 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("".join(f"{kind}: {each}\n" for each in found))
     return 1 if (missing or false) and not arguments else 0
 
-
-assert {alert.name for alert in ALERTS} == {one.alert for each in STORY for one in each.raises} | set(NOT_PROVOKED)
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
