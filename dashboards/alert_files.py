@@ -74,6 +74,13 @@ def runbook(alert: Alert) -> str:
     return f"## {alert.name}\n\n{alert.severity}, {held}. {alert.why}\n\n**Do:** {alert.do}{same}\n\n```promql\n{alert.expr}\n```\n"
 
 
+def recordings(recorded: Iterable[Recording]) -> str:
+    """Return the page's section on series that alerts ask for."""
+    parts = ["## Recorded series\n\nThe rules of `alerts.yml` record these series for the alerts above.\n"]
+    parts += [f"`{each.record}`: {each.why}\n\n```promql\n{each.expr}\n```\n" for each in recorded]
+    return "\n".join(parts)
+
+
 def _group_text(group: RuleGroup) -> str:
     every = f"    interval: {group.every}\n" if group.every else ""
     return f"  - name: {group.name}\n{every}    rules:\n" + "".join(map(_rule_text, group.rules))

@@ -5,7 +5,17 @@ the exporter shows counters from zero, and states are asked of gauges.  A series
 succeeded is asked for by what did.  A scrape gap, a restart of the daemon and a reload of the driver must be no news.
 """
 
-from dashboards.alert_files import GPU_NAMED, HOST_NAMED, SEVERITIES, Alert, RuleGroup, rule_file, runbook
+from dashboards.alert_files import (
+    GPU_NAMED,
+    HOST_NAMED,
+    SEVERITIES,
+    Alert,
+    Recording,
+    RuleGroup,
+    recordings,
+    rule_file,
+    runbook,
+)
 from dashboards.hardware_alerts import HARDWARE
 from dashboards.queries import increase
 from dashboards.slow_twin import SLOW_TWINS
@@ -110,7 +120,8 @@ _WATCHED = (
     Alert(name="GpuwatchExportOld", hold="1h",
           expr="time() - gpuwatch_export_last_success_time_seconds > 129600",
           says=f"windows of {HOST_NAMED} were last exported {{{{ $value | humanizeDuration }}}} ago",
-          why="Exports are meant to run daily, and none has succeeded for a day and a half. Nothing is lost while the store keeps the windows.",
+          why="Exports are meant to run daily, and none has succeeded for a day and a half. Nothing is lost while the store keeps the windows. "
+          "A host that never exported has no such series, and raises nothing.",
           do="Run gpuwatch export there by hand and read its error; look at the timer or cron job, and at the folder's free space."),
     Alert(name="GpuwatchProcessListIncomplete", expr="gpuwatch_gpu_processes_complete == 0", hold="1h", severity="info",
           says=f"processes on {GPU_NAMED} are hidden from the daemon",
@@ -182,4 +193,5 @@ def rules() -> str:
 def page() -> str:
     """Return the page that alerts link to."""
     severities = "\n".join(f"| {name} | {who} |" for name, who in SEVERITIES.items())
-    return "\n".join((_PAGE.format(severities=severities), *map(runbook, ALERTS)))
+    recorded = (rule for group in GROUPS for rule in group.rules if isinstance(rule, Recording))
+    return "\n".join((_PAGE.format(severities=severities), *map(runbook, ALERTS), recordings(recorded)))
