@@ -97,6 +97,10 @@ campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated
 timing-record: $(STAMP)  ## timing-sensitive tests ten times, three times with all others, beside busy loops; Ctrl-C, and go on any day
 	$(BIN)/python -m tests.load_record --workers $(WORKERS) $(RUNS)
 
+.PHONY: alerts-run
+alerts-run: $(STAMP)  ## half an hour of Prometheus over daemons in which every hazard is provoked (as root); its record and page
+	$(BIN)/python -m tests.dashboards.long_run
+
 .PHONY: soak fuzz
 soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day
 	$(BIN)/python -m pytest -m soak tests/faults -s

@@ -3,8 +3,7 @@
 A rule holds a series a GPU, or a host: what a dashboard of 2 000 GPUs asks every half minute is then a lookup.
 """
 
-from dataclasses import dataclass
-
+from dashboards.alert_files import Recording, rule_text
 from dashboards.queries import CLASSES, STATES, state
 
 _GPU = "job, instance, uuid, gpu"
@@ -16,15 +15,6 @@ _SIBLINGS = "gpuwatch:gpu_clock_against_siblings:ratio5m"
 _LIMITING, _HARDWARE = '{class!="benign"}', '{class="hardware"}'
 _IDLE = '{reason="gpu_idle"}'
 USES = ("busy", "idle with a process", "idle and empty")  # of a GPU's power
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """One rule: the name of its series, its expression, and what a reader of the file must know."""
-
-    name: str
-    expr: str
-    note: str = ""
 
 
 def _reasons(which: str) -> str:
@@ -118,10 +108,4 @@ groups:
 
 def rules() -> str:
     """The rule file's text."""
-    return _HEAD + "".join(_rule(each) for each in RECORDINGS)
-
-
-def _rule(each: Recording) -> str:
-    note = f"      # {each.note}\n" if each.note else ""
-    expr = "".join(f"          {line}\n" for line in each.expr.splitlines())
-    return f"{note}      - record: {each.name}\n        expr: |-\n{expr}"
+    return _HEAD + "".join(map(rule_text, RECORDINGS))

@@ -9,6 +9,7 @@ from dashboards import build
 from tests import load_record
 from tests.annotate.output import page as rules
 from tests.bench import render as bench
+from tests.dashboards import long_run
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
 from tests.hardware import render as validation
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str]) -> int:
         metrics.main(given),
         columns.main(given),
         build.main(given),
+        long_run.main(given or ["--render"]),
         validation.main(given),
         fooling_page.main(given),
         bench.main(given),

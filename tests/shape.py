@@ -33,6 +33,7 @@ STATEMENTS_COUNT = sum(
         "a daemon that is there in a third of the time, and holds a third of the memory": 180,
         "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
+        "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "many GPUs measured without holding each other up": 12,
         "results of other tools judged and compared, a gate for CI": 1_330,
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,

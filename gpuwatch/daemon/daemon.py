@@ -100,6 +100,8 @@ class Daemon:
         )
         on_judged = self._exporter.outcomes.judged if self._exporter else None
         judged = JudgedWindows(settings.state, self._boot_id)
+        if self._exporter:
+            self._exporter.tallies.recall(judged.read_xids())
         self._windows = Windows(services, judged, boot_id=self._boot_id, on_judged=on_judged, is_shared=shared)
         self._server = Server(self._windows, Answers(self._greeting, self.status, self._now, self._leave), is_shared=shared)
 

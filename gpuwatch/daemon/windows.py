@@ -37,7 +37,7 @@ REMEMBERED_COUNT = 200  # 60 kB each
 
 
 class JudgedWindows:
-    """Finds a judged window.  ``read`` and ``read_recent`` open the store, and belong into a thread."""
+    """Finds a judged window.  What begins with ``read`` opens the store, and belongs into a thread."""
 
     def __init__(self, state: Path, boot_id: str) -> None:
         self._state = state
@@ -69,6 +69,14 @@ class JudgedWindows:
         except StoreError:
             return None
         return run if run.id == run_id and run.status in list(Status) else None
+
+    def read_xids(self) -> list[tuple[str, int, float]]:
+        """Return the last Xids of this boot from the store: GPU, number and wall time."""
+        try:
+            with RunReader(self._state) as reader:
+                return reader.last_xids(self._boot_id)
+        except StoreError:
+            return []
 
     def read_recent(self) -> list[Run]:
         """Return the last windows of this boot from the store, oldest first."""

@@ -26,6 +26,7 @@ class Access:
 
     tls: ssl.SSLContext | None
     users: Mapping[str, str] | None
+    expiry_s: float | None = None  # wall time at which the certificate in force ends
 
     def admits(self, authorization: str | None) -> bool:
         """Tell whether a header ``Authorization: Basic …`` names a user and their password."""
@@ -63,7 +64,9 @@ def access(settings: Settings) -> Access:
                 f"listen: {settings.listen} is reached from other machines; expected {missing} with it, found none; "
                 "listen on 127.0.0.1, or say --listen-insecure where the network itself is guarded"
             )
-    return Access(_tls(certificate, key, authorities) if certificate else None, users)
+    if not certificate:
+        return Access(None, users)
+    return Access(_tls(certificate, key, authorities), users, _expiry_s(Path(certificate)))
 
 
 def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
@@ -123,6 +126,17 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
         except (OSError, ValueError) as error:
             raise UsageError(f"{authorities}: expected certificates of authorities, found: {_why(error)}") from error
     return context
+
+
+def _expiry_s(path: Path) -> float | None:
+    """Return when the first certificate of a chain ends; None where one is of a form that is not read here."""
+    from cryptography import x509  # which a page without TLS does not need
+
+    try:
+        chain = x509.load_pem_x509_certificates(path.read_bytes())
+        return min(certificate.not_valid_after_utc.timestamp() for certificate in chain)
+    except (OSError, ValueError):  # OpenSSL read it just now, so it serves all the same
+        return None
 
 
 def _users(path: Path) -> Mapping[str, str]:

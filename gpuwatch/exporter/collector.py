@@ -14,7 +14,7 @@ from annotate import __version__
 from annotate.evidence import Lane
 from gpuwatch import clock
 from gpuwatch.exporter import gpu_series, rare_series
-from gpuwatch.exporter.counters import Buckets, GpuTally, Outcomes, Tallies
+from gpuwatch.exporter.counters import Buckets, Outcomes, Tallies
 from gpuwatch.exporter.metrics import REASON_CLASSES, SCRAPE_BUCKETS
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.host import processes
@@ -79,6 +79,7 @@ class Collector(Collecting):
         self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
         self._scrapes = Buckets(SCRAPE_BUCKETS)
         self.collected_ns: int | None = None
+        self.certificate_expiry_s: Callable[[], float | None] = lambda: None
         self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
@@ -114,8 +115,9 @@ class Collector(Collecting):
         for watched in gpus:
             gpu_series.identity(page, watched)
             # Of a GPU that nothing was heard of yet its counters are shown too: a counter has to be seen at zero.
-            tally = (self._tallies.of(watched.device.uuid) or GpuTally(watched.device)).copy()
+            tally = (self._tallies.of(watched.device.uuid) or self._tallies.fresh(watched.device)).copy()
             gpu_series.watching(page, watched, tally, now_ns)
+            gpu_series.canary(page, watched, self._outcomes.canaries.get(watched.device.uuid))
             if watched.lost is None and tally.lanes[Lane.FAST].at_ns is not None:
                 gpu_series.readings(page, watched, tally, now_ns, processes_count=self._processes_count)
                 rare_series.put(page, watched, self._machine.rare(watched.device.uuid))
@@ -156,6 +158,8 @@ class Collector(Collecting):
         page.put("gpuwatch_daemon_cpu_seconds_total", clock.process_cpu_s())
         page.put("gpuwatch_daemon_resident_memory_bytes", _resident_bytes())
         page.put("gpuwatch_daemon_start_timestamp_seconds", self._started_s)
+        page.put("gpuwatch_wall_timestamp_seconds", clock.wall_s())
+        page.put("gpuwatch_certificate_expiry_timestamp_seconds", self.certificate_expiry_s())
         store = self._daemon.store()
         for figure, name, *labels in _STORE:
             page.put(name, store[figure], *labels)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 from annotate.budget import Proof, ProofState
+from annotate.declared import amount
 from annotate.evidence import Device, Event, Lane, PowerRecord, ProcessList, Reading, Reason
 from annotate.rule import Severity
 from annotate.rules import RULES
@@ -39,6 +40,8 @@ KNOWN_XIDS = (
     "13", "31", "43", "45", "48", "61", "62", "63", "64", "68", "69", "74", "79", "92", "94", "95", "109", "119", "120", "140",
 )  # fmt: skip
 OTHER_XID = "other"
+CANARIES_COUNT = 64  # GPUs whose last canary is kept; windows name them, so they must be bounded
+_NO_XIDS: Mapping[str, float] = {}
 XIDS_COUNT = 64  # numbers kept apart for one GPU; a label must stay bounded whatever a driver invents
 
 
@@ -75,7 +78,7 @@ class GpuTally:
         "xids",
     )  # fmt: skip
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, xids_before: Mapping[str, float] = _NO_XIDS) -> None:
         self.lock = threading.Lock()
         self.device = device
         self.lanes = {lane: LaneTally() for lane in Lane}
@@ -93,6 +96,8 @@ class GpuTally:
         self.peaks_w: deque[tuple[int, float]] = deque(maxlen=256)
         # How many, and the wall time of the last.
         self.xids: dict[str, tuple[int, float | None]] = dict.fromkeys((*KNOWN_XIDS, OTHER_XID), (0, None))
+        for number, last_s in xids_before.items():
+            self.xids[self._xid_label(number)] = (0, last_s)
 
     def take(self, sweep: Sweep) -> None:
         observed, lane = sweep.observed, self.lanes[sweep.lane]
@@ -163,10 +168,13 @@ class GpuTally:
             lane.lost_count += 1
             self.mask = None
         elif observed.kind == "xid" and observed.value is not None:
-            number = str(observed.value)
-            if number not in self.xids and len(self.xids) > XIDS_COUNT:  # the other ones' own place not counted
-                number = OTHER_XID
+            number = self._xid_label(str(observed.value))
             self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
+
+    def _xid_label(self, number: str) -> str:
+        """Return the label of an Xid: its number, while there is room for a further one."""
+        has_room = number in self.xids or len(self.xids) <= XIDS_COUNT  # the other ones' own place not counted
+        return number if has_room else OTHER_XID
 
 
 def _is_newer(reading: Reading, than: Reading | None) -> bool:
@@ -181,17 +189,27 @@ class Tallies:
         self._device = device
         self._gpus: dict[str, GpuTally] = {}
         self._adding = threading.Lock()
+        self._xids_before: dict[str, dict[str, float]] = {}
+
+    def recall(self, xids: Iterable[tuple[str, int, float]]) -> None:
+        """Take over the wall times of Xids that an earlier daemon of this boot saw; call before the first sweep."""
+        for uuid, number, last_s in xids:
+            self._xids_before.setdefault(uuid, {})[str(number)] = last_s
 
     def take(self, sweep: Sweep) -> None:
         tally = self._gpus.get(sweep.uuid)
         if tally is None and (device := self._device(sweep.uuid)) is not None:
             with self._adding:
-                tally = self._gpus.setdefault(sweep.uuid, GpuTally(device))
+                tally = self._gpus.setdefault(sweep.uuid, self.fresh(device))
         if tally is not None:  # else an event of a MIG instance, or of a GPU that is not watched
             tally.take(sweep)
 
     def of(self, uuid: str) -> GpuTally | None:
         return self._gpus.get(uuid)
+
+    def fresh(self, device: Device) -> GpuTally:
+        """Make the tally of a GPU of which nothing was heard yet, with the Xids of earlier daemons."""
+        return GpuTally(device, self._xids_before.get(device.uuid, _NO_XIDS))
 
 
 class Buckets:
@@ -215,6 +233,15 @@ class Buckets:
         return other
 
 
+@dataclass(frozen=True, slots=True)
+class LastCanary:
+    """What the last canary of a GPU measured, and its wall time."""
+
+    at_s: float
+    clock_hz: float
+    copy_bytes_per_s: float | None
+
+
 class Outcomes:
     """Statuses, hazards found, rules that failed, lengths, and how long judging took.  ``lock`` is held by whoever writes or reads them."""
 
@@ -228,6 +255,7 @@ class Outcomes:
         self.judging = Buckets(JUDGING_BUCKETS)
         self.proofs = Counter({(proof.value, state.value): 0 for proof in Proof for state in ProofState})
         self.bounds, self.repeatability = Buckets(OFF_BUCKETS), Buckets(OFF_BUCKETS)
+        self.canaries: dict[str, LastCanary] = {}  # by UUID: the page shows those of the GPUs that the daemon watches
 
     def judged(self, run: Run, judging_s: float | None) -> None:
         """A window came to its end; ``judging_s`` is None where it was not judged at all."""
@@ -239,6 +267,7 @@ class Outcomes:
                 self.lengths[run.status].note((run.end_ns - run.begin_ns) / 1e9)
             if judging_s is not None:
                 self.judging.note(judging_s)
+                self._note_canary(run)
             for verdict in run.verdicts:
                 for finding in verdict["findings"]:
                     if finding["answered"] == Answered.FOUND:
@@ -249,6 +278,13 @@ class Outcomes:
                     self.proofs[proof["proof"], proof["state"]] += 1
                 if (budget := verdict.get("budget")) is not None:
                     self._count_budget(budget)
+
+    def _note_canary(self, run: Run) -> None:
+        """Keep the canary of a window on one GPU.  The measured process declares it, so alerts on it call nobody at night."""
+        clock_mhz = amount(run.declared, "canary_clock_mhz")
+        if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
+            copied = amount(run.declared, "canary_copy_bytes_count")
+            self.canaries[run.uuids[0]] = LastCanary(clock.wall_s(), clock_mhz * 1e6, copied or None)
 
     def _count_budget(self, budget: Mapping[str, Any]) -> None:
         """Count the largest bound of the numbers that decided, and the repeatability of the one that leads."""

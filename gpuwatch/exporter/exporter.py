@@ -40,6 +40,7 @@ class Exporter:
         """Listen.  Raises UsageError if the address cannot be had."""
         most_count = self._settings.exporter_processes_count
         self._collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
+        self._collector.certificate_expiry_s = lambda: self._access.expiry_s
         self.web = HttpServer(self._settings.listen, self._access, self._collector, ready)
         _log.info("metrics: %s", self.web.url)
 

@@ -7,7 +7,7 @@ from operator import or_
 
 from annotate.clock_reasons import bits
 from annotate.evidence import Device, Lane, ProcessList, Reason, Visibility
-from gpuwatch.exporter.counters import LOADS, GpuTally
+from gpuwatch.exporter.counters import LOADS, GpuTally, LastCanary
 from gpuwatch.exporter.metrics import ASKED, LANES, METRICS, REASON_CLASSES
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import WatchedGpu
@@ -105,6 +105,15 @@ def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
     for number, (count, last_s) in tally.xids.items():
         page.put("gpuwatch_gpu_xid_errors_total", count, *ids, number)
         page.put("gpuwatch_gpu_xid_last_timestamp_seconds", last_s, *ids, number)
+
+
+def canary(page: MetricsPage, watched: WatchedGpu, last: LastCanary | None) -> None:
+    """Put the last canary that ``bench()`` ran on a GPU."""
+    if last is not None:
+        ids = (watched.device.uuid, str(watched.position))
+        page.put("gpuwatch_gpu_canary_clock_hertz", last.clock_hz, *ids)
+        page.put("gpuwatch_gpu_canary_copy_bytes_per_second", last.copy_bytes_per_s, *ids)
+        page.put("gpuwatch_gpu_canary_timestamp_seconds", last.at_s, *ids)
 
 
 def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:

@@ -214,6 +214,8 @@ _TABLE = (
              of="the operating system"),
     _gauge("daemon_resident_memory_bytes", "Memory of the daemon, the judge's worker apart.", of="the operating system"),
     _gauge("daemon_start_timestamp_seconds", "Wall time at which the daemon started.", of="the daemon"),
+    _gauge("wall_timestamp_seconds", "Wall time of the host when it made this page; beside the scraper's clock it shows how far "
+           "the host's clock is off.", of="the operating system"),
     _gauge("clients", "Connections to the daemon's socket.", of="the socket"),
     # Windows and verdicts
     _gauge("windows_in_hand", "Windows open, closing or being judged now.", of="the windows"),
@@ -236,6 +238,11 @@ _TABLE = (
                of="the verdicts"),
     _histogram("window_repeatability_ratio", "How well the number that leads a verdict repeats; once a window and GPU, left out where "
                "it is not known.", OFF_BUCKETS, of="the verdicts"),
+    _gauge("gpu_canary_clock_hertz", "True SM clock of the last canary that bench() ran on this GPU since the daemon started; the "
+           "measured process declares it.", GPU, "declared.canary_clock_mhz"),
+    _gauge("gpu_canary_copy_bytes_per_second", "Rate of that canary's copy; absent where it made none.", GPU,
+           "declared.canary_copy_bytes_count"),
+    _gauge("gpu_canary_timestamp_seconds", "Wall time at which the window of that canary was judged.", GPU, "the windows"),
     # The store
     _gauge("store_bytes", "Size of the store: raw readings, and the ledger of windows and verdicts.", ("part",), "the store",
            part=("readings", "ledger")),
@@ -248,6 +255,8 @@ _TABLE = (
     _gauge("store_queued_rows", "Rows waiting to be written.", of="the store"),
     _gauge("store_disk_full", "1 while nothing can be written because the disk is full.", of="the store"),
     # The page itself
+    _gauge("certificate_expiry_timestamp_seconds", "Wall time at which the page's TLS certificate, or one of its chain, ends; "
+           "absent without TLS.", of="the exporter"),
     _histogram("scrape_seconds", "Time making this page took, until the scrape before this one.", SCRAPE_BUCKETS,
                of="the exporter"),
     _counter("scrapes_refused_total", "Requests answered with an error, by its reason.", ("reason",), "the exporter",

@@ -91,6 +91,14 @@ class RunReader(LedgerConnection):
             self.close()
             raise StoreError(f"{self.path}: expected a readable gpuwatch database, found: {error}") from error
 
+    def last_xids(self, boot_id: str) -> list[tuple[str, int, float]]:
+        """Return each GPU's UUID, Xid number and the wall time of the last such Xid of this boot, oldest first."""
+        return self._rows(
+            "SELECT uuid, value, max(at_wall_s) FROM events WHERE boot_id = ? AND kind = 'xid' AND value IS NOT NULL"
+            " GROUP BY uuid, value ORDER BY 3",
+            (boot_id,),
+        )
+
     def runs(
         self,
         *,

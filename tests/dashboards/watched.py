@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import re
 import socket
 import subprocess
 import time
@@ -90,9 +91,11 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
     """Debian's Prometheus with our rules, scraping these hosts each second."""
     port = free_port()
     targets = [{"targets": [address], "labels": {"instance": name}} for name, address in addresses.items()]
+    for path in RULES:  # a group that waits five minutes for its next turn would keep a test waiting
+        (folder / path.name).write_text(re.sub("^    interval: .*\n", "", path.read_text(), flags=re.MULTILINE))
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(path) for path in RULES],
+        "rule_files": [str(folder / path.name) for path in RULES],
         "scrape_configs": [{"job_name": "gpuwatch", "static_configs": targets}],
     }
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML

@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotate.evidence import Device, Lane
-from gpuwatch.exporter.counters import GpuTally
+from annotate.evidence import Device, Event, Lane
+from gpuwatch.exporter.counters import OTHER_XID, XIDS_COUNT, GpuTally, Tallies
+from gpuwatch.interfaces import Sweep
 from tests.gpuwatch.store.streams import BEGIN_NS, UUID, fast, pulse
 
 MS = 1_000_000
@@ -47,3 +48,25 @@ def test_rows_handed_over_late_do_not_step_counters_back() -> None:
     assert (tally.fast.at_ns, tally.fast.power_cap_ns) == (BEGIN_NS + 50 * MS, 7_000)
     assert tally.lanes[Lane.FAST].at_ns == BEGIN_NS + 50 * MS
     assert tally.lanes[Lane.FAST].count == 2
+
+
+def test_xids_of_an_earlier_daemon_are_recalled() -> None:
+    """An Xid that the daemon before saw has its time on the page, and counts as none of this daemon's."""
+    tallies = Tallies({UUID: DEVICE}.get)
+    tallies.recall([(UUID, 79, 1000.0), (UUID, 31, 2000.0), ("GPU-gone", 48, 3000.0)])
+    assert tallies.fresh(DEVICE).xids["79"] == (0, 1000.0)
+    tallies.take(Sweep(UUID, Lane.FAST, 0, 0, 0, Event(uuid=UUID, at_ns=BEGIN_NS, kind="xid", value=31)))
+    tally = tallies.of(UUID)
+    assert tally is not None
+    assert tally.copy().xids["79"] == (0, 1000.0)
+    assert tally.xids["31"][0] == 1
+    assert tally.xids["31"][1] != 2000.0
+    assert tally.xids["48"] == (0, None)
+
+
+def test_recalled_xids_keep_to_the_bound_of_numbers() -> None:
+    tallies = Tallies({UUID: DEVICE}.get)
+    tallies.recall([(UUID, number, float(number)) for number in range(1000, 1200)])
+    xids = tallies.fresh(DEVICE).xids
+    assert len(xids) == XIDS_COUNT + 1
+    assert xids[OTHER_XID] == (0, 1199.0)

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuwatch import clock
 from gpuwatch.errors import UsageError
 from gpuwatch.exporter.access import Access, access, is_ours, own_names
 from gpuwatch.exporter.collector import DaemonFigures
@@ -386,6 +387,7 @@ def test_over_tls_with_a_password_from_another_machine(fleet: Fleet, certificate
     with pytest.raises(UsageError, match=r"expected exporter.users or exporter.client_ca"):
         access(settings(listen="0.0.0.0:0", **named))
     guarded = access(settings(listen="0.0.0.0:0", exporter__users=str(users), **named))
+    assert guarded.expiry_s == pytest.approx(clock.wall_s() + 2 * 86_400, abs=3600)
     trusting = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
     with serving(fleet, guarded) as web:
         assert web.url.startswith("https://")

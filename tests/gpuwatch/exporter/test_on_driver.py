@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch import clock
 from tests.fake_nvml.build import build
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import create
@@ -81,3 +82,19 @@ def test_a_driver_that_goes_takes_its_readings_and_not_the_page(watch: Watch) ->
     watch.scene.load()
     back = until(address, lambda page: (of(page, energy, uuid=uuid) or 1e9) < 1e9)
     assert of(back, energy, uuid=uuid) == 5
+
+
+def test_an_xid_survives_the_end_of_its_daemon(tmp_path: Path, watch: Watch) -> None:
+    """The next daemon's page has the time of an Xid of the daemon before, and the wall time."""
+    scene = create(tmp_path / "scene", gpus=1)
+    uuid, last = scene.gpus[0].uuid, "gpuwatch_gpu_xid_last_timestamp_seconds"
+    with watching(tmp_path, scene, watch.library, LISTEN) as first:
+        scene.gpus[0].xid(79)
+        begun = until(url(first.live), lambda page: of(page, last, uuid=uuid, xid="79") is not None)
+    with watching(tmp_path, scene, watch.library, LISTEN) as second:
+        page = until(url(second.live), lambda page: of(page, last, uuid=uuid, xid="79") is not None)
+    assert of(page, last, uuid=uuid, xid="79") == pytest.approx(of(begun, last, uuid=uuid, xid="79"), abs=1.0)
+    assert of(page, "gpuwatch_gpu_xid_errors_total", uuid=uuid, xid="79") == 0
+    assert of(page, last, uuid=uuid, xid="31") is None
+    assert of(page, "gpuwatch_certificate_expiry_timestamp_seconds") is None
+    assert of(page, "gpuwatch_wall_timestamp_seconds") == pytest.approx(clock.wall_s(), abs=60)

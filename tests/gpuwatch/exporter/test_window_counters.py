@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from annotate.evidence import Trace
 from annotate.judge import judge
 from annotate.verdict import Answered, Finding, Status, Verdict
-from gpuwatch.exporter.counters import Outcomes
+from gpuwatch import clock
+from gpuwatch.exporter.counters import CANARIES_COUNT, Outcomes
 from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Run
 from tests.gpuwatch.exporter.fleet import Fleet, of
@@ -78,3 +81,29 @@ def test_a_cause_without_a_bound_is_left_out_of_the_bounds() -> None:
     fleet = Fleet("idle", outcomes=Outcomes())
     fleet.outcomes.judged(replace(run(verdict["status"]), verdicts=(verdict,)), None)
     assert of(fleet.scrape(), "gpuwatch_window_deviation_bound_ratio_count") == 0
+
+
+def test_the_last_canary_of_a_gpu_is_on_the_page() -> None:
+    """A window on one GPU leaves its canary; one on several GPUs, without a sensible figure or not judged does not."""
+    fleet = Fleet("idle", outcomes=Outcomes())
+    (uuid,) = fleet.uuids
+    told = {"canary_clock_mhz": 1978.0, "canary_copy_bytes_count": 4e12}
+    assert of(fleet.scrape(), "gpuwatch_gpu_canary_clock_hertz", uuid=uuid) is None
+    fleet.outcomes.judged(replace(run("valid"), uuids=(uuid,), declared=told), 0.1)
+    fleet.outcomes.judged(replace(run("valid"), uuids=(uuid,), declared={"canary_clock_mhz": -5}), 0.1)
+    fleet.outcomes.judged(replace(run("valid"), uuids=(uuid, "other"), declared={"canary_clock_mhz": 900.0}), 0.1)
+    fleet.outcomes.judged(replace(run("unproven"), uuids=(uuid,), declared={"canary_clock_mhz": 900.0}), None)
+    page = fleet.scrape()
+    assert of(page, "gpuwatch_gpu_canary_clock_hertz", uuid=uuid) == 1.978e9
+    assert of(page, "gpuwatch_gpu_canary_copy_bytes_per_second", uuid=uuid) == 4e12
+    assert of(page, "gpuwatch_gpu_canary_timestamp_seconds", uuid=uuid) == pytest.approx(clock.wall_s(), abs=60)
+
+
+def test_canaries_of_made_up_gpus_do_not_grow_without_end() -> None:
+    """A client may name any GPU: the record of canaries is bounded, and GPUs that have one stay up to date."""
+    outcomes = Outcomes()
+    for number in range(2 * CANARIES_COUNT):
+        outcomes.judged(replace(run("valid"), uuids=(f"GPU-{number}",), declared={"canary_clock_mhz": 1000.0}), 0.1)
+    outcomes.judged(replace(run("valid"), uuids=("GPU-0",), declared={"canary_clock_mhz": 1500.0}), 0.1)
+    assert len(outcomes.canaries) == CANARIES_COUNT
+    assert outcomes.canaries["GPU-0"].clock_hz == 1.5e9
