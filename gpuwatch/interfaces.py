@@ -5,7 +5,7 @@ makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps. 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from annotate.evidence import Device, Event, Fact, Host, Lane, PowerRecord, ProcessList, Reading
@@ -160,3 +160,4 @@ class Run:
     simulated: bool
     verdicts: tuple[Mapping[str, Any], ...]
     program: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
