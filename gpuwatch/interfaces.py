@@ -201,3 +201,4 @@ class Run:
     simulated: bool
     verdicts: tuple[Mapping[str, Any], ...]
     program: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from gpuwatch.cli.options import settings_options
 TASKS: Mapping[str, tuple[str, ...]] = {
     "Measure": ("run", "compare", "diff", "selftest", "demo"),
     "Look": ("show", "top", "audit", "explain"),
-    "Hand on": ("report", "record", "judge", "ci", "verify", "export"),
+    "Hand on": ("report", "record", "judge", "ci", "verify", "export", "fleet"),
     "Set up": ("doctor", "daemon", "config", "scenes", "db"),
 }
 COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.values() for name in names}

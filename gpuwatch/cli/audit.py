@@ -51,6 +51,7 @@ class _Listing:
     status: str | None
     count: int | None
     again: bool
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ class _IntervalOptions:
 @click.option("--since", metavar="TIME", help='Only windows since then: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
 @click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="Only windows of this label.")
 @click.option("--status", "status", metavar="STATUSES", help="Only these: valid, flagged, rejected, unproven; with commas.")
+@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="Only windows with this tag. Repeatable.")
 @click.option(
     "--count",
     "-n",
@@ -106,7 +108,8 @@ def command(
     policy = policy_options.policy()
     if interval.begin is not None or interval.end is not None or interval.trace is not None:
         given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
-        _refuse(given | {"--rejudge": listing.again or None}, "lists windows; it says nothing of an interval or recording")
+        more = {"--tag": listing.tags or None, "--rejudge": listing.again or None}
+        _refuse({**given, **more}, "lists windows; it says nothing of an interval or recording")
         found = options.settings()
         chosen = (policy or Policy()).or_thresholds(found.tolerance_ratio, found.precision_ratio)
         return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)
@@ -141,7 +144,8 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
     with open_store.reader(settings) as store:
         # A run that is judged again may get another status, so only then every run is read and filtered here.
         names = () if is_rejudged else [each.value for each in wanted]
-        runs = store.runs(since_wall_s=since_s, label=label, status=names, limit=most, worst_first=not is_rejudged)
+        tags = _wanted_tags(listing.tags)
+        runs = store.runs(since_wall_s=since_s, label=label, status=names, tags=tags, limit=most, worst_first=not is_rejudged)
         verdicts = rejudge.all_again(store, runs, policy) if is_rejudged else [rejudge.stored(run) for run in runs]
         listed = [_Listed(run, each) for run, each in zip(runs, verdicts, strict=True)]
     if wanted:
@@ -154,10 +158,22 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
         if is_rejudged:
             output.say(_changes(listed))
         if listing.count is None and len(listed) == most:
-            output.say(f"these are the worst {most}; --count N lists more, --since, --label and --status fewer")
+            output.say(f"these are the worst {most}; --count N lists more, --since, --label, --tag and --status fewer")
     open_store.name_left_out(store)
     code = worst_code(list_statuses(verdict for each in listed for verdict in each.verdicts), failing)
     return code or (Exit.FAILED if store.left_out else Exit.OK)
+
+
+def _wanted_tags(texts: Sequence[str]) -> dict[str, str | None]:
+    """Read the values of --tag; a name alone stands for any value.  Raises UsageError: for no name, and for two values of one."""
+    wanted: dict[str, str | None] = {}
+    for text in map(clean_text, texts):
+        name, equals, value = text.partition("=")
+        if not name or (equals and not value):
+            raise UsageError(f"--tag: expected KEY or KEY=VALUE, as team=vision, found {text!r}")
+        if wanted.setdefault(name, value or None) != (value or None):
+            raise UsageError(f"--tag: expected one value of {name}, found {wanted[name] or 'any'!r} and {value or 'any'!r}")
+    return wanted
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:
@@ -205,6 +221,7 @@ def _plain(each: _Listed) -> dict[str, Any]:
         "source": run.source,
         "simulated": run.simulated,
         "user": run.user,
+        "tags": dict(run.tags),
     }
 
 

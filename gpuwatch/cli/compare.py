@@ -21,6 +21,7 @@ from annotate.verdict import Verdict
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
+from gpuwatch.client.window_tags import read_tags
 from gpuwatch.comparing import Compared, Loaded, checkouts, compare, load
 from gpuwatch.comparing.load_variants import MODULE_PREFIX, names_function, wants_inputs
 from gpuwatch.errors import GpuwatchError, UsageError
@@ -39,6 +40,7 @@ class _FunctionOptions:
     no_check: bool
     rtol: float | None
     cache: Literal["cold", "warm"] | None
+    tags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class _RecordOptions:
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
 @click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
 @click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
+@options.tag_option("Keep this with the window of functions, as team=vision. Repeatable.")
 @click.option("--clock", "clock_mhz", type=float, metavar="MHZ", help=_CLOCK_HELP)
 @click.option("--ratio", "is_ratio", is_flag=True, help="Two models of GPU: give the ratio, each at its reference clock.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="For a pull request or an issue.")
@@ -106,6 +109,8 @@ def command(
         comparisons: Sequence[Comparison] = found.comparisons
         verdict = found.verdict
     else:
+        if how.tags:
+            raise UsageError("--tag: expected functions, found two runs, which keep the tags they were opened with")
         if len(variants) != 2:
             found_words = f"{len(variants)}: {' '.join(variants)}"
             raise UsageError(f"expected two runs or files, or two functions FILE.py:FUNCTION, found {found_words}")
@@ -214,6 +219,7 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_r
             say=output.say,
             tolerance=tolerance_ratio,
             cache=how.cache,
+            tags=read_tags(how.tags),
             rtol=how.rtol,
             check_inputs=next((each.check_inputs for each in loaded if each.check_inputs is not None), ()),
         )

@@ -45,6 +45,13 @@ def windows(context: click.Context, _parameter: click.Parameter, incomplete: str
     return [name for name in dict.fromkeys(found) if name and name.startswith(incomplete)]
 
 
+def fleet_questions(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Offer the questions of `gpuwatch fleet`."""
+    from gpuwatch.fleet.fleet_questions import questions
+
+    return [name for name in questions() if name.startswith(incomplete)]
+
+
 def scenes(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Offer simulated scenes; after a comma the next one."""
     from gpuwatch.sources.simulated import FLEETS, SCENES

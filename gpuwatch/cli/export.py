@@ -1,5 +1,8 @@
 """gpuwatch export: windows and their verdicts for a fleet's warehouse."""
 
+import hashlib
+import platform
+import threading
 from pathlib import Path
 
 import click
@@ -7,7 +10,9 @@ import click
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, times
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.config.quantities import QuantityError, duration_ns
 from gpuwatch.errors import UsageError
+from gpuwatch.store.export_mark import write_mark
 from gpuwatch.utf8 import clean_text
 
 
@@ -16,9 +21,10 @@ from gpuwatch.utf8 import clean_text
 @click.option("--ndjson", is_flag=True, help="All rows to standard output instead, one JSON object a line.")
 @click.option("--since", metavar="TIME", help='Only windows since then: "7d" (ago), "14:02", "2026-11-20".')
 @click.option("--host", metavar="NAME", help="The machine's name in the rows; by default as each window saw it.")
+@click.option("--jitter", metavar="DURATION", help="Wait first, by this machine's name, at most this long, as 30m.")
 @options.json_option
 @options.settings_options
-def command(folder: str | None, ndjson: bool, since: str | None, host: str | None, as_json: bool) -> None:
+def command(folder: str | None, ndjson: bool, since: str | None, host: str | None, jitter: str | None, as_json: bool) -> None:
     """Hand windows on, one row a window and GPU.
 
     Run it as often as you like: what DIR holds is not written again, and what was interrupted is made up for.  Windows
@@ -34,6 +40,7 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
         raise UsageError("--parquet: expected a folder, found an empty name; for this one write --parquet .")
     host = None if host is None else clean_text(host)
     since_s = times.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
+    _wait_turn(jitter, host)
     with open_store.reader(options.settings()) as store:
         from gpuwatch.fleet import export, rows
 
@@ -43,6 +50,7 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
             open_store.name_left_out(store)
             return
         done = export.to_parquet(store, Path(folder), since_wall_s=since_s, host=host)
+        _mark(store.state)
     open_store.name_left_out(store)
     if as_json:
         counts = {name: getattr(done, name) for name in ("windows_count", "rows_count", "there_count")}
@@ -52,3 +60,29 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
             f"{folder}: {output.counted(done.windows_count, 'window')} added as {output.counted(done.rows_count, 'row')}"
             f" in {output.counted(len(done.parts), 'part')}; {done.there_count} were there"
         )
+
+
+def turn_s(name: str, jitter_s: float) -> float:
+    """Return when this machine's turn is within the jitter: by its name, so that it is the same every night."""
+    share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
+    return share * jitter_s
+
+
+def _wait_turn(jitter: str | None, host: str | None) -> None:
+    """Wait for this machine's turn.  Raises UsageError: for a jitter that is no duration."""
+    try:
+        jitter_s = 0.0 if jitter is None else duration_ns(jitter) / 1e9
+    except QuantityError as error:
+        raise UsageError(f"--jitter: {error}") from error
+    wait_s = turn_s(host or platform.node(), jitter_s)
+    if wait_s >= 1.0:
+        output.say(f"gpuwatch: this machine's turn to export is in {wait_s:.0f} s")
+    threading.Event().wait(wait_s)
+
+
+def _mark(state: Path) -> None:
+    """Note the export for the daemon's metric, where this user may."""
+    try:
+        write_mark(state, clock.wall_s())
+    except OSError as error:
+        output.say(f"gpuwatch: the daemon's metric of the last export stays as it was: {state}: {error.strerror}")

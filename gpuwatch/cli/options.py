@@ -16,6 +16,7 @@ from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.config.keys import BY_NAME
+from gpuwatch.client.window_tags import read_tags
 from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
@@ -219,11 +220,12 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
 
 @dataclass(frozen=True, slots=True)
 class StatedOptions:
-    """The values of --locked-mhz, --every and --varies."""
+    """The values of --locked-mhz, --every, --varies and --tag."""
 
     locked_mhz: float | None
     every: str | None
     varies: bool
+    tags: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
         """Return them as ``window()`` takes them.  Raises UsageError: for what is no amount, or makes no sense."""
@@ -236,12 +238,14 @@ class StatedOptions:
             StatedClaim.checked(**stated)
         except UsageError as error:
             raise UsageError(f"--{str(error).replace('locked_mhz', 'locked-mhz', 1)}") from error
-        return stated
+        return {**stated, "tags": read_tags(self.tags)}
 
 
 def stated_options(command: _F) -> _F:
-    """Add --locked-mhz, --every and --varies as one argument ``stated_options``."""
-    command = gathered(StatedOptions, "stated_options")(command)
+    """Add --locked-mhz, --every, --varies and --tag as one argument ``stated_options``."""
+    command = tag_option("Keep this with the window, as team=vision. Repeatable.")(
+        gathered(StatedOptions, "stated_options")(command)
+    )
     for option in (
         click.option("--varies", is_flag=True, help="State that the times vary by design."),
         click.option("--every", metavar="DURATION", help="State that a call begins this long after the one before, as 20ms."),
@@ -249,6 +253,11 @@ def stated_options(command: _F) -> _F:
     ):
         command = option(command)
     return command
+
+
+def tag_option(help_text: str) -> Callable[[_F], _F]:
+    """Add --tag, which may be repeated, as ``tags``."""
+    return click.option("--tag", "tags", metavar="KEY=VALUE", multiple=True, help=help_text)
 
 
 def statuses(option: str, text: str | None) -> frozenset[Status]:

@@ -139,6 +139,7 @@ def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
             begun=times.text(run.begun_wall_s, has_zone=True),
             user=run.user,
             process=run.process,
+            tags=run.tags,
             packed=store.packed(run, uuid) if uuid is not None else None,
         )
         # Where the packed evidence made room for newer, what was signed is no longer there.

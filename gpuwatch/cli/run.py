@@ -18,6 +18,7 @@ from gpuwatch.cli import child, chosen_gpus, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
+from gpuwatch.client import window_tags
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
@@ -192,6 +193,9 @@ def _environment(watched: Window, settings: Settings) -> dict[str, str]:
     ours = options.settings_environment(settings)
     if watched.run_id is not None:
         ours["GPUWATCH_PARENT"] = watched.run_id
+    if watched.tags.given:  # for the windows inside, beside those that were there
+        there = os.environ.get(window_tags.VARIABLE)
+        ours[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
     return {**os.environ, **ours}
 
 

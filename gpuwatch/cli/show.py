@@ -1,5 +1,6 @@
 """gpuwatch show: one window's verdicts with all their evidence."""
 
+import shlex
 import sys
 
 import click
@@ -34,6 +35,7 @@ def command(
     With --claim, --accept or --limit its kept evidence is judged again; the verdict of record stays as it is.
     """
     from annotate.output import report
+    from annotate.output.report import plain
 
     if run_id is not None and back is not None:
         raise UsageError(f"expected a run or -{back}, found both: {run_id} -{back}")
@@ -44,13 +46,15 @@ def command(
         verdicts = rejudge.stored(run) if policy is None else rejudge.again(store, run, policy)
     if as_json:
         data = {"run": run.id, "label": run.label, "begun_wall_s": run.begun_wall_s, "rejudged": policy is not None}
-        output.emit_json(data | {"verdicts": [verdict.to_dict() for verdict in verdicts]})
+        output.emit_json({**data, "tags": dict(run.tags), "verdicts": [verdict.to_dict() for verdict in verdicts]})
     elif markdown:
         output.emit("\n".join(report.markdown(verdict) for verdict in verdicts).rstrip())
     else:
         output.emit(output.lay_out(verdicts, sys.stdout, verbose=verbose, more="`-v` lists them"))
         if stated := describe(run.declared):
             output.say(f"  stated: {stated}")
+        if run.tags:
+            output.say(f"  tags: {' '.join(shlex.quote(plain(f'{name}={text}')) for name, text in sorted(run.tags.items()))}")
         who = f", by {run.user or run.uid}" if run.uid is not None else ""
         output.say(f"  run {run.id}, {times.text(run.begun_wall_s)}{who}{', judged again' if policy is not None else ''}")
     return worst_code(list_statuses(verdicts), failing)

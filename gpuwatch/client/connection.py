@@ -100,8 +100,10 @@ class Client:
         thread: int = 0,
     ) -> messages.Opened:
         """Begin a window around the process at this end and its descendants."""
-        request = messages.Open(claim, label, policy or {}, gpus, parent, declared or {}, thread)
-        return self._exchange(request, messages.Opened)
+        return self.ask(messages.Open(claim, label, policy or {}, gpus, parent, declared or {}, thread), messages.Opened)
+
+    def ask(self, request: messages.Message, expected: type[_Reply]) -> _Reply:
+        return self._exchange(request, expected)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; times and declared facts may follow until the window is closed."""

@@ -18,9 +18,10 @@ from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
-from gpuwatch.wire.messages import FactValue, JudgedReply, Opened
+from gpuwatch.wire.messages import Close, Closed, FactValue, JudgedReply, Open, Opened
 
 _log = logging.getLogger("gpuwatch")
+_without_tags: set[int] = set()  # daemons of older versions, each named once
 
 
 class Connections:
@@ -79,6 +80,7 @@ class Conversation:
         gpus: list[str] | None,
         parent: str | None,
         *,
+        tags: dict[str, str],
         meanwhile: Callable[[], dict[str, FactValue]],
     ) -> str:
         """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
@@ -88,7 +90,7 @@ class Conversation:
 
         # Nothing that takes long lies between the daemon's mark of the beginning and the window's.
         def open_with(client: Client) -> Opened:
-            return client.open(
+            request = Open(
                 label=label,
                 claim=policy.claim.value,
                 policy=policy.to_dict(),
@@ -96,12 +98,17 @@ class Conversation:
                 parent=parent,
                 declared=declared,
                 thread=_launching_thread(),
+                tags=tags,
             )
+            return client.ask(request, Opened)
 
         self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: declared.update(meanwhile()))
         self._run_id = opened.run
         if opened.warning:
             say(opened.warning)
+        if tags and not (daemon := self._client.welcome).takes_tags and daemon.pid not in _without_tags:
+            _without_tags.add(daemon.pid)
+            say(f"the daemon (pid {daemon.pid}) is of gpuwatch {daemon.version}, which keeps no tags: restart it")
         return opened.run
 
     def close(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
@@ -126,7 +133,8 @@ class Conversation:
         if testimony.has_more_than_facts:
             testimony.hand_over_times(self._client, self._run_id)
             testimony.hand_over_beside(self._client, self._run_id)
-        self._client.close_window(self._run_id, begin_ns, end_ns, testimony.all() | declared)
+        facts, tags = testimony.all() | declared, testimony.tags.declared
+        self._client.ask(Close(run=self._run_id, begin_ns=begin_ns, end_ns=end_ns, declared=facts, tags=tags), Closed)
         self.hang_up()
 
     def _finish_beside(self, finish: Callable[[], None], testimony: Testimony) -> None:

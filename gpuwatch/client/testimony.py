@@ -19,6 +19,7 @@ from gpuwatch.client.connection import Client
 from gpuwatch.client.iteration import Iteration
 from gpuwatch.client.marks import TIMED, HostMarks, make_marks
 from gpuwatch.client.stated_claim import StatedClaim, check_facts
+from gpuwatch.client.window_tags import WindowTags
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.process import torch_state
 from gpuwatch.utf8 import found_words
@@ -60,6 +61,7 @@ class Testimony:
         self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings | RecordedTimes] = []
         self.beside = Beside()
+        self.tags = WindowTags()
         self._marks: Marks | None = None
         self._is_marking = True  # until it fails, or the window is over
         self._making = threading.Lock()
@@ -90,13 +92,11 @@ class Testimony:
                 self._stamps.put()
 
     def declare(self, facts: dict[str, FactValue]) -> None:
-        """Raises UsageError for what the judge does not know, and for what could not be handed over at the end."""
+        """Keep facts to declare; names the judge does not know become tags.  Raises UsageError: for what cannot be sent."""
         from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}
-        for name, fact in facts.items():
-            if name not in FACTS:
-                raise UsageError(f"declare: {name!r} is not a fact the judge knows; known: {', '.join(sorted(FACTS))}")
+        for name, fact in self.tags.take_unknown(facts, FACTS).items():
             try:
                 checked[name] = _sendable(name, fact)
             except UsageError:

@@ -21,8 +21,9 @@ from gpuwatch.client.iteration import Iteration
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.client.window_answers import WindowAnswers
-from gpuwatch.client.window_arguments import check_kind, check_label, check_policy, check_step, list_gpus
+from gpuwatch.client.window_arguments import check_choices, check_kind, check_label, check_policy, check_step, list_gpus
 from gpuwatch.client.window_decorator import P, T, wrap
+from gpuwatch.client.window_tags import check_tags
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.process import torch_state
@@ -63,6 +64,7 @@ class Window(WindowAnswers):
         self._conversation = Conversation(settings)
         self._stated = stated
         self._testimony = Testimony(stated=stated)
+        self.tags = self._testimony.tags
         self._pid = os.getpid()
         self._again = functools.partial(
             Window, policy=policy, gpus=gpus, sync=sync, on_reject=on_reject, settings=settings, stated=stated
@@ -90,7 +92,8 @@ class Window(WindowAnswers):
         with self._conversation.guard("opening the window"):
             parent = self.parent.run_id if self.parent is not None else os.environ.get("GPUWATCH_PARENT")
             begin = functools.partial(self._testimony.begin, is_stamped=self._sync)
-            self.run_id = self._conversation.open(self.label, self.policy, self._gpus, parent, meanwhile=begin)
+            tags = self.tags.at_opening(self.parent.tags if self.parent is not None else None)
+            self.run_id = self._conversation.open(self.label, self.policy, self._gpus, parent, tags=tags, meanwhile=begin)
             _enclosing.set(self)
         if self._sync:
             with self._conversation.guard("synchronising"):
@@ -205,9 +208,9 @@ class Window(WindowAnswers):
         self._testimony.look_at(tensors)
 
     def declare(self, **facts: FactValue) -> None:
-        """Declare facts that only the measured process knows, by the names of ``annotate.declared``.
+        """Declare facts that only the measured process knows, by the names of ``annotate.declared``; other names become tags.
 
-        Raises UsageError: for other names, and for values that cannot be sent.
+        Raises UsageError: for values that cannot be sent.
         """
         self._testimony.declare(facts)
 
@@ -235,11 +238,12 @@ class Window(WindowAnswers):
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
-        return wrap(function, self.label, lambda label: self._again(label).warmed_by(self.warm_up))
+        return wrap(function, self.label, lambda label: self._again(label).prepared(self.warm_up, self.tags.given))
 
-    def warmed_by(self, step: Callable[[], object] | None) -> Window:
-        """Return this window, which will run the step until it is steady before it begins."""
-        self.warm_up = step
+    def prepared(self, warm_up: Callable[[], object] | None, tags: Mapping[str, str]) -> Window:
+        """Return this window, which has these tags, and runs the step of a warm-up until it is steady before it begins."""
+        self.warm_up = warm_up
+        self.tags.given = dict(tags)
         return self
 
 
@@ -265,6 +269,7 @@ def window(
     gpus: list[str] | tuple[str, ...] | str | None = None,
     sync: bool = True,
     warm_up: Callable[[], object] | None = None,
+    tags: Mapping[str, str | float] | None = None,
     on_reject: Literal["report", "raise"] = "report",
     settings: Settings | None = None,
 ) -> Window:
@@ -273,27 +278,23 @@ def window(
     It covers the GPUs on which this process and its descendants hold a context, or those named by UUID (or a unique
     beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
     ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
-    the repeatability it must have.
-    ``accept=["rule"]`` names hazards that do not count, ``limits={"rule": {"limit": 0.1}}`` other limits; or give a ``policy``.
+    the repeatability it must have.  ``accept=["rule"]`` names hazards that do not count, ``limits={"rule": {"limit": 0.1}}``
+    other limits; or give a ``policy``.
     ``locked_mhz``, ``every`` and ``varies`` state more of the claim, are stored and printed with it: the clock you locked the
     SMs at, the seconds from one call's begin to the next that you keep on purpose, and that the times vary by design.
     ``warm_up``, one step of the work, runs before the beginning until it is steady, as in ``bench``, for ten seconds at most.
+    ``tags={"team": "vision"}`` are kept with the window, beside those of its batch job, pod or CI run.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
 
     Raises UsageError: for arguments that can never be right; any failure of telemetry makes the verdict unproven instead.
     """
-    name = check_label(label)
-    if on_reject not in ("report", "raise"):
-        raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
-    if settings is not None and not isinstance(settings, Settings):
-        raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
-    made = Window(
-        name,
+    check_choices(on_reject, settings)
+    return Window(
+        check_label(label),
         check_policy(claim, policy, tolerance, precision, accept=accept, limits=limits),
         gpus=list_gpus(gpus),
         sync=sync,
         on_reject=on_reject,
         settings=settings,
         stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies),
-    )
-    return made.warmed_by(check_step(warm_up))
+    ).prepared(check_step(warm_up), check_tags(tags))

@@ -8,6 +8,7 @@ from typing import Any
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.conversation import Connections, Conversation
+from gpuwatch.client.window_tags import WindowTags
 from gpuwatch.errors import RejectedError, UsageError
 
 SCHEMA = 1
@@ -21,6 +22,7 @@ class WindowAnswers:
     run_id: str | None
     begin_ns: int | None
     end_ns: int | None
+    tags: WindowTags
     _conversation: Conversation
 
     @property
@@ -66,6 +68,7 @@ class WindowAnswers:
             "schema": SCHEMA,
             "run": self.run_id,
             "label": self.label,
+            "tags": self.tags.all(),
             "status": verdicts[0].status.value,
             "why": verdicts[0].why,
             "verdicts": [verdict.to_dict() for verdict in verdicts],

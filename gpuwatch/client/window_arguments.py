@@ -7,6 +7,7 @@ from typing import Any
 from annotate.claims import Claim
 from annotate.errors import AnnotateError
 from annotate.user_policy import Policy
+from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import clean_text, found_words
 from gpuwatch.wire.messages import LABEL_LENGTH, NAME_LENGTH
@@ -24,6 +25,14 @@ def check_label(label: object) -> str | None:
     if label is not None and len(label) > LABEL_LENGTH:
         raise UsageError(f"label: expected at most {LABEL_LENGTH} characters, found {len(label)}")
     return None if label is None else clean_text(label)
+
+
+def check_choices(on_reject: object, settings: object) -> None:
+    """Check what is one of few choices.  Raises UsageError: for an unknown word, and for settings of another type."""
+    if on_reject not in ("report", "raise"):
+        raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
+    if settings is not None and not isinstance(settings, Settings):
+        raise UsageError(f"settings: expected gpuwatch.config.settings.Settings, found {found_words(settings)}")
 
 
 def check_kind(kind: object) -> str:

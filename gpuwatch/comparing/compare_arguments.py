@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
+from gpuwatch.client.window_tags import check_tags
 from gpuwatch.comparing.blocks import BlockTimer
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
@@ -45,6 +46,7 @@ class CompareRequest:
     cache: bench_arguments.Cache | None
     rtol: float | None
     check_inputs: CheckInputs
+    tags: Mapping[str, str | float] | None
     seams: BenchEnvironment | None
 
     @property
@@ -78,6 +80,7 @@ def checked(request: CompareRequest) -> CompareRequest:
         buffers_count=_count("buffers_count", request.buffers_count, least=1),
         floor_ratio=bench_arguments.amount_or_none("compare: floor_ratio", request.floor_ratio, zero=True),
         seed=int(request.seed),
+        tags=check_tags(request.tags, doing="compare: tags"),
     )
 
 

@@ -56,6 +56,7 @@ def compare(
     cache: Cache | None = None,
     rtol: float | None = None,
     check_inputs: CheckInputs = (),
+    tags: Mapping[str, str | float] | None = None,
     seams: BenchEnvironment | None = None,
 ) -> Compared:
     """Compare functions of one call each: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against ``reference``.
@@ -72,7 +73,7 @@ def compare(
 
     ``cache``: ``"cold"`` (the default on a GPU) empties the L2 cache before each call, outside the timed span; ``"warm"``
     leaves it as the last call did.  ``warm_s`` defaults to 3 s on a GPU and 0.5 s elsewhere, before the window opens.
-    Python's garbage collector is held off while timing.
+    Python's garbage collector is held off while timing.  ``tags`` are kept with the window, as of ``window()``.
 
     Exceptions of a variant pass.
     Raises UsageError: when an argument can never be right.
@@ -184,5 +185,5 @@ def _open_window(request: CompareRequest) -> AbstractContextManager[Window | Non
     if not request.watch:
         return nullcontext()
     label = request.label or " and ".join(request.names)
-    opened = request.environment.window(label[:LABEL_LENGTH], settings=request.settings)
+    opened = request.environment.window(label[:LABEL_LENGTH], settings=request.settings, tags=request.tags)
     return cast("AbstractContextManager[Window]", opened)  # tests alone have another kind

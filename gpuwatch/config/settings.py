@@ -22,7 +22,7 @@ from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
 # Variables of ours that are no settings: where the file is, and what `gpuwatch run` tells its command.
-_OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT"})
+_OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT", "GPUWATCH_TAGS"})
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
 # Of two settings the first may not exceed the second; a default gives way to what was configured.
 _ORDERED = (("sampling.active_period", "sampling.idle_period"), ("store.segment", "store.budget"))

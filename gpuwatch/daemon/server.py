@@ -209,7 +209,7 @@ class Server:
                     raise ConnectionResetError  # the client finds the daemon that takes our place
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
-                check_declared(request.declared)
+                check_declared(request)
                 run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
                 return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
@@ -220,10 +220,8 @@ class Server:
                 self._windows.add_times(request, uid=peer.uid)
                 return messages.TimesTaken(run=request.run)
             case messages.Close():
-                check_declared(request.declared)
-                self._windows.close(
-                    request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, declared=request.declared
-                )
+                check_declared(request)
+                self._windows.close(request, uid=peer.uid)
                 peer.runs.discard(request.run)
                 return messages.Closed(run=request.run)
             case messages.AskStatus():

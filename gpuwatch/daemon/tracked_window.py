@@ -136,9 +136,9 @@ class TrackedWindow:
         self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
         self._store_known()  # its client may take long to declare its times, and windows that begin meanwhile do not overlap it
 
-    def close(self, declared: dict[str, FactValue]) -> None:
-        """Take the last facts that its process declares."""
-        self.run = replace(self.run, declared={**self.run.declared, **declared})
+    def close(self, declared: dict[str, FactValue], tags: dict[str, str] | None = None) -> None:
+        """Take the last facts that its process declares, and all of its tags if some came."""
+        self.run = replace(self.run, declared={**self.run.declared, **declared}, tags=tags or self.run.tags)
         self.closed.set()
 
     # It gets its verdict

@@ -35,8 +35,17 @@ def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: b
         )
 
 
-def check_declared(declared: Mapping[str, messages.FactValue]) -> None:
-    """Bound all facts together, which are stored for good; a message bounds each.  Raises UsageError."""
-    size = sum(len(name) + len(str(fact)) for name, fact in declared.items())
+def check_declared(request: messages.Open | messages.Close) -> None:
+    """Bound all facts together, and all tags, which are stored for good; a message bounds each.  Raises UsageError."""
+    size = sum(len(name) + len(str(fact)) for name, fact in request.declared.items())
     if size > messages.DECLARED_LENGTH:
         raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")
+    check_tags(request.tags)
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise UsageError where the tags of a window are too many or too long together."""
+    length = sum(len(name) + len(text) for name, text in tags.items())
+    if len(tags) > messages.TAGS_COUNT or length > messages.TAGS_LENGTH:
+        most = f"{messages.TAGS_COUNT} of {messages.TAGS_LENGTH} characters together"
+        raise UsageError(f"tags: expected at most {most}, found {len(tags)} of {length}")

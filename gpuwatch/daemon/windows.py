@@ -17,14 +17,14 @@ from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices
-from gpuwatch.daemon.window_limits import OWN_COUNT, check_times, check_windows
+from gpuwatch.daemon.window_limits import OWN_COUNT, check_tags, check_times, check_windows
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, find_named
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.host import processes
 from gpuwatch.interfaces import Run
 from gpuwatch.store.run_reader import RunReader
 from gpuwatch.wire import run_ids
-from gpuwatch.wire.messages import FactValue, Open, Spans, Times
+from gpuwatch.wire.messages import Close, Open, Spans, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
@@ -158,14 +158,15 @@ class Windows:
             raise UsageError(f"window {run_id} is not open; it is {window.run.status}")
         self._end(window, *window.settled(begin_ns, end_ns, clock.now_ns()))
 
-    def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, declared: dict[str, FactValue]) -> None:
+    def close(self, request: Close, *, uid: int) -> None:
         """End a window if it has not ended, and have it judged.  Raises UsageError."""
-        window = self._own(run_id, uid)
+        window = self._own(request.run, uid)
         if window.closed.is_set():
-            raise UsageError(f"window {run_id} is not open; it is {window.run.status}")
+            raise UsageError(f"window {request.run} is not open; it is {window.run.status}")
+        check_tags(tags := {**window.run.tags, **request.tags})
         if window.is_open:
-            self.end(run_id, uid=uid, begin_ns=begin_ns, end_ns=end_ns)
-        window.close(declared)
+            self.end(request.run, uid=uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
+        window.close(request.declared, tags)
 
     def abandon(self, run_id: str, why: str = "its process went away without closing it") -> None:
         """End a window that nobody will close."""
@@ -244,6 +245,7 @@ class Windows:
             status="open",
             why=warning or "",
             parent=request.parent,
+            tags=request.tags,
             source=watched.source.name,
             simulated=watched.source.is_simulated,
             verdicts=(),

@@ -163,6 +163,7 @@ class Collector(Collecting):
         store = self._daemon.store()
         for figure, name, *labels in _STORE:
             page.put(name, store[figure], *labels)
+        page.put("gpuwatch_export_last_success_time_seconds", store.get("exported_wall_s"))
         page.histogram("gpuwatch_scrape_seconds", self._scrapes)
         for reason, count in self._refused.items():
             page.put("gpuwatch_scrapes_refused_total", count, reason)

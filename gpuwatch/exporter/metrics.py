@@ -253,6 +253,8 @@ _TABLE = (
              of="the store"),
     _counter("store_segments_set_aside_total", "Damaged files that were set aside.", of="the store"),
     _gauge("store_queued_rows", "Rows waiting to be written.", of="the store"),
+    _gauge("export_last_success_time_seconds", "When `gpuwatch export --parquet` last succeeded; absent: never.",
+           of="the store"),
     _gauge("store_disk_full", "1 while nothing can be written because the disk is full.", of="the store"),
     # The page itself
     _gauge("certificate_expiry_timestamp_seconds", "Wall time at which the page's TLS certificate, or one of its chain, ends; "

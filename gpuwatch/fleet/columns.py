@@ -42,7 +42,7 @@ class ExportColumn:
 
 
 _UNITS = {
-    "s": "seconds", "ns": "nanoseconds", "mhz": "megahertz", "w": "watts", "c": "degrees Celsius", "bytes": "bytes",
+    "s": "seconds", "ns": "nanoseconds", "mhz": "megahertz", "w": "watts", "j": "joules", "c": "degrees Celsius", "bytes": "bytes",
     "ratio": "ratio, 0 to 1", "count": "count", "mask": "bits",
 }  # fmt: skip
 
@@ -161,6 +161,37 @@ _GPU = (
     ExportColumn("gpu_idle_power_w", ColumnKind.NUMBER, "the lowest power seen with a context and no work"),
 )
 
+# Over the window, from its evidence; NULL where none was kept.  The median and its interval are the verdict's.
+PHYSICS = (
+    ExportColumn("tags", ColumnKind.WORDS, "its tags: its user's and those of its job, pod or CI run"),
+    ExportColumn("sm_clock_mean_mhz", ColumnKind.NUMBER, "the SM clock that the driver showed while the GPU worked"),
+    ExportColumn("sm_clock_min_mhz", ColumnKind.NUMBER, "its least"),
+    ExportColumn("sm_clock_max_mhz", ColumnKind.NUMBER, "its most"),
+    ExportColumn("true_clock_mhz", ColumnKind.NUMBER, "the mean SM clock as stamped on the GPU; NULL: nothing was stamped"),
+    ExportColumn("mem_clock_mean_mhz", ColumnKind.NUMBER, "the memory clock"),
+    ExportColumn("mem_clock_min_mhz", ColumnKind.NUMBER, "its least"),
+    ExportColumn("mem_clock_max_mhz", ColumnKind.NUMBER, "its most"),
+    ExportColumn("power_mean_w", ColumnKind.NUMBER, "the board's power"),
+    ExportColumn("power_min_w", ColumnKind.NUMBER, "its least"),
+    ExportColumn("power_max_w", ColumnKind.NUMBER, "its most"),
+    ExportColumn("temperature_mean_c", ColumnKind.NUMBER, "the GPU's temperature"),
+    ExportColumn("temperature_min_c", ColumnKind.NUMBER, "its least"),
+    ExportColumn("temperature_max_c", ColumnKind.NUMBER, "its most"),
+    ExportColumn("mem_temperature_max_c", ColumnKind.NUMBER, "the highest temperature of the memory"),
+    ExportColumn("energy_j", ColumnKind.NUMBER, "the board's energy over the window, by the driver's counter"),
+    ExportColumn(
+        "busy_ratio", ColumnKind.NUMBER, "the share of the window in which the GPU worked, by its most trusted witness"
+    ),
+    ExportColumn("canary_clock_mhz", ColumnKind.NUMBER, "the true clock of the fixed work that bench() runs first"),
+    ExportColumn("canary_copy_bytes_count", ColumnKind.NUMBER, "the bytes a second of its copy"),
+    ExportColumn("times_count", ColumnKind.WHOLE, "the iterations that were timed; NULL: no times were given"),
+    ExportColumn("time_median_s", ColumnKind.NUMBER, "the median of their times"),
+    ExportColumn("time_low_s", ColumnKind.NUMBER, "the lower end of its 95 % interval within this window"),
+    ExportColumn("time_high_s", ColumnKind.NUMBER, "the upper end"),
+    ExportColumn("time_at_clock_s", ColumnKind.NUMBER, "the median at one clock"),
+    ExportColumn("time_clock_mhz", ColumnKind.NUMBER, "that clock: the model's reference clock where the times reach it"),
+)
+
 # Of annotate.evidence.Host, between the window's edges.
 _HOST = (
     ExportColumn("host_kernel", ColumnKind.TEXT, "the kernel"),
@@ -186,4 +217,4 @@ _HOST = (
     ExportColumn("host_watcher_cpu_s", ColumnKind.NUMBER, "processor time of the watching daemon itself"),
 )
 
-COLUMNS: tuple[ExportColumn, ...] = (*_WINDOW, *_VERDICT, *_GPU, *_HOST)
+COLUMNS: tuple[ExportColumn, ...] = (*_WINDOW, *_VERDICT, *_GPU, *_HOST, *PHYSICS)

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from annotate.evidence import Device
+from annotate.capsule.pack import unpack
+from annotate.errors import CapsuleError
+from annotate.evidence import Device, Evidence
 from gpuwatch.errors import ExportError, StoreError
 from gpuwatch.fleet.columns import SCHEMA
 from gpuwatch.fleet.rows import Row, hostname, partition, rows
@@ -71,7 +73,12 @@ def _chunks(store: Reader, ids: Sequence[str], host: str) -> Iterator[list[Row]]
         yield [
             row
             for run in store.named(ids[i : i + _CHUNK])
-            for row in rows(run, {uuid: _device(store, run, uuid) for uuid in run.uuids}, host)
+            for row in rows(
+                run,
+                {uuid: _device(store, run, uuid) for uuid in run.uuids},
+                host,
+                {uuid: _evidence(store, run, uuid) for uuid in run.uuids},
+            )
         ]
 
 
@@ -79,6 +86,15 @@ def _device(store: Reader, run: Run, uuid: str) -> Device | None:
     try:
         return store.device(uuid, boot_id=run.boot_id, at_ns=run.begin_ns)
     except StoreError:  # never watched under this store
+        return None
+
+
+def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
+    """Return a run's packed evidence; None where it made room for newer, or is damaged: the row goes out without physics."""
+    packed = store.packed(run, uuid)
+    try:
+        return unpack(packed)[0] if packed is not None else None
+    except (CapsuleError, IndexError):
         return None
 
 

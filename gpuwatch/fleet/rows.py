@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from annotate.evidence import Device, Host
-from gpuwatch.fleet.columns import COLUMNS, SCHEMA
+from annotate.evidence import Device, Evidence, Host
+from gpuwatch.fleet.columns import COLUMNS, PHYSICS, SCHEMA
+from gpuwatch.fleet.window_physics import physics, stated_number
 from gpuwatch.store import Run
 from gpuwatch.utf8 import clean_text
 
@@ -16,6 +17,7 @@ Row: TypeAlias = dict[str, Any]  # by the contract's names; the types are the co
 _NAMES = [column.name for column in COLUMNS]
 _OF_GPU = tuple(name.removeprefix("gpu_") for name in _NAMES if name.startswith("gpu_") and name != "gpu_uuid")
 _OF_HOST = tuple(name.removeprefix("host_") for name in _NAMES if name.startswith("host_"))
+_UNSEEN = dict.fromkeys(column.name for column in PHYSICS)
 _WORST_FIRST = ("reject", "flag", "note")
 
 
@@ -32,12 +34,25 @@ def partition(begun_wall_s: float, host: str) -> str:
     return f"date={_moment(begun_wall_s):%Y-%m-%d}/host={quote(host, safe='')}"
 
 
-def rows(run: Run, devices: Mapping[str, Device | None], host: str) -> list[Row]:
+def rows(
+    run: Run, devices: Mapping[str, Device | None], host: str, evidence: Mapping[str, Evidence | None] | None = None
+) -> list[Row]:
     """One row a GPU, worst first; one without a GPU where the window covered none."""
+    seen = {uuid: physics(each) for uuid, each in (evidence or {}).items() if each is not None}
     verdicts = {(verdict.get("device") or {}).get("uuid"): verdict for verdict in run.verdicts}
     uuids: Sequence[str | None] = (*verdicts, *(uuid for uuid in run.uuids if uuid not in verdicts)) or (None,)
     of_run = _of_run(run, host)
-    return [{**of_run, **_of_gpu(uuid, devices.get(uuid or "")), **_of_verdict(run, verdicts.get(uuid))} for uuid in uuids]
+    return [
+        {
+            **_UNSEEN,
+            **of_run,
+            **_of_gpu(uuid, devices.get(uuid or "")),
+            **_of_verdict(run, verdicts.get(uuid)),
+            **seen.get(uuid or "", {}),
+            **stated_number(verdicts.get(uuid) or {}),
+        }
+        for uuid in uuids
+    ]
 
 
 def _of_run(run: Run, host: str) -> Row:
@@ -62,6 +77,7 @@ def _of_run(run: Run, host: str) -> Row:
         "user": _text(run.user),
         "process": _text(run.process),
         "parent": run.parent,
+        "tags": {str(_text(name)): _text(text) for name, text in run.tags.items()},
         "accepted": sorted(run.policy.get("accept") or ()),
         "limits": [
             {"rule": rule, "limit": limit, "value": float(value)} for rule, of in limits for limit, value in dict(of).items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -120,6 +120,7 @@ class BenchRequest:
     policy: Policy | None
     settings: Settings | None
     progress: bool | None
+    tags: Mapping[str, str]
 
 
 def defers_work(fn: object) -> bool:

@@ -8,6 +8,7 @@ from annotate.claims import Claim
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.testimony import spared
+from gpuwatch.client.window_tags import check_tags
 from gpuwatch.config.settings import Settings
 from gpuwatch.measuring import bench_arguments, garbage_collection, prepare
 from gpuwatch.measuring.attempt import Attempt, Job, MeasuredWindow, run_attempt
@@ -43,6 +44,7 @@ def bench(
     retries: int = 0,
     progress: bool | None = None,
     settings: Settings | None = None,
+    tags: Mapping[str, str | float] | None = None,
     seams: BenchEnvironment | None = None,
 ) -> Measurement:
     """Time ``fn(*args)``: warm up until it is steady, measure until the median is known to ``target_ratio``, and judge.
@@ -61,7 +63,7 @@ def bench(
     ``reference`` (a result, or a function of the same arguments) gates: a wrong result raises WrongResultError before
     anything is timed.  ``check_inputs`` changes the floating-point ``args`` in place for a moment, to see the result change.
     ``retries`` measures again until the verdict is valid; the result holds every attempt, and never chooses the best.
-    Python's garbage collector is held off while timing.
+    Python's garbage collector is held off while timing.  ``tags`` are kept with the window, as of ``window()``.
 
     Exceptions of ``fn`` pass.
     Raises UsageError: when an argument can never be right.
@@ -79,6 +81,7 @@ def bench(
         policy=policy,
         settings=settings,
         progress=progress,
+        tags=check_tags(tags),
     )
     return _run(request, seams or BenchEnvironment())
 
@@ -134,7 +137,8 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
 
 
 def _open_window(request: BenchRequest, environment: BenchEnvironment) -> AbstractContextManager[MeasuredWindow]:
-    return environment.window(request.label, claim=request.claim, policy=request.policy, settings=request.settings)
+    stated = {"claim": request.claim, "policy": request.policy, "tags": request.tags}
+    return environment.window(request.label, settings=request.settings, **stated)
 
 
 def _is_worth_repeating(last: Attempt) -> bool:

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class ReportedWindow:
     begun: str | None = None  # wall time, as text
     user: str | None = None
     process: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
     packed: bytes | None = None
     signature: Signature | None = None
 
@@ -78,6 +79,8 @@ def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], 
             "has_evidence": window.evidence is not None,
             "signature": None if window.signature is None else base64.b64encode(window.signature.packed).decode(),
         }
+        if window.tags:
+            parts["tags"] = dict(window.tags)
         windows.append({name: getattr(window, name) for name in _FACTS} | parts)
     whole = {"schema": SCHEMA, "maker": record.maker, "redacted": list(record.redacted), "windows": windows}
     return whole, "\n".join(lines)
@@ -122,9 +125,10 @@ def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
 
 def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]) -> ReportedWindow:
     facts = {name: None if each[name] is None else str(each[name]) for name in _FACTS}
+    tags = {str(name): str(text) for name, text in dict(each.get("tags") or {}).items()}
     packed, evidence = pieces.pop(0) if each["has_evidence"] else (None, None)
     return ReportedWindow(
-        verdict=_verdict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), **facts
+        verdict=_verdict(each["verdict"]), evidence=evidence, packed=packed, signature=_signature(each), tags=tags, **facts
     )
 
 

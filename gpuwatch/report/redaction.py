@@ -42,6 +42,7 @@ def redacted(windows: Iterable[ReportedWindow], what: Iterable[str]) -> tuple[Re
 
 def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
     yield "user", window.user
+    yield from ((kind, window.tags.get(tag)) for kind, tag in (("user", "user"), ("host", "node")))
     verdict, evidence = window.verdict, window.evidence
     yield "serial", verdict.device_uuid
     if evidence is None:
@@ -76,6 +77,7 @@ def _redact_window(window: ReportedWindow, without: Callable[[str], str]) -> Rep
         signature=None,
         user=without(window.user) if window.user else None,
         process=without(window.process) if window.process else None,
+        tags={name: without(text) for name, text in window.tags.items()},
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from gpuwatch.interfaces import Sweep
 from gpuwatch.store.compaction import SegmentRows
+from gpuwatch.store.export_mark import read_mark_wall_s
 from gpuwatch.store.ledger import Ledger
 from gpuwatch.store.retries import UNSTORABLE, Failure, Retries
 from gpuwatch.store.row_writer import RowWriter
@@ -90,6 +91,7 @@ class Committer:
         self._committed_ns: int | None = None
         self._house_kept_ns = self._wall_offset_ns = 0
         self._sizes_bytes = (0, 0)
+        self._exported_wall_s: float | None = None
         self.folder = StateFolder(
             state, facts, segment_bytes=limits.fitting_segment_bytes, evidence_bytes=limits.evidence_bytes
         )
@@ -147,6 +149,7 @@ class Committer:
             "disk_full": self._retries.failure is Failure.FULL,
             "refused": self._retries.refused,
             "committed_ns": self._committed_ns,
+            "exported_wall_s": self._exported_wall_s,
             "journal": "wal" if self.folder.wal else "delete",
         }
 
@@ -184,3 +187,4 @@ class Committer:
         wall_s = (now_ns + self._wall_offset_ns) / 1e9
         segments.retain(limits.budget_bytes, limits.max_age_s, wall_s=wall_s, other_bytes=other_bytes)
         self._sizes_bytes = (segments.size_bytes, ledger.size_bytes)
+        self._exported_wall_s = read_mark_wall_s(self.folder.path)

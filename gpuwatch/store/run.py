@@ -45,6 +45,7 @@ def to_row(run: Run) -> dict[str, Any]:
         "host": as_json(run.host) if run.host else None,
         "simulated": int(run.simulated),
         "program": run.program,
+        "tags": as_json(dict(run.tags)) if run.tags else None,
         "badness": BADNESS.get(run.status, -1),
     }
 
@@ -60,6 +61,7 @@ def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) ->
         simulated=bool(row["simulated"]),
         verdicts=verdicts,
         program=row.get("program"),  # a store of an older version has none
+        tags=msgspec.json.decode(row["tags"], type=dict[str, str]) if row.get("tags") else {},
     )
 
 

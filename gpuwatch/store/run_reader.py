@@ -5,7 +5,7 @@
 import sqlite3
 import zlib
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -84,6 +84,8 @@ class RunReader(LedgerConnection):
             schema.refuse_newer(self._db, self.path)
             if "runs" not in self._db.table_names():
                 raise StoreError(f"{self.path}: expected a gpuwatch store, found another database")
+            # A store of an older version, which no daemon of this one has opened yet, has none.
+            self._has_tags = any(row[1] == "tags" for row in self._db.execute("PRAGMA table_info(runs)"))
         except StoreError:
             self.close()
             raise
@@ -106,10 +108,14 @@ class RunReader(LedgerConnection):
         until_wall_s: float | None = None,
         label: str | None = None,
         status: Collection[str] = (),
+        tags: Mapping[str, str | None] | None = None,
         limit: int | None = None,
         worst_first: bool = False,
     ) -> list[Run]:
-        """Runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest."""
+        """Runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest.
+
+        ``tags``: only those that have all of these; None stands for any value.
+        """
         wheres: list[tuple[str, list[Any]]] = [
             (sql, [value])
             for sql, value in (("begun_wall_s >= ?", since_wall_s), ("begun_wall_s <= ?", until_wall_s), ("label = ?", label))
@@ -122,11 +128,22 @@ class RunReader(LedgerConnection):
         if status and worst_first:  # says the same again by what the rows are in order of, or all of them would be sorted
             badness = sorted({BADNESS.get(each, -1) for each in status})
             wheres.append((f"badness IN ({', '.join('?' * len(badness))})", badness))
+        wheres += [self._having_tag(name, text) for name, text in (tags or {}).items()]
         where = " AND ".join(sql for sql, _ in wheres) or "1"
         values = [value for _, of_one in wheres for value in of_one]
         order = "badness DESC, begun_wall_s DESC" if worst_first else "begun_wall_s DESC"
         sql = f"SELECT * FROM runs WHERE {where} ORDER BY {order}, id DESC LIMIT ?"
         return self._readable(sql, [*values, -1 if limit is None else limit], self.left_out)
+
+    def _having_tag(self, name: str, text: str | None) -> tuple[str, list[Any]]:
+        """Return the condition of runs that have a tag, of any value if ``text`` is None; torn tags are none."""
+        if not self._has_tags:
+            return "0", []
+        # The text is looked for first: of a million runs, reading the JSON of each takes seconds.
+        written = f"{as_json(name)}:{'' if text is None else as_json(text)}"
+        one = "SELECT 1 FROM json_each(runs.tags) WHERE key = ? AND value = coalesce(?, value)"
+        valid = f"CASE WHEN json_valid(runs.tags) THEN EXISTS ({one}) ELSE 0 END"
+        return f"CASE WHEN instr(runs.tags, ?) THEN {valid} ELSE 0 END", [written, name, text]
 
     def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
         """List the runs that have their verdict of record, oldest first, without reading any: a million take seconds."""

@@ -109,6 +109,11 @@ def _ledger_005(db: Executes) -> None:
     )
 
 
+@LEDGER(name="006")
+def _ledger_006(db: Executes) -> None:
+    _add_columns(db, "runs", {"tags": "TEXT"})
+
+
 @READINGS(name="001")
 def _readings_001(db: Executes) -> None:
     # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and

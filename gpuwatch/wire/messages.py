@@ -26,6 +26,8 @@ RUN_LENGTH = PARENT_LENGTH = 64
 PATH_LENGTH = 4096
 SOURCE_LENGTH = PATH_LENGTH + 64
 GPUS_COUNT, GPU_LENGTH = 256, 128
+TAGS_COUNT, TAG_LENGTH = 64, 1024
+TAGS_LENGTH = 8192  # of all names and values of a window's tags together
 POLICY_COUNT = 16
 RULES_COUNT, LIMITS_COUNT = 256, 64
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
@@ -48,6 +50,7 @@ _Name: TypeAlias = Annotated[str, Meta(max_length=NAME_LENGTH)]
 _RunId: TypeAlias = Annotated[str, Meta(max_length=RUN_LENGTH)]
 _FactText: TypeAlias = Annotated[str, Meta(max_length=DECLARED_LENGTH - NAME_LENGTH)]
 _Declared: TypeAlias = Annotated[dict[_Name, _FactText | _Whole | float | bool | None], Meta(max_length=DECLARED_COUNT)]
+_Tags: TypeAlias = Annotated[dict[_Name, Annotated[str, Meta(max_length=TAG_LENGTH)]], Meta(max_length=TAGS_COUNT)]
 _LimitValue: TypeAlias = _Name | _Whole | float | bool | None  # of any type: the policy refuses what is no number
 _Limits: TypeAlias = Annotated[dict[_Name, _LimitValue], Meta(max_length=LIMITS_COUNT)]
 _PolicyValue: TypeAlias = (
@@ -84,6 +87,7 @@ class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
     declared: _Declared = {}
     thread: _Whole = 0  # the one that launches the work, if it is not the process's first
+    tags: _Tags = {}
 
 
 class End(Message, tag="end", frozen=True):
@@ -130,6 +134,7 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
     begin_ns: _Whole
     end_ns: _Whole
     declared: _Declared = {}
+    tags: _Tags = {}  # those that came while the window was open
 
 
 class AskVerdicts(Message, tag="verdicts", frozen=True):
@@ -166,6 +171,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     pid: int
     boot_id: str
     takes_spans: bool = False  # an older daemon does not
+    takes_tags: bool = False
 
 
 class Opened(Message, tag="opened", frozen=True):

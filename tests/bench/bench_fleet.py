@@ -7,11 +7,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import duckdb
-
-from gpuwatch.fleet import export
+from gpuwatch.fleet import export, fleet_questions
 from gpuwatch.store import Reader
-from tests.gpuwatch.fleet.warehouse import judged, made_up, queries
+from tests.gpuwatch.fleet.warehouse import BEGIN_S, judged, made_up
 from tests.gpuwatch.store.stored import opened
 
 _COUNT = 1_000_000
@@ -40,20 +38,21 @@ def _one_day(folder: Path, count: int = 200) -> None:
 def main(count: int = _COUNT) -> None:
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         _one_day(Path(folder))
-    with tempfile.TemporaryDirectory(prefix="gw") as folder, duckdb.connect() as db:
+    with tempfile.TemporaryDirectory(prefix="gw") as folder:
         made_up(Path(folder), count, seeds_count=20)
-        size_bytes = sum(path.stat().st_size for path in Path(folder).rglob("*.parquet"))
+        parts = fleet_questions.list_parts([folder])
+        size_bytes = sum(Path(path).stat().st_size for path in parts)
         print(f"\na fleet's windows, {count} rows, {size_bytes / count:.0f} bytes each, {len(os.sched_getaffinity(0))} cores")
-        print(f"{'query':60}{'rows':>10}{'s, first':>10}{'s, again':>10}")
-        for name, sql in queries().items():
-            if sql.startswith("COPY"):  # writes all of it anew: a minute
-                continue
+        print(f"{'gpuwatch fleet':60}{'rows':>10}{'s, first':>10}{'s, again':>10}")
+        for name, each in fleet_questions.questions().items():
             took_s = []
             for _ in range(2):
                 begun_s = time.perf_counter()
-                answer = db.execute(sql.replace("DIR", folder)).fetchall()
+                answer = fleet_questions.ask(
+                    each, parts, since_wall_s=BEGIN_S, until_wall_s=BEGIN_S + 40 * 86_400.0, most_count=50
+                )
                 took_s.append(time.perf_counter() - begun_s)
-            print(f"{name[:59]:60}{len(answer):10}{took_s[0]:10.2f}{took_s[1]:10.2f}")
+            print(f"{name:60}{len(answer.rows):10}{took_s[0]:10.2f}{took_s[1]:10.2f}")
 
 
 if __name__ == "__main__":

@@ -149,14 +149,17 @@ def test_beginnings_that_are_none_are_left_out(
     assert list(np.round(np.diff(timings.at_ns) / 1e9, 6)) == [0.1]
 
 
-def test_a_fact_the_judge_does_not_know_is_refused(copying: Settings) -> None:
-    with gpuwatch.window(settings=copying) as w:
-        with pytest.raises(gpuwatch.UsageError, match="'speed' is not a fact"):
-            w.declare(speed=3)
+def test_unknown_fact_becomes_a_tag_with_a_warning(copying: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
+        w.declare(warmup_cout=3)
+        with pytest.raises(gpuwatch.UsageError, match="declare: speeds: expected text or a number"):
+            w.declare(speeds=[3])  # type: ignore[arg-type]  # what is tested
         with pytest.raises(gpuwatch.UsageError, match="cache: expected text"):
             w.declare(cache=["cold"])  # type: ignore[arg-type]  # what is tested
         w.declare(cache="cold", flush_bytes=1 << 27)
     assert evidence_of(w, copying).declared["flush_bytes"] == 1 << 27
+    assert "'warmup_cout' is not a fact the judge knows (did you mean 'warmup_count'?); it is kept as a tag" in caplog.text
+    assert w.tags.declared == {"warmup_cout": "3"}
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,10 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
         held = windows(store, tmp_path)
         run, begin_ns = await opened(held, MINE)
         with pytest.raises(UsageError, match="no window"):
-            held.close(run, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, declared={})
+            held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=THEIRS)
         with pytest.raises(UsageError, match="no window"):
             await held.verdicts(run, uid=THEIRS, wait_s=1.0)
-        held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, declared={})
+        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
         assert (await held.verdicts(run, uid=ROOT, wait_s=PATIENCE_S)).status == "unproven"
         assert (await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)).why == "nothing was seen"
         with pytest.raises(UsageError, match="no window"):
@@ -154,7 +154,7 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
     async def body() -> None:
         held = windows(store, tmp_path, Judge(fails=True))
         run, begin_ns = await opened(held, MINE)
-        held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, declared={})
+        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert "ZeroDivisionError" in judged.why
@@ -190,7 +190,7 @@ def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> N
         await wait_until_async(lambda: threads.done_count >= 5, what="it is known who opened it, and under what pressure")
         threads.dead = True
         async with asyncio.timeout(PATIENCE_S):
-            held.close(run.id, uid=MINE, begin_ns=run.begin_ns, end_ns=run.begin_ns, declared={})
+            held.close(messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=run.begin_ns), uid=MINE)
             judged = await held.verdicts(run.id, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert held.tracked_count == 0
@@ -206,7 +206,7 @@ def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
         judge = Judge()
         held = windows(store, tmp_path, judge, flushing=Flushing(store, patience_s=0.1))
         run, begin_ns = await opened(held, MINE)
-        held.close(run, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns, declared={})
+        held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
         assert judged.why.startswith("its readings could not be stored: the disk is full")
@@ -251,7 +251,7 @@ def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path
             held.abandon(run)
         await wait_until_async(lambda: flushing.passed_count == len(runs))
         theirs, begin_ns = await opened(held, THEIRS)
-        held.close(theirs, uid=THEIRS, begin_ns=begin_ns, end_ns=begin_ns, declared={})
+        held.close(messages.Close(run=theirs, begin_ns=begin_ns, end_ns=begin_ns), uid=THEIRS)
         await wait_until_async(lambda: flushing.passed_count == len(runs) + 1)
         await wait_until_async(lambda: len(judge.asked) == 1)
         judge.gate.set()
@@ -333,7 +333,7 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
             stored = reader.run(run_id)
         assert stored.status == "closing"
         assert stored.end_ns is not None
-        held.close(run_id, uid=MINE, begin_ns=begin_ns, end_ns=begin_ns + 1, declared={})
+        held.close(messages.Close(run=run_id, begin_ns=begin_ns, end_ns=begin_ns + 1), uid=MINE)
         await held.verdicts(run_id, uid=MINE, wait_s=PATIENCE_S)
 
     asyncio.run(body())

@@ -349,3 +349,14 @@ def test_a_gpu_that_never_answered_is_named_and_down() -> None:
     assert of(found, "gpuwatch_device_info") == 1
     assert "gpuwatch_gpu_clock_hertz" not in names(found)
     assert isinstance(fleet.machine.devices[0], Device)
+
+
+def test_last_export_is_shown_once_there_was_one() -> None:
+    """The time comes from the store's figures; before the first export there is no series."""
+    fleet = Fleet("steady-copy")
+    assert of(fleet.scrape(), "gpuwatch_export_last_success_time_seconds") is None
+    daemon = DaemonFigures(lambda: {**STORE, "exported_wall_s": 1.79e9}, lambda: 0, lambda: 0, fleet.clock.now_ns)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(fleet.machine, daemon, fleet.tallies, fleet.outcomes))
+    found = series(generate_latest(registry).decode())
+    assert of(found, "gpuwatch_export_last_success_time_seconds") == 1.79e9

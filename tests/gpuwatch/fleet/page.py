@@ -1,4 +1,7 @@
-"""The table of columns on the fleet's page, written from the contract: ``python -m tests.gpuwatch.fleet.page``, or ``--check``."""
+"""The tables of columns and questions on the fleet's page, written from the contract and the files of SQL.
+
+``python -m tests.gpuwatch.fleet.page``, or ``--check``.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,23 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from gpuwatch.fleet.columns import COLUMNS, ExportColumn
+from gpuwatch.fleet.fleet_questions import questions
 from tests.gpuwatch.fleet.warehouse import PAGE
-
-_BEGIN, _END = "<!-- columns -->\n", "<!-- /columns -->"
 
 
 def written(text: str) -> str:
-    """The page with today's table."""
-    before, _, rest = text.partition(_BEGIN)
-    return before + _BEGIN + table() + _END + rest.partition(_END)[2]
+    """The page with today's tables."""
+    for name, made in {"columns": table, "questions": list_questions}.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        before, _, rest = text.partition(begin)
+        text = before + begin + made() + end + rest.partition(end)[2]
+    return text
+
+
+def list_questions() -> str:
+    lines = ["| Name | Since | Question | How |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | {each.since} | {each.asks} | {each.how} |" for name, each in questions().items()]
+    return "\n".join(lines) + "\n"
 
 
 def table() -> str:
@@ -33,12 +44,12 @@ def _all(columns: tuple[ExportColumn, ...], prefix: str = "") -> Iterator[tuple[
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table; with ``--check`` say whether the one there is it."""
+    """Write the tables; with ``--check`` say whether those there are they."""
     found = PAGE.read_text()
     if "--check" not in arguments:
         PAGE.write_text(written(found))
     elif written(found) != found:
-        sys.stderr.write(f"the table in {PAGE} is not what the contract says: make pages\n")
+        sys.stderr.write(f"the tables in {PAGE} are not what the contract and the questions say: make pages\n")
         return 1
     return 0
 

@@ -7,20 +7,27 @@ import functools
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from annotate.capsule.pack import pack
+from annotate.judge import judge
+from gpuwatch.cli.export import turn_s
 from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import ExportError
 from gpuwatch.fleet import export, parquet
 from gpuwatch.fleet.columns import COLUMNS
 from gpuwatch.fleet.rows import rows
+from gpuwatch.sources.simulated import simulate
 from gpuwatch.store import Reader
+from gpuwatch.store.export_mark import read_mark_wall_s
 from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home  # noqa: F401 - fixtures
 from tests.gpuwatch.cli.test_schemas import check
 from tests.gpuwatch.fleet.warehouse import judged
@@ -260,3 +267,71 @@ def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: P
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
     assert row["hostname"]
+
+
+def test_rows_hold_the_physics_of_their_evidence(tmp_path: Path) -> None:
+    """Clock, power, heat, energy and times come from the packed evidence, the median and its interval from the verdict."""
+    evidence = simulate("steady-gemm", seed=3)[0]
+    assert evidence.device is not None
+    found = judge(evidence)
+    store = opened(tmp_path / "state")
+    run = a_run(
+        begin_ns=evidence.window.begin_ns, end_ns=evidence.window.end_ns, uuids=(evidence.device.uuid, "GPU-gone"),
+        verdicts=(found.to_dict(),), status=found.status.value, tags={"team": "vision"},
+    )  # fmt: skip
+    store.put_run(run, {evidence.device.uuid: pack([evidence]), "GPU-gone": b"torn"})
+    assert store.flush(PATIENCE_S)
+    store.close()
+    with Reader(tmp_path / "state") as reader:
+        rows_found = {row["gpu_uuid"]: row for row in export.all_rows(reader)}
+    row, torn = rows_found[evidence.device.uuid], rows_found["GPU-gone"]
+    assert (row["tags"], torn["power_mean_w"]) == ({"team": "vision"}, None)
+    power = evidence.within("power_w").values
+    assert row["power_mean_w"] == pytest.approx(power.mean(), rel=0.01)
+    assert row["power_min_w"] <= row["power_mean_w"] <= row["power_max_w"] == power.max()
+    assert row["energy_j"] == pytest.approx(row["power_mean_w"] * evidence.window.length_s, rel=0.03)
+    assert row["sm_clock_min_mhz"] <= row["sm_clock_mean_mhz"] <= row["sm_clock_max_mhz"]
+    assert row["temperature_min_c"] <= row["temperature_mean_c"] <= row["temperature_max_c"]
+    assert 0.9 < row["busy_ratio"] <= 1.0
+    assert evidence.timings is not None
+    assert row["times_count"] == len(evidence.timings.at_ns)
+    assert row["time_median_s"] == pytest.approx(float(np.median(evidence.timings.took_s)))
+    assert row["time_low_s"] < row["time_median_s"] < row["time_high_s"]
+    assert row["time_at_clock_s"] > 0
+    assert row["time_clock_mhz"] > 0
+
+
+def test_turns_of_a_fleet_are_spread() -> None:
+    """Of 250 nodes within half an hour few share a second, and each keeps its turn."""
+    names = [f"node{number}.cluster" for number in range(250)]
+    turns = [turn_s(name, 1800.0) for name in names]
+    assert turns == [turn_s(name, 1800.0) for name in names]
+    assert all(0 <= each < 1800 for each in turns)
+    assert max(Counter(int(each) for each in turns).values()) <= 3
+    assert max(Counter(int(each // 60) for each in turns).values()) <= 20  # of 30 minutes, 8.3 on average
+
+
+def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
+    """The time of a good export is read by the daemon's store; where it cannot be noted, the export says so and is one."""
+    state = filled(tmp_path / "state", 1)
+    assert read_mark_wall_s(state) is None
+    call = ("--state", str(state), "export", "--parquet", str(tmp_path / "out"), "--jitter", "1ms")
+    assert gpuwatch(*call).code == 0
+    noted_s = read_mark_wall_s(state)
+    assert noted_s is not None
+    store = opened(state)
+    assert store.flush(PATIENCE_S)
+    assert store.statistics()["exported_wall_s"] == noted_s
+    store.close()
+    (state / "last-export").unlink()
+    (state / "last-export").mkdir()
+    ended = gpuwatch(*call)
+    assert ended.code == 0
+    assert "the daemon's metric of the last export stays as it was" in ended.err
+    assert gpuwatch("export", "--parquet", "x", "--jitter", "soon").code == 2
+
+
+@pytest.mark.parametrize("text", ["", "nan", "-5", "soon", "1e999"])
+def test_a_mark_that_is_no_time_is_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "last-export").write_text(text)
+    assert read_mark_wall_s(tmp_path) is None

@@ -1,27 +1,21 @@
-"""The samples for Kubernetes and Slurm: they parse, name what exists, and the epilog judges a job of a living daemon."""
+"""The samples for Kubernetes and Slurm: they parse and name what exists."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import click
-import pyarrow.parquet as pq
 import pytest
 
 from gpuwatch.cli import cli
-from gpuwatch.client.window import window
 from gpuwatch.config import keys
 from gpuwatch.config.keys import KEYS
-from gpuwatch.config.settings import Settings
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.programs import program
-from tests.waiting import let_pass, sample_for, wait_until
 
 SAMPLES = PAGE.parents[1] / "dashboards"
 SCRIPTS = sorted(SAMPLES.glob("slurm/*.sh"))
@@ -71,64 +65,3 @@ def options(command: str) -> set[str]:
     found = cli.get_command(click.Context(cli), command)
     assert found is not None
     return {option for parameter in found.params for option in parameter.opts}
-
-
-@pytest.fixture
-def node(tmp_path: Path, copying: Settings) -> dict[str, str]:
-    """The environment of slurmd's scripts on a node whose only GPU is the simulated one."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    with window("inside the job", sync=False, settings=copying) as watched:
-        sample_for(0.1)
-    assert watched.verdict.device_uuid
-    flags = " ".join(copying.flags())
-    for name, line in {
-        "gpuwatch": f'exec {sys.executable} -m gpuwatch {flags} "$@"',
-        "nvidia-smi": f"echo {watched.verdict.device_uuid}",
-    }.items():
-        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-        (folder / name).chmod(0o755)
-    return {
-        "PATH": f"{folder}:{os.environ['PATH']}",
-        "PYTHONPATH": str(PAGE.parents[1]),
-        "GPUWATCH_SLURM_NOTES": str(tmp_path / "notes"),
-        "GPUWATCH_SLURM_VERDICTS": str(tmp_path / "verdicts"),
-        "GPUWATCH_SLURM_SHARED": str(tmp_path / "shared"),
-        "SLURM_JOB_ID": "4711",
-        "SLURM_JOB_GPUS": "0",
-    }
-
-
-def script(name: str, environment: dict[str, str]) -> None:
-    ended = subprocess.run([SAMPLES / "slurm" / name], env=environment, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-
-
-def test_job_is_judged_after_its_end_and_exported(node: dict[str, str], tmp_path: Path) -> None:
-    """A job is judged after it ended, and its windows are handed on."""
-    script("prolog.sh", node)
-    let_pass(2.6, "a job; what happened within the last second and a half is not judged yet")
-    script("epilog.sh", node)
-    (verdict,) = json.loads((tmp_path / "verdicts" / "4711.json").read_text())["verdicts"]
-    assert verdict["simulated"] is True
-    assert [path.name for path in (tmp_path / "verdicts").iterdir()] == ["4711.json"]
-    assert list((tmp_path / "notes").iterdir()) == []
-    parts = wait_until(lambda: list((tmp_path / "shared").rglob("*.parquet")), what="windows are exported")
-    assert "inside the job" in [
-        row["label"] for part in parts for row in pq.ParquetFile(part).read(columns=["label"]).to_pylist()
-    ]
-
-
-@pytest.mark.parametrize("wrong", [{"SLURM_JOB_ID": "../x"}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_GPUS": ""}])
-def test_what_is_no_job_with_gpus_is_left_alone(wrong: dict[str, str], tmp_path: Path) -> None:
-    environment = {"PATH": os.environ["PATH"], "GPUWATCH_SLURM_NOTES": str(tmp_path / "notes"), "SLURM_JOB_ID": "1"} | wrong
-    script("prolog.sh", environment)
-    script("epilog.sh", environment)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_job_runs_and_ends_whatever_is_wrong_with_the_witness(node: dict[str, str], tmp_path: Path) -> None:
-    script("prolog.sh", node)
-    (tmp_path / "bin" / "gpuwatch").write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
-    script("epilog.sh", node)
-    assert [path.name for path in (tmp_path / "verdicts").iterdir()] == ["4711.log"]

@@ -25,7 +25,7 @@ from tests.gpuwatch.store.streams import DEVICE
 
 PAGE = Path(__file__).parents[3] / "docs" / "FLEET.md"
 HOSTS_COUNT, DRIVERS = 1000, ("550.163.01", "570.172.08", "575.57.08", "580.95.05")
-_DAY_S, _BEGIN_S = 86400.0, 1_790_000_000.0
+_DAY_S, BEGIN_S = 86400.0, 1_790_000_000.0
 
 
 def judged(scene: str, seed: int = 0, *, blind: bool = False, **changes: Any) -> Run:
@@ -56,7 +56,7 @@ def made_up(folder: Path, count: int, *, parts_count: int = 30, seeds_count: int
         offsets = np.concatenate(([0], np.cumsum(found_count)))
         rules = pa.array(names[random.integers(0, len(names), int(offsets[-1]))])
         hosts = pc.binary_join_element_wise("node", pc.cast(pa.array(random.integers(0, HOSTS_COUNT, size)), pa.string()), "")
-        begun_us = ((_BEGIN_S + day * _DAY_S + np.sort(random.uniform(0, _DAY_S, size))) * 1e6).astype(np.int64)
+        begun_us = ((BEGIN_S + day * _DAY_S + np.sort(random.uniform(0, _DAY_S, size))) * 1e6).astype(np.int64)
         statuses = np.where(found_count == 0, "valid", np.where(found_count == 1, "flagged", "rejected"))
         for name, values in {
             "run": pc.cast(pa.array(np.arange(size) + day * 10_000_000), pa.string()),

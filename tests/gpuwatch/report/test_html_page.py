@@ -13,8 +13,9 @@ from annotate.capsule.pack import unpack
 from annotate.evidence import Evidence
 from annotate.verdict import Status
 from gpuwatch.errors import ExportError
-from gpuwatch.report import html_page, thinned_series
+from gpuwatch.report import html_page, read_page, thinned_series
 from gpuwatch.report.record import ReportedWindow
+from gpuwatch.report.redaction import redacted
 from gpuwatch.sources.simulated.offline import simulate
 from gpuwatch.sources.simulated.simulated_source import scenes_named
 from tests.gpuwatch.report.conftest import NONCE, Page, judged, rendered, scene, with_processes
@@ -183,3 +184,20 @@ def test_ten_minutes_and_a_hundred_thousand_times_fit() -> None:
     assert len(html.encode()) < 6_000_000
     lanes = Page(html).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
     assert all(len(each["x"]) <= 4_002 for lane in lanes for each in lane.get("series", ()))
+
+
+def test_tags_are_shown_read_back_and_redacted(tmp_path: Path) -> None:
+    """A report shows a window's tags, gives them back when it is read, and names nobody once redacted."""
+    tags = {"team": "vision", "user": "annabel", "node": "rack7-node3", "image": "annabel/gemm:<b>2</b>"}
+    window = judged(scene("from-idle"), tags=tags, user="annabel")
+    path = tmp_path / "report.html"
+    path.write_text(rendered(window))
+    page = Page(path.read_text())
+    assert "tag team" in page.text
+    assert "annabel/gemm:<b>2</b>" in page.text
+    content = read_page.load(path)
+    assert (content.as_written, content.record.windows[0].tags) == (True, tags)
+    (without,) = redacted([window], ("user", "host"))
+    assert without.tags == {
+        "team": "vision", "user": "redacted-user-1", "node": "redacted-host-1", "image": "redacted-user-1/gemm:<b>2</b>",
+    }  # fmt: skip

@@ -1,0 +1,24 @@
+"""The mark of the last export: a small file beside the store, which `gpuwatch export` writes and the daemon reads."""
+
+import math
+from pathlib import Path
+
+from gpuwatch import atomic_write
+
+NAME = "last-export"
+_MOST_BYTES = 64
+
+
+def write_mark(state: Path, wall_s: float) -> None:
+    """Note when an export ended well, for every reader of the folder.  Raises OSError: when the folder takes no file."""
+    atomic_write.replace(state / NAME, f"{wall_s:.3f}\n".encode(), mode=0o644)
+
+
+def read_mark_wall_s(state: Path) -> float | None:
+    """Return when the last export ended well, in seconds since 1970; None where none is on record, or no time is."""
+    try:
+        with (state / NAME).open("rb") as file:
+            wall_s = float(file.read(_MOST_BYTES))
+    except (OSError, ValueError):
+        return None
+    return wall_s if math.isfinite(wall_s) and wall_s > 0 else None
