@@ -210,11 +210,12 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
 
 @dataclass(frozen=True, slots=True)
 class StatedOptions:
-    """The values of --locked-mhz, --every and --varies."""
+    """The values of --locked-mhz, --every, --varies and --untrusted."""
 
     locked_mhz: float | None
     every: str | None
     varies: bool
+    untrusted: bool
 
     def arguments(self) -> dict[str, Any]:
         """Return them as ``window()`` takes them.  Raises UsageError: for what is no amount, or makes no sense."""
@@ -222,7 +223,7 @@ class StatedOptions:
             every_s = None if self.every is None else duration_ns(self.every) / 1e9
         except QuantityError as error:
             raise UsageError(f"--every: {error}") from error
-        stated = {"locked_mhz": self.locked_mhz, "every": every_s, "varies": self.varies}
+        stated = {"locked_mhz": self.locked_mhz, "every": every_s, "varies": self.varies, "untrusted": self.untrusted}
         try:
             StatedClaim.checked(**stated)
         except UsageError as error:
@@ -231,9 +232,10 @@ class StatedOptions:
 
 
 def stated_options(command: _F) -> _F:
-    """Add --locked-mhz, --every and --varies as one argument ``stated_options``."""
+    """Add --locked-mhz, --every, --varies and --untrusted as one argument ``stated_options``."""
     command = gathered(StatedOptions, "stated_options")(command)
     for option in (
+        click.option("--untrusted", is_flag=True, help="State that the code may cheat: only the daemon's evidence counts."),
         click.option("--varies", is_flag=True, help="State that the times vary by design."),
         click.option("--every", metavar="DURATION", help="State that a call begins this long after the one before, as 20ms."),
         click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, as 1500."),

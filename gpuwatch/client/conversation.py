@@ -3,9 +3,11 @@
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,9 +20,17 @@ from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
-from gpuwatch.wire.messages import FactValue, JudgedReply, Opened
+from gpuwatch.wire.messages import FactValue, JudgedReply, Opened, Welcome
 
 _log = logging.getLogger("gpuwatch")
+
+REST_S = 0.4  # of the GPU after a window of untrusted code: the daemon's tail of 0.25 s, and the way there
+
+
+def outdated(welcome: Welcome, settings: Settings) -> str:
+    """Return why a daemon of an earlier version cannot serve this, and what to do."""
+    stop = f"gpuwatch {shlex.quote(f'--socket={settings.socket}')} daemon stop"
+    return f"expected a daemon of this version, found version {welcome.version} (pid {welcome.pid}); stop it with: {stop}"
 
 
 class Connections:
@@ -52,6 +62,7 @@ class Conversation:
         self._settings = settings
         self._run_id = ""
         self._client: Client | None = None
+        self._is_untrusted = False
         self._verdicts: tuple[Verdict, ...] = ()
         self._hand_over = HandOver()
 
@@ -99,7 +110,9 @@ class Conversation:
             )
 
         self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: declared.update(meanwhile()))
-        self._run_id = opened.run
+        self._run_id, self._is_untrusted = opened.run, declared.get("untrusted") is True
+        if self._is_untrusted and not self._client.welcome.holds_marks:
+            raise DaemonError(f"untrusted code: {outdated(self._client.welcome, self._settings)}", "outdated")
         if opened.warning:
             say(opened.warning)
         return opened.run
@@ -119,6 +132,8 @@ class Conversation:
             finish = partial(self._finish, begin_ns, end_ns, testimony, declared)
             if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
                 finish()
+        if self._is_untrusted:  # work that goes on after the end is seen only where nobody else's follows
+            time.sleep(REST_S)
 
     def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
         if self._client is None:

@@ -33,6 +33,7 @@ class Greeting:
             pid=os.getpid(),
             boot_id=self.boot_id,
             takes_spans=True,
+            holds_marks=True,
         )
 
     def _refusal(self, hello: messages.Hello) -> messages.Refused | None:

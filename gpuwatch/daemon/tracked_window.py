@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from annotate.budget_data import CLAIM_FACTS
 from annotate.evidence import ProcessList
 from annotate.verdict import Status
 from gpuwatch import clock
@@ -71,6 +72,11 @@ class TrackedWindow:
         """Whether its body runs."""
         return self.run.status == "open"
 
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether its code is not trusted: then what it declares at its end restates no part of the claim."""
+        return self.run.declared.get("untrusted") is True
+
     def shown(self) -> Run:
         """Return the window as screens show it, with what is known of it so far."""
         return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
@@ -127,6 +133,8 @@ class TrackedWindow:
                 f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns}, "
                 f"found {begin_ns} and {end_ns}"
             )
+        if self.is_untrusted:
+            return self.run.begin_ns, now_ns
         # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
         # must not cut the bad part off, so its marks stay close to the daemon's.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
@@ -138,7 +146,11 @@ class TrackedWindow:
 
     def close(self, declared: dict[str, FactValue]) -> None:
         """Take the last facts that its process declares."""
-        self.run = replace(self.run, declared={**self.run.declared, **declared})
+        if self.is_untrusted:  # what was stated before its code ran stands
+            late = {name: fact for name, fact in declared.items() if name not in CLAIM_FACTS}
+            self.run = replace(self.run, declared={**late, **self.run.declared})
+        else:
+            self.run = replace(self.run, declared={**self.run.declared, **declared})
         self.closed.set()
 
     # It gets its verdict

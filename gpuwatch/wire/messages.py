@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from gpuwatch.utf8 import clean_tree
-from gpuwatch.wire.bound_errors import explain_bound
+from gpuwatch.wire.bound_errors import explain_bound, one_line
+from gpuwatch.wire.mark_terms import MarkName, MarkTerms, Owner
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 PROTOCOL = 2  # since 2 verdicts have budgets; a client of 1 is answered in their schema 1
@@ -32,7 +33,6 @@ TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
 SPAN_NAMES_COUNT = 32  # different words of a message
 PAUSES_COUNT = 10_000  # of a window: the longest
-REFUSAL_LENGTH = 2000  # of what a daemon says of a request: it may repeat a piece of it
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; what is beyond them is counted.
 SHOWN_GPUS_COUNT = 64
 SHOWN_PROCESSES_COUNT = 24  # of a GPU, those with most memory
@@ -132,6 +132,20 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
     declared: _Declared = {}
 
 
+class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
+    """A request to begin a window that no connection owns: it ends by its name, or at its expiry."""
+
+    terms: MarkTerms
+
+
+class CloseMark(Message, tag="close-mark", frozen=True, rename={"declared": "told"}):
+    """The end of a window that ``OpenMark`` began; the answer names its run."""
+
+    name: MarkName
+    uid: Owner = None
+    declared: _Declared = {}
+
+
 class AskVerdicts(Message, tag="verdicts", frozen=True):
     """A request to wait for a window's verdicts, at most ``wait_s``."""
 
@@ -166,6 +180,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     pid: int
     boot_id: str
     takes_spans: bool = False  # an older daemon does not
+    holds_marks: bool = False  # the same, and nothing of code that is not trusted
 
 
 class Opened(Message, tag="opened", frozen=True):
@@ -228,7 +243,9 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | End | Times | Spans | Close | AskVerdicts | AskStatus | AskReadings | Leave
+Request: TypeAlias = (
+    Hello | Open | OpenMark | End | Times | Spans | Close | CloseMark | AskVerdicts | AskStatus | AskReadings | Leave
+)
 Reply: TypeAlias = Welcome | Opened | TimesTaken | Closed | JudgedReply | StatusReply | Readings | Leaving | Refused
 
 _encoder = msgspec.json.Encoder()
@@ -265,11 +282,6 @@ def decode_reply(line: bytes) -> Reply:
 def refused(code: str, why: object) -> Refused:
     """Return a refusal of one bounded line, whatever an error repeats of the request."""
     return Refused(code, one_line(str(why)))
-
-
-def one_line(text: str, most: int = REFUSAL_LENGTH) -> str:
-    words = " ".join(text[: most + 1].split())
-    return words if len(text) <= most else words[: most - 1] + "…"
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
