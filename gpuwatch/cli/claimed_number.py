@@ -3,17 +3,54 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import click
 
 from annotate.errors import AnnotateError
+from gpuwatch.cli import options
 from gpuwatch.config.quantities import QuantityError, duration_ns
 from gpuwatch.errors import UsageError
 from gpuwatch.wire.messages import FactValue
 
 CLAIM_BYTES = 1 << 20
+_F = TypeVar("_F", bound=Callable[..., Any])
 _WORK = {"flops": "call_flops_count", "bytes": "call_bytes", "dtype": "dtype"}
 _UNREADABLE: dict[str, FactValue] = {"claimed_calls_count": 0, "claimed_call_s": 0.0}  # the judge calls it no number
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """The values of --claimed and --work."""
+
+    claimed: str | None
+    work: str | None
+
+    def check(self, *, is_untrusted: bool) -> None:
+        """Raise UsageError for options that only untrusted code has."""
+        for name, value in (("--claimed", self.claimed), ("--work", self.work)):
+            if value is not None and not is_untrusted:
+                raise UsageError(f"{name}: expected --untrusted beside it")
+
+
+def claim_options(command: _F) -> _F:
+    """Add --claimed and --work as one argument ``claim_options``."""
+    command = options.gathered(ClaimOptions, "claim_options")(command)
+    for option in (
+        work_option,
+        click.option("--claimed", metavar="FILE", help="With --untrusted: JSON that COMMAND writes, its calls and call_s."),
+    ):
+        command = option(command)
+    return command
+
+
+def work_option(command: _F) -> _F:
+    """Add --work, what the operator states of one call."""
+    text = "With --untrusted: the work of a call, as flops=1.4e11,dtype=bf16,bytes=1e8."
+    return click.option("--work", metavar="NAME=N,…", help=text)(command)
 
 
 def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactValue]:

@@ -14,7 +14,7 @@ from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import chosen_gpus, options, output, rejudge
 from gpuwatch.cli.checked_commands import CheckedCommand, CheckedGroup
-from gpuwatch.cli.claimed_number import claimed_facts, work_facts
+from gpuwatch.cli.claimed_number import ClaimOptions, claimed_facts, work_facts, work_option
 from gpuwatch.cli.exit_codes import list_statuses, worst_code
 from gpuwatch.client import held_mark
 from gpuwatch.client.connection import Client, connect_and
@@ -75,7 +75,7 @@ def _uid_option(command: _F) -> _F:
 @click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Only of this process and its children. Repeatable.")
 @_uid_option
 @options.gathered(_TermOptions, "term_options")
-@click.option("--work", metavar="flops=N,…", help="With --untrusted: the work of a call: flops=N, bytes=N, dtype=NAME.")
+@work_option
 @options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
@@ -94,6 +94,7 @@ def begin(
     sessions of the same user are neighbours, as other users are.
     """
     settings, terms = options.settings(), term_options.terms(name)
+    ClaimOptions(None, work).check(is_untrusted=stated_options.untrusted)
     policy = (policy_options.policy() or Policy()).or_thresholds(settings.tolerance_ratio, settings.precision_ratio)
     chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
     declared = StatedClaim.checked(**stated_options.arguments()).facts() | work_facts(work) | {"whole_program": True}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +15,7 @@ from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch.cli import child, chosen_gpus, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.cli.claimed_number import ClaimOptions, claim_options, read_claim, work_facts
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client.stated_claim import describe
@@ -53,6 +54,14 @@ def _as_wrapper() -> Any:
         raise Stop(Exit.WRAPPER_FAILED, str(error), "wrapper") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _OutputOptions:
+    """The values of --fail-on and --json."""
+
+    fail_on: str | None
+    json_path: str | None
+
+
 @click.command(
     "run",
     cls=_Wrapper,
@@ -63,8 +72,10 @@ def _as_wrapper() -> Any:
 @options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
+@claim_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
+@options.gathered(_OutputOptions, "output_options")
 @options.settings_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -72,8 +83,8 @@ def command(
     gpus: tuple[str, ...],
     policy_options: options.PolicyOptions,
     stated_options: options.StatedOptions,
-    fail_on: str | None,
-    json_path: str | None,
+    claim_options: ClaimOptions,
+    output_options: _OutputOptions,
     command: tuple[str, ...],
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
@@ -83,7 +94,9 @@ def command(
 
     Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
     """
-    failing = options.fail_on(fail_on)
+    failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
+    claim_options.check(is_untrusted=stated_options.untrusted)
+    work = work_facts(claim_options.work)
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
@@ -100,12 +113,13 @@ def command(
         settings=settings,
         **stated_options.arguments(),
     )
-    watched.declare(whole_program=True)  # imports before its work on the GPU, and writing after it, are not judged
+    watched.declare(whole_program=True, **work)  # imports before its work on the GPU, and writing after it, are not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
             outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+            _declare_claim(watched, claim_options.claimed)
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -116,6 +130,14 @@ def command(
             output.say(f"gpuwatch: not waited for the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or worst_code(statuses, failing)
+
+
+def _declare_claim(watched: Window, path: str | None) -> None:
+    if path is not None:
+        facts, wrong = read_claim(path)
+        watched.declare(**facts)
+        if wrong:
+            output.say(f"gpuwatch: --claimed: {wrong}")
 
 
 def _name(command: tuple[str, ...]) -> str:

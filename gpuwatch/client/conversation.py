@@ -7,7 +7,6 @@ import shlex
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -133,7 +132,7 @@ class Conversation:
             if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
                 finish()
         if self._is_untrusted:  # work that goes on after the end is seen only where nobody else's follows
-            time.sleep(REST_S)
+            threading.Event().wait(REST_S)
 
     def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
         if self._client is None:

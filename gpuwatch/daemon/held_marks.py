@@ -88,7 +88,9 @@ class HeldMarks:
             return messages.Closed(run=expired)
         others = sorted(other for owner, other in self._open if owner == uid)
         age_s = (clock.now_ns() - self._begun_ns) / 1e9
-        found = ", ".join(map(repr, others[:8])) or f"none; this daemon began {age_s:.0f} s ago, and marks end with their daemon"
+        found = (
+            ", ".join(map(repr, others[:8])) or f"none; this daemon began {age_s:.0f} s ago, and marks end with their daemon"
+        )
         raise UsageError(f"mark {name!r}: expected an open mark of yours of that name, found {found}")
 
     def _expire(self, key: _Key, after_s: float) -> None:
