@@ -12,7 +12,7 @@ from tests.bench import render as bench
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
 from tests.hardware import render as validation
-from tests.proof import fooling_page
+from tests.proof import fooling_page, untrusted_page
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         build.main(given),
         validation.main(given),
         fooling_page.main(given),
+        untrusted_page.main(given),
         bench.main(given),
         load_record.main(given or ["--render"]),
     ]

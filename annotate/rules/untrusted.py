@@ -23,7 +23,7 @@ from annotate.times.durations import readable
     "claimed-work",
     kind=RuleKind.INTEGRITY,
     says="untrusted code: {what}",
-    remedy="{advice}",
+    remedy="Claim what the GPU can be seen to have done.  {advice}",
 )
 def claimed_work(
     case: Case,
