@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from annotate.declared import amount
-from annotate.derived.busy_share import BusyShare, foreign_most_ratio, gauge_share
+from annotate.derived.busy_share import REST_RATIO, BusyShare, foreign_most_ratio, gauge_share
+from annotate.derived.idle_gaps import SAMPLE_NS
 from annotate.derived.roofline import arithmetic_bound, traffic_bound
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO, GAUGE_ERROR_RATIO, SHORTEST_NS
+from annotate.derived.whole_program import FACT as WHOLE_PROGRAM
 from annotate.evidence import Evidence
 from annotate.stats.robust import centre
 
@@ -36,6 +38,7 @@ class WitnessedWork:
     least_s: float
     most_s: float
     energy_j: float | None
+    power_ratio: float | None  # of the power between rest and limit, over the time it was busy
 
 
 def is_untrusted(evidence: Evidence) -> bool:
@@ -75,16 +78,26 @@ def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: floa
     if busy is None or window.length_ns < SHORTEST_NS:
         return None
     least_ratio = busy.least_ratio - foreign_most_ratio(evidence) - BOOKS_ERROR_RATIO
+    # A whole program is judged between the first and the last reading of the power record that show work.
+    edges_s = 2e-9 * SAMPLE_NS if evidence.declared.get(WHOLE_PROGRAM) is True else 0.0
+    most_s = min(1.0, busy.most_ratio + GAUGE_ERROR_RATIO) * window.length_s + edges_s
+    energy_j, power_ratio = _above_rest(evidence, idle_w, busy.ratio * window.length_s)
     return WitnessedWork(
-        least_s=max(0.0, least_ratio) * window.length_s,
-        most_s=min(1.0, busy.most_ratio + GAUGE_ERROR_RATIO) * window.length_s,
-        energy_j=_energy_j(evidence, idle_w),
+        least_s=max(0.0, least_ratio) * window.length_s, most_s=most_s, energy_j=energy_j, power_ratio=power_ratio
     )
 
 
-def _energy_j(evidence: Evidence, idle_w: float | None) -> float | None:
-    rise = evidence.increase("energy_j")
-    return None if rise is None or idle_w is None else max(0.0, rise.amount - idle_w * rise.span_ns / 1e9)
+def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tuple[float | None, float | None]:
+    """Return the energy above rest, and its power over the busy time as a share of what there is between rest and limit.
+
+    A GPU that nobody saw resting rests at the usual share of its limit: what only spins draws hardly more than that.
+    """
+    rise, limit_w = evidence.increase("energy_j"), evidence.device.power_limit_w if evidence.device is not None else None
+    if rise is None or limit_w is None or 2 * rise.span_ns > 3 * evidence.window.length_ns:
+        return None, None
+    rest_w = idle_w if idle_w is not None else REST_RATIO * limit_w
+    energy_j = max(0.0, rise.amount - rest_w * rise.span_ns / 1e9)
+    return energy_j, energy_j / (busy_s * (limit_w - rest_w)) if busy_s > 0.0 and limit_w > rest_w else None
 
 
 def least_call_s(evidence: Evidence) -> float | None:

@@ -35,6 +35,9 @@ def claimed_work(
     power_ratio: Annotated[
         Share, "of the limit, during the least time: products of zeros, the cheapest measured on an H200, took 0.51"
     ] = 0.25,
+    rest_ratio: Annotated[
+        Share, "of the power between rest and limit, while busy: one thread that spun on an H200 took 0.02"
+    ] = 0.05,
 ) -> Answer:
     """Finds a number of untrusted code that the GPU's busy time, its energy or its peak do not bear out.
 
@@ -52,7 +55,7 @@ def claimed_work(
 
     Source:
         Claimed calls times the claimed time of each, by the mean and by the median where times are given, against the
-        driver's utilisation over a second or more.  Stated operations and bytes against the peak and the energy above rest.
+        driver's utilisation over a second or more, and the power drawn meanwhile.  Stated operations and bytes against the peak and the energy above rest.
         The power record after the window's end.
     """
     evidence = case.evidence
@@ -78,6 +81,12 @@ def claimed_work(
     held = [_held(claim, seen, off_ratio, bounded_ratio, launch_s) for claim in claims]
     severity, what = max(held, key=lambda each: list(Severity).index(each[0]))
     advice = "Time every call that runs in the window, on the stream it runs on, and claim no other."
+    if severity is Severity.NOTE and seen.power_ratio is not None and seen.power_ratio < rest_ratio:
+        severity, what = (
+            Severity.FLAG,
+            f"{what}; but it drew {seen.power_ratio:.1%} of the power between rest and limit meanwhile",
+        )
+        advice = "State the work of a call: busy time that draws no power may be a thread that spins."
     if severity is not Severity.REJECT and works_after_end(evidence, case.idle_w):
         severity, what = Severity.FLAG, f"the GPU worked on after the window's end; {what}"
         advice = "Wait for all work before the end, and leave the GPU at rest for 0.4 s after it."
@@ -139,6 +148,7 @@ def _facts(claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | None) -> 
         "claimed_call_s": claim.call_s if claim.together_s is not None else None,
         "least_call_s": seen.least_s / claim.count,
         "most_call_s": seen.most_s / claim.count,
+        "busy_power_ratio": seen.power_ratio,
         "call_energy_j": seen.energy_j / claim.count if seen.energy_j is not None else None,
         "stated_call_s": stated_s,
     }

@@ -28,7 +28,7 @@ from gpuwatch.errors import DaemonError
 
 SIZE = 4096  # bf16 products, 0.2 ms each on an H200
 FLOPS = 2 * SIZE**3
-SECONDS, BATCH = 1.2, 250
+SECONDS, WARM_UP_S, BATCH = float(os.environ.get("CHEAT_S", "1.2")), float(os.environ.get("CHEAT_WARM_UP_S", "0")), 250
 Kernel = Callable[[], Any]
 _elapsed, _counter = torch.cuda.Event.elapsed_time, time.perf_counter
 
@@ -55,6 +55,11 @@ class Work:
         self.out = torch.empty_like(self.a)
         self()
         torch.cuda.synchronize()
+        end_ns = clock.now_ns() + round(WARM_UP_S * 1e9)
+        while clock.now_ns() < end_ns:
+            for _ in range(BATCH):
+                self()
+            torch.cuda.synchronize()
 
     def __call__(self) -> torch.Tensor:
         return torch.mm(self.a, self.b, out=self.out)

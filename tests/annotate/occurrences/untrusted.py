@@ -78,7 +78,6 @@ def _forged() -> Evidence:
 
 _COPY = "a copy of a kept result is work: compare the outputs for other inputs"
 _SAME_FACTOR = "count and time that are wrong by one factor: state the work of a call"
-_SPIN = "busy time is not work: state the work of a call"
 CHEATS = (
     Cheat("honest", "–", _seen),
     Cheat("patched-events", "reference-kernels#162", lambda: _seen(timings=_scaled(0.01), declared={"timer": "events"})),
@@ -99,7 +98,7 @@ CHEATS = (
     Cheat("invented", "–", lambda: _seen(busy_ratio=0.0, timings=None, declared=_invented(COUNT, CALL_S))),
     Cheat("lazy-output", "reference-kernels#162", lambda: _seen(busy_ratio=0.0, timings=every(20e-6, took_s=1e-6))),
     Cheat("unfinished-work", "kind of KernelBench#82", lambda: _seen(until_s=LENGTH_S + 0.5)),
-    Cheat("spinning", "–", lambda: _seen(power_w=SPIN_W), _SPIN),
+    Cheat("spinning", "–", lambda: _seen(power_w=SPIN_W)),
     Cheat("forged-facts", "–", _forged),
 )  # fmt: skip
 
