@@ -22,7 +22,8 @@ from gpuwatch.client.stated_claim import StatedClaim, describe
 from gpuwatch.config.quantities import QuantityError, duration_ns
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, StoreError, UsageError
-from gpuwatch.wire.mark_terms import LONGEST_S, MARK_LENGTH, SHORTEST_S, MarkTerms
+from gpuwatch.wire.mark_bounds import LONGEST_S, ROOTS_COUNT, SHORTEST_S
+from gpuwatch.wire.messages import NAME_LENGTH, OpenMark
 
 _F = TypeVar("_F", bound=Any)
 _LOOKED_COUNT = 20  # of the newest windows of a name, one may be of a mark that its daemon took with it
@@ -37,8 +38,8 @@ class _TermOptions:
     pids: tuple[int, ...]
     uid: int | None
 
-    def terms(self, name: str) -> MarkTerms:
-        """Return a mark's terms.  Raises UsageError."""
+    def terms(self) -> dict[str, Any]:
+        """Return a mark's terms, as its request has them.  Raises UsageError."""
         try:
             expires_s = duration_ns(self.expires) / 1e9
         except QuantityError as error:
@@ -47,11 +48,14 @@ class _TermOptions:
             raise UsageError(f"--expires: expected {SHORTEST_S:g} s to {LONGEST_S / 86_400:g} d, found {self.expires}")
         if self.pids and self.own not in (None, "pids"):
             raise UsageError(f"--pid: expected it without --own {self.own}: it names the processes")
-        own: Any = "pids" if self.pids else self.own or "session"
-        return MarkTerms(name=_checked(name), expires_s=expires_s, own=own, pids=list(self.pids), uid=self.uid)
+        if len(self.pids) > ROOTS_COUNT:
+            raise UsageError(f"--pid: expected at most {ROOTS_COUNT} processes, found {len(self.pids)}")
+        own = "pids" if self.pids else self.own or "session"
+        return {"expires_s": expires_s, "own": own, "pids": list(self.pids), "uid": self.uid}
 
 
 @click.group("mark", cls=CheckedGroup, short_help="A window from one command to another.")
+@options.settings_options
 def command() -> None:
     """Begin and end a window by its name, each in a process of its own.
 
@@ -93,19 +97,26 @@ def begin(
     Own work is by default that of the session: the terminal, script or service that runs this, and all it starts.  Other
     sessions of the same user are neighbours, as other users are.
     """
-    settings, terms = options.settings(), term_options.terms(name)
+    settings, name, terms = options.settings(), _checked(name), term_options.terms()
     ClaimOptions(None, work).check(is_untrusted=stated_options.untrusted)
     policy = (policy_options.policy() or Policy()).or_thresholds(settings.tolerance_ratio, settings.precision_ratio)
     chosen = chosen_gpus.choose_of_daemon(gpus, settings) if gpus else ()
     declared = StatedClaim.checked(**stated_options.arguments()).facts() | work_facts(work) | {"whole_program": True}
-    client, opened = connect_and(
-        lambda client: held_mark.begin(client, settings, terms, policy, list(chosen) or None, declared), settings
+    request = OpenMark(
+        claim=policy.claim.value,
+        label=name,
+        policy=policy.to_dict(),
+        gpus=list(chosen) or None,
+        declared=declared,
+        name=name,
+        **terms,
     )
+    client, opened = connect_and(lambda client: held_mark.begin(client, settings, request), settings)
     client.close()
     if opened.warning:
         output.say(f"gpuwatch: {opened.warning}")
-    own = {"session": "this session's", "user": "all the user's", "pids": "the named processes'"}[terms.own]
-    output.say(f"gpuwatch: mark {plain(terms.name)} is open for {term_options.expires}, own work is {own} (run {opened.run})")
+    own = {"session": "this session's", "user": "all the user's", "pids": "the named processes'"}[terms["own"]]
+    output.say(f"gpuwatch: mark {plain(name)} is open for {term_options.expires}, own work is {own} (run {opened.run})")
 
 
 @command.command("end", cls=CheckedCommand, short_help="End a window and print its verdict.")
@@ -139,8 +150,8 @@ def end(name: str, calls: int | None, call_time: str | None, uid: int | None, fa
 
 
 def _checked(name: str) -> str:
-    if not 0 < len(name) <= MARK_LENGTH:
-        raise UsageError(f"NAME: expected 1 to {MARK_LENGTH} characters, found {len(name)}")
+    if not 0 < len(name) <= NAME_LENGTH:
+        raise UsageError(f"NAME: expected 1 to {NAME_LENGTH} characters, found {len(name)}")
     return name
 
 

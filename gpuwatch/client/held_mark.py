@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from annotate.user_policy import Policy
 from gpuwatch.client.connection import VERDICT_S, Client
 from gpuwatch.client.conversation import outdated
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError
-from gpuwatch.wire.mark_terms import MarkTerms
 from gpuwatch.wire.messages import Closed, CloseMark, FactValue, JudgedReply, Opened, OpenMark
 
 
-def begin(
-    client: Client,
-    settings: Settings,
-    terms: MarkTerms,
-    policy: Policy,
-    gpus: list[str] | None,
-    declared: dict[str, FactValue],
-) -> Opened:
+def begin(client: Client, settings: Settings, request: OpenMark) -> Opened:
     """Begin a mark.  Raises DaemonError: when the daemon refuses it, or is of a version that holds none."""
     _check(client, settings)
-    request = OpenMark(
-        claim=policy.claim.value, label=terms.name, policy=policy.to_dict(), gpus=gpus, declared=declared, terms=terms
-    )
     return client.exchange(request, Opened)
 
 

@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.host.mark_members import KinMembers, OwnProcesses, TreeMembers, session_of, user_of
 from gpuwatch.interfaces import Run
 from gpuwatch.wire import messages
-from gpuwatch.wire.mark_terms import MarkTerms
+from gpuwatch.wire.mark_bounds import LONGEST_S, SHORTEST_S
 
 _log = logging.getLogger("gpuwatch.daemon.held_marks")
 
@@ -34,32 +34,36 @@ class _Mark:
 class HeldMarks:
     """The open marks of every user, and those that expired.  All methods run in the daemon's event loop."""
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: Windows, *, shortest_s: float = SHORTEST_S) -> None:
         self._windows = windows
+        self._shortest_s = shortest_s
         self._begun_ns = clock.now_ns()
         self._open: dict[_Key, _Mark] = {}
         self._expired: dict[_Key, str] = {}  # the run ids, the oldest first
 
+    def holds(self, run_id: str) -> bool:
+        """Return whether this window is an open mark's, which ends by its name alone."""
+        return any(mark.run.id == run_id for mark in self._open.values())
+
     async def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
         """Begin or end a mark.  Raises UsageError: in one line, for what cannot be."""
-        named = request.terms if isinstance(request, messages.OpenMark) else request
-        owner = uid if named.uid is None else named.uid
+        owner = uid if request.uid is None else request.uid
         if uid not in (owner, 0):
-            raise UsageError(f"mark {named.name!r}: expected root to name the owner {owner}, found uid {uid}")
+            raise UsageError(f"mark {request.name!r}: expected root to name the owner {owner}, found uid {uid}")
         if isinstance(request, messages.OpenMark):
-            return await self._begin(request, (owner, named.name), pid)
-        return self._end(request, (owner, named.name))
+            _check_terms(request, self._shortest_s)
+            return await self._begin(request, (owner, request.name), pid)
+        return self._end(request, (owner, request.name))
 
     async def _begin(self, request: messages.OpenMark, key: _Key, pid: int) -> messages.Opened:
         self._check_room(key)
-        terms = request.terms
-        root, own, words = _own_processes(terms, pid, key[0])
+        root, own, words = _own_processes(request, pid, key[0])
         stated = msgspec.structs.replace(request, declared={**request.declared, "own_processes": words})
         run, warning = await self._windows.open(stated, pid=root, uid=key[0], own=own)
         if key in self._open:  # another request was quicker while this one read the GPU
-            self._windows.abandon(run.id, f"another mark {terms.name!r} was begun at once")
+            self._windows.abandon(run.id, f"another mark {request.name!r} was begun at once")
             self._check_room(key)
-        expiry = asyncio.get_running_loop().call_later(terms.expires_s, self._expire, key, terms.expires_s)
+        expiry = asyncio.get_running_loop().call_later(request.expires_s, self._expire, key, request.expires_s)
         self._open[key] = _Mark(run, expiry)
         self._expired.pop(key, None)
         return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
@@ -104,7 +108,16 @@ class HeldMarks:
         self._windows.abandon(mark.run.id, why)
 
 
-def _own_processes(terms: MarkTerms, pid: int, uid: int) -> tuple[int, OwnProcesses, str]:
+def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
+    if not request.name or not 0 <= (request.uid or 0) < 1 << 32:
+        raise UsageError("mark: expected a name that is not empty, and a uid of 32 bits")
+    if not shortest_s <= request.expires_s <= LONGEST_S:
+        raise UsageError(
+            f"mark {request.name!r}: expires_s: expected {shortest_s:g} to {LONGEST_S:g}, found {request.expires_s:g}"
+        )
+
+
+def _own_processes(terms: messages.OpenMark, pid: int, uid: int) -> tuple[int, OwnProcesses, str]:
     """Return a window's first process, what tells its own, and that in words.  Raises UsageError: for what is not visible."""
     if not pid or user_of(pid) is None:
         raise UsageError(

@@ -18,6 +18,7 @@ from gpuwatch.daemon.greeting import Greeting, said_in
 from gpuwatch.daemon.held_marks import HeldMarks
 from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines, receive, send
 from gpuwatch.daemon.socket_place import SocketPlace
+from gpuwatch.daemon.tracked_window import is_untrusted
 from gpuwatch.daemon.window_limits import check_declared
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import StoreError, UsageError
@@ -59,6 +60,7 @@ class Server:
     def __init__(self, windows: Windows, answers: Answers, *, is_shared: bool) -> None:
         self._windows = windows
         self._marks = HeldMarks(windows)
+        self._untrusted: set[str] = set()  # runs of code that may cheat, on connections that are there
         self._answers = answers
         self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
@@ -164,6 +166,7 @@ class Server:
             self._greeted_ns.pop(task, None)
             self._by_uid -= Counter((uid,))  # and forgets who has none left
             writer.close()
+            self._untrusted -= peer.runs
             for run in peer.runs:
                 self._windows.abandon(run)
 
@@ -217,6 +220,8 @@ class Server:
                 check_declared(request.declared)
                 run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
+                if is_untrusted(request.declared):
+                    self._untrusted.add(run.id)
                 return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
             case messages.End():
                 self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
@@ -230,6 +235,7 @@ class Server:
                     request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns, declared=request.declared
                 )
                 peer.runs.discard(request.run)
+                self._untrusted.discard(request.run)
                 return messages.Closed(run=request.run)
             case messages.AskStatus():
                 return messages.StatusReply(facts=self._answers.status())
@@ -248,7 +254,7 @@ class Server:
         """Raise UsageError where another connection than its own speaks of an untrusted window, or of one that a mark holds."""
         if not isinstance(request, messages.End | messages.Times | messages.Spans | messages.Close):
             return
-        if request.run not in peer.runs and self._windows.is_guarded(request.run):
+        if request.run not in peer.runs and (request.run in self._untrusted or self._marks.holds(request.run)):
             raise UsageError(f"window {request.run} takes times, facts and its end only from whoever opened it")
 
     async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -72,11 +72,6 @@ class TrackedWindow:
         """Whether its body runs."""
         return self.run.status == "open"
 
-    @property
-    def is_untrusted(self) -> bool:
-        """Whether its code is not trusted: then what it declares at its end restates no part of the claim."""
-        return self.run.declared.get("untrusted") is True
-
     def shown(self) -> Run:
         """Return the window as screens show it, with what is known of it so far."""
         return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
@@ -133,7 +128,7 @@ class TrackedWindow:
                 f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns}, "
                 f"found {begin_ns} and {end_ns}"
             )
-        if self.is_untrusted:
+        if is_untrusted(self.run.declared):
             return self.run.begin_ns, now_ns
         # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
         # must not cut the bad part off, so its marks stay close to the daemon's.
@@ -146,7 +141,7 @@ class TrackedWindow:
 
     def close(self, declared: dict[str, FactValue]) -> None:
         """Take the last facts that its process declares."""
-        if self.is_untrusted:  # what was stated before its code ran stands
+        if is_untrusted(self.run.declared):  # what was stated before its code ran stands
             late = {name: fact for name, fact in declared.items() if name not in CLAIM_FACTS}
             self.run = replace(self.run, declared={**late, **self.run.declared})
         else:
@@ -243,3 +238,8 @@ class TrackedWindow:
         if self._is_sampled:
             self._is_sampled = False
             self._services.gpus.window_closed(self.gpus.named)
+
+
+def is_untrusted(declared: Mapping[str, FactValue]) -> bool:
+    """Return whether the opener of a window stated that its code may cheat."""
+    return declared.get("untrusted") is True

@@ -176,11 +176,6 @@ class Windows:
         window = self._tracked.get(run_id)
         return window is not None and window.is_open
 
-    def is_guarded(self, run_id: str) -> bool:
-        """Return whether only the opener of this window may end it or add to it: a mark, or a window of untrusted code."""
-        window = self._tracked.get(run_id)
-        return window is not None and (window.host.own is not None or window.is_untrusted)
-
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
         """Return the run, judged if that happens within ``wait_s``.  Raises UsageError."""
         window = self._tracked.get(run_id)

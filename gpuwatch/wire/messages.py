@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from gpuwatch.utf8 import clean_tree
 from gpuwatch.wire.bound_errors import explain_bound, one_line
-from gpuwatch.wire.mark_terms import MarkName, MarkTerms, Owner
+from gpuwatch.wire.mark_bounds import ROOTS_COUNT, Own
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 PROTOCOL = 2  # since 2 verdicts have budgets; a client of 1 is answered in their schema 1
@@ -26,8 +26,7 @@ LABEL_LENGTH = 256
 RUN_LENGTH = PARENT_LENGTH = 64
 PATH_LENGTH = 4096
 SOURCE_LENGTH = PATH_LENGTH + 64
-GPUS_COUNT, GPU_LENGTH = 256, 128
-POLICY_COUNT = 16
+GPUS_COUNT, GPU_LENGTH, POLICY_COUNT = 256, 128, 16
 RULES_COUNT, LIMITS_COUNT = 256, 64
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
@@ -133,16 +132,20 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
 
 
 class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
-    """A request to begin a window that no connection owns: it ends by its name, or at its expiry."""
+    """A request to begin a window that no connection owns: it ends by its name, or at its expiry.  Only root names a ``uid``."""
 
-    terms: MarkTerms
+    name: _Name
+    expires_s: float
+    own: Own = "session"
+    pids: Annotated[list[_Whole], Meta(max_length=ROOTS_COUNT)] = []
+    uid: _Whole | None = None
 
 
 class CloseMark(Message, tag="close-mark", frozen=True, rename={"declared": "told"}):
     """The end of a window that ``OpenMark`` began; the answer names its run."""
 
-    name: MarkName
-    uid: Owner = None
+    name: _Name
+    uid: _Whole | None = None
     declared: _Declared = {}
 
 

@@ -12,7 +12,6 @@ from gpuwatch import clock
 from gpuwatch.client.connection import Client, connect
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
-from gpuwatch.wire.mark_terms import MarkTerms
 from gpuwatch.wire.messages import Closed, CloseMark, Opened, OpenMark, Spans
 from gpuwatch.wire.packed_times import PackedTimes
 from tests.gpuwatch.live import judged_run, running
@@ -58,7 +57,7 @@ def test_untrusted_window_hears_only_its_opener(found: Settings) -> None:
 def test_mark_hears_only_its_name(found: Settings) -> None:
     """A run's id, which everybody of the user can read, ends no mark."""
     with connect(found) as client:
-        opened = client.exchange(OpenMark(terms=MarkTerms(name="held", expires_s=60.0), label="held"), Opened)
+        opened = client.exchange(OpenMark(name="held", expires_s=60.0, label="held"), Opened)
         assert all("whoever opened it" in each for each in refusals(client, opened.run))
         assert client.exchange(CloseMark(name="held"), Closed).run == opened.run
 

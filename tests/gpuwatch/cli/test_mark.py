@@ -72,8 +72,8 @@ def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Sett
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("begin", ""), "NAME: expected 1 to 128 characters, found 0"),
-        (("begin", "n" * 129), "NAME: expected 1 to 128 characters, found 129"),
+        (("begin", ""), "NAME: expected 1 to 64 characters, found 0"),
+        (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
         (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
         (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
         (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected it without --own user"),

@@ -14,7 +14,6 @@ import pytest
 
 from gpuwatch.daemon.held_marks import MARKS_COUNT, HeldMarks
 from gpuwatch.errors import UsageError
-from gpuwatch.wire.mark_terms import MarkTerms
 from gpuwatch.wire.messages import Closed, CloseMark, Opened, OpenMark
 from tests.waiting import wait_until_async
 
@@ -55,7 +54,7 @@ def windows() -> _Windows:
 @pytest.fixture
 def marks(windows: _Windows) -> HeldMarks:
     stands_in: Any = windows
-    return HeldMarks(stands_in)
+    return HeldMarks(stands_in, shortest_s=0.01)
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def child() -> Iterator[int]:
 
 
 def begin(name: str = "a", *, expires_s: float = 60.0, **terms: Any) -> OpenMark:
-    return OpenMark(terms=MarkTerms(name=name, expires_s=expires_s, **terms))
+    return OpenMark(name=name, expires_s=expires_s, **terms)
 
 
 async def refused(marks: HeldMarks, request: OpenMark | CloseMark, *, pid: int = ME, uid: int = 7) -> str:
@@ -151,6 +150,10 @@ def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child
         assert "found [4000000]" in await refused(marks, begin("gone", own="pids", pids=[4_000_000]), uid=me)
         assert f"found [{child}]" in await refused(marks, begin("theirs", own="pids", pids=[child]), uid=OTHER)
         assert "found none" in await refused(marks, begin("empty", own="pids"), uid=me)
+        assert "expires_s: expected 0.01 to 2.6784e+06, found nan" in await refused(
+            marks, begin(expires_s=float("nan")), uid=me
+        )
+        assert "a name that is not empty" in await refused(marks, begin(""), uid=me)
         assert "PID namespace" in await refused(marks, begin("hidden"), pid=0, uid=me)
 
     asyncio.run(course())

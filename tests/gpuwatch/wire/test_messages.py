@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuwatch.wire import messages
-from gpuwatch.wire.mark_terms import MarkTerms
 from gpuwatch.wire.shown import ShownGpu
 
 FACTS = st.dictionaries(
@@ -26,14 +25,11 @@ REQUESTS = st.one_of(
         messages.OpenMark,
         label=st.none() | TEXT,
         declared=FACTS,
-        terms=st.builds(
-            MarkTerms,
-            name=st.text(min_size=1, max_size=20),
-            expires_s=st.floats(1.0, 1e6),
-            own=st.sampled_from(["session", "user", "pids"]),
-            pids=st.lists(st.integers(1, 2**31 - 1), max_size=3),
-            uid=st.none() | st.integers(0, 2**32 - 2),
-        ),
+        name=st.text(min_size=1, max_size=20),
+        expires_s=st.floats(1.0, 1e6),
+        own=st.sampled_from(["session", "user", "pids"]),
+        pids=st.lists(st.integers(1, 2**31 - 1), max_size=3),
+        uid=st.none() | st.integers(0, 2**32 - 2),
     ),
     st.builds(messages.CloseMark, name=st.text(min_size=1, max_size=20), declared=FACTS),
     st.builds(messages.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, declared=FACTS),
