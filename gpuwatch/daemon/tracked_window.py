@@ -141,9 +141,11 @@ class TrackedWindow:
 
     def close(self, declared: dict[str, FactValue]) -> None:
         """Take the last facts that its process declares."""
-        if is_untrusted(self.run.declared):  # what was stated before its code ran stands
+        if is_untrusted(self.run.declared):
+            # What was stated before its code ran stands; what was looked for then and not there, as a replaced timer, may come.
             late = {name: fact for name, fact in declared.items() if name not in CLAIM_FACTS}
-            self.run = replace(self.run, declared={**late, **self.run.declared})
+            stated = {name: fact for name, fact in self.run.declared.items() if fact}
+            self.run = replace(self.run, declared={**self.run.declared, **late, **stated})
         else:
             self.run = replace(self.run, declared={**self.run.declared, **declared})
         self.closed.set()

@@ -75,6 +75,17 @@ def test_untrusted_window_restates_nothing_at_its_end(found: Settings) -> None:
     assert (run.declared["call_flops_count"], run.declared["claimed_calls_count"]) == (1e12, 7)
 
 
+def test_untrusted_window_hears_of_a_timer_replaced_meanwhile(found: Settings) -> None:
+    """A hazard that was looked for at the opening, and was not there, is news at the end; one that was there stays."""
+    with connect(found) as client:
+        opened = client.open(label="late", declared={"untrusted": True, "tampered": "", "profiler_used": True})
+        now_ns = clock.now_ns()
+        client.close_window(opened.run, opened.opened_ns, now_ns, {"tampered": "time.perf_counter", "profiler_used": False})
+        client.verdicts(opened.run)
+    declared = judged_run(found.state, opened.run).declared
+    assert (declared["tampered"], declared["profiler_used"]) == ("time.perf_counter", True)
+
+
 def test_untrusted_window_is_as_long_as_the_daemon_saw(found: Settings) -> None:
     """A client that says its work ended early cuts nothing off."""
     with connect(found) as client:

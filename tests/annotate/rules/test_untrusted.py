@@ -144,7 +144,7 @@ _SEEN = [evidence(length_s=4.0), *(replace(cheat.make(), timings=None, declared=
 _ALONE = [judge(replace(each, declared={"untrusted": True})).status for each in _SEEN]
 
 
-@settings(max_examples=share_of(45), deadline=None)
+@settings(max_examples=share_of(45))
 @given(st.sampled_from(range(len(_SEEN))), _said())
 def test_nothing_untrusted_code_says_improves_it(
     which: int, said: tuple[dict[str, Fact], Timings | None, OtherWork | None]
