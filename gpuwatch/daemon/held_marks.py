@@ -60,9 +60,11 @@ class HeldMarks:
         root, own, words = _own_processes(request, pid, key[0])
         stated = msgspec.structs.replace(request, declared={**request.declared, "own_processes": words})
         run, warning = await self._windows.open(stated, pid=root, uid=key[0], own=own)
-        if key in self._open:  # another request was quicker while this one read the GPU
-            self._windows.abandon(run.id, f"another mark {request.name!r} was begun at once")
-            self._check_room(key)
+        try:
+            self._check_room(key)  # others may have begun while this one read the GPU
+        except UsageError:
+            self._windows.abandon(run.id, "another mark was begun at once")
+            raise
         expiry = asyncio.get_running_loop().call_later(request.expires_s, self._expire, key, request.expires_s)
         self._open[key] = _Mark(run, expiry)
         self._expired.pop(key, None)

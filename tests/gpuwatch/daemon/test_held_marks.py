@@ -113,8 +113,9 @@ def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
         both = await asyncio.gather(*(marks.answer(begin(), pid=ME, uid=7) for _ in range(2)), return_exceptions=True)
         assert sorted(type(each).__name__ for each in both) == ["Opened", "UsageError"]
         assert "expected a name that is free, found a mark of yours open" in await refused(marks, begin())
-        for number in range(MARKS_COUNT - 1):
-            await marks.answer(begin(f"m{number}"), pid=ME, uid=7)
+        many = (marks.answer(begin(f"m{number}"), pid=ME, uid=7) for number in range(MARKS_COUNT + 4))
+        refusals = [each for each in await asyncio.gather(*many, return_exceptions=True) if isinstance(each, UsageError)]
+        assert len(refusals) == 5
         assert f"at most {MARKS_COUNT} open marks of yours" in await refused(marks, begin("one more"))
         await marks.answer(begin("one more"), pid=ME, uid=8)
         assert "found 'a', 'm0'" in await refused(marks, CloseMark(name="nobody's"))
