@@ -11,7 +11,8 @@ import msgspec
 from annotate.budget import Budget, NumberBudget
 from annotate.errors import InvalidValueError
 
-CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program")  # they state the claim, and no pass is without them
+# They state the claim, and no pass is without them.
+CLAIM_FACTS = ("locked_mhz", "every_s", "varies", "whole_program", "untrusted", "own_processes")
 
 
 @dataclass(frozen=True, slots=True)

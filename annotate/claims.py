@@ -24,4 +24,4 @@ class Claim(StrEnum):
 
 
 # Rules that must have been able to answer under every claim, else the window is unproven; the proofs require the rest.
-REQUIRED = ("stale-daemon", "incomplete-body")
+REQUIRED = ("stale-daemon", "incomplete-body", "claimed-work")

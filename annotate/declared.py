@@ -37,6 +37,8 @@ FACTS: Mapping[str, str] = {
     "locked_mhz": "the clock the caller locked the SMs at",
     "every_s": "the time from one call's begin to the next that the caller keeps on purpose",
     "varies": "whether the times vary by design, so that the mean over whole periods is claimed",
+    "own_processes": "whose work on the GPU is the window's own, where a mark holds it",
+    "untrusted": "whether the measured code is not trusted, so that only the witness's evidence counts",
     "whole_program": "whether the window surrounds a whole program, of which its work on the GPU is claimed",
     # How it was timed.
     "stamp_s": "the GPU's time for the stamps around one entry",
@@ -56,6 +58,9 @@ FACTS: Mapping[str, str] = {
     "warmup_count": "how many calls ran before the first timed one",
     "warmup_s": "how long the warm-up took",
     "warmup_steady": "whether times, clock and power were steady when the warm-up ended",
+    # A number that untrusted code claims.
+    "claimed_calls_count": "how many calls are claimed to have run in the window",
+    "claimed_call_s": "the time that each of them is claimed to have taken",
     # What was timed.
     "dtype": "the data type of the arithmetic",
     "call_flops_count": "the floating-point operations of one call",

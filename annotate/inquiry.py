@@ -6,10 +6,11 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from annotate.answer import Answer, Clear, Found, Severity, Unobserved
-from annotate.budget import Bound, Number, Proof, ProofShown, ProofState
+from annotate.budget import Bound, Number, Proof, ProofShown, ProofState, Replaces
 from annotate.budget_data import CLAIM_FACTS
 from annotate.case import Case
 from annotate.claims import REQUIRED
+from annotate.derived.claimed_work import is_untrusted
 from annotate.evidence import Evidence, Fact
 from annotate.evidence.asked import FACTS, TIMES, Asked, Ears, Memory
 from annotate.passes import AskingPass, merge_passes
@@ -45,9 +46,10 @@ def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquir
     """Ask every rule and proof in each pass, and join what they say: nothing declared lowers what witnesses saw."""
     passes = _Passes(evidence, policy)
     said = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
-    causes = _causes(rules, said)
+    is_strict = is_untrusted(evidence)
+    causes = _causes(rules, said, is_strict=is_strict)
     answers = {rule.name: _together(rule, list(said[rule.name].values()), causes) for rule in rules}
-    proofs = tuple(_proof(passes.ask(partial(_proven, proof, answers)), causes) for proof in _PROOFS)
+    proofs = tuple(_proof(passes.ask(partial(_proven, proof, answers)), causes, is_strict=is_strict) for proof in _PROOFS)
     return Inquired(passes.last, answers, causes, proofs)
 
 
@@ -125,10 +127,12 @@ def _proven(proof: Proof, answers: Mapping[str, Answer], case: Case) -> ProofSho
         return ProofShown(proof=proof, state=ProofState.UNPROVEN, missing=missing)
 
 
-def _causes(rules: Sequence[Rule], said: Mapping[str, Mapping[AskingPass, Answer]]) -> tuple[Bound, ...]:
-    """The causes of all passes, in the order of the rules.  A label gives none."""
+def _causes(rules: Sequence[Rule], said: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
+    """The causes of all passes, in the order of the rules.  A label gives none; of untrusted code nothing replaces another."""
     order = {rule.name: place for place, rule in enumerate(rules) if rule.kind is not RuleKind.LABEL}
     found = {asking: [bound for name in order for bound in _bounds(said[name][asking])] for asking in AskingPass}
+    if is_strict:
+        found = {each: [replace(bound, replaces=Replaces.NOTHING) for bound in bounds] for each, bounds in found.items()}
     return tuple(sorted(merge_passes(found), key=lambda bound: order.get(bound.rule, len(order))))
 
 
@@ -165,10 +169,10 @@ def _size(bounds: Iterable[Bound]) -> float:
     return min(max(bound.size_ratio for bound in bounds), 1e9)
 
 
-def _proof(said: Mapping[AskingPass, ProofShown], causes: Iterable[Bound]) -> ProofShown:
-    """Return a proof over all passes, in the words of the last of the worst."""
+def _proof(said: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
+    """Return a proof over all passes, in the words of the last of the worst; of untrusted code the witness always counts."""
     counting = [said[AskingPass.DECLARED], said[AskingPass.TIMED]]
-    if _counts(said[AskingPass.WITNESSED], causes):
+    if is_strict or _counts(said[AskingPass.WITNESSED], causes):
         counting.append(said[AskingPass.WITNESSED])
     return max(counting, key=lambda proof: _BADNESS.index(proof.state))
 

@@ -12,6 +12,7 @@ from annotate.budget import ITSELF, BoundScope, Number
 from annotate.budget_data import ClaimFacts
 from annotate.claims import REQUIRED
 from annotate.combine import CLAIMED, Grounds, StatusDecision, decide
+from annotate.derived.claimed_work import is_untrusted
 from annotate.derived.hung_page import without_hung_page
 from annotate.derived.measured_numbers import MeasuredNumbers
 from annotate.derived.record_shift import compared
@@ -33,6 +34,8 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
     policy = policy or Policy()
     whole = without_hung_page(_usable(evidence))
+    if is_untrusted(whole):
+        whole = replace(whole, other_work=None, record=None)  # it explains busy time, and nobody saw what it was
     evidence = working_part(whole)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired, policy), policy)

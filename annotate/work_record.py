@@ -15,6 +15,7 @@ import numpy as np
 from annotate.budget import Number
 from annotate.budget_data import ClaimFacts
 from annotate.case import Case
+from annotate.derived.claimed_work import is_untrusted
 from annotate.derived.idle_gaps import SAMPLE_NS
 from annotate.derived.settings_throughout import power_limit_w
 from annotate.derived.steady_reference import steady_reference
@@ -66,7 +67,7 @@ def work_key(evidence: Evidence, policy: Mapping[str, Any]) -> WorkKey | None:
 
 def recorded_window(evidence: Evidence, verdict: Verdict) -> RecordedWindow | None:
     """Return what a VALID window adds to its record; None of any other, and of one that knows no number."""
-    if verdict.status is not Status.VALID or verdict.budget is None:
+    if verdict.status is not Status.VALID or verdict.budget is None or is_untrusted(evidence):
         return None
     values = {each.number: each.value for each in verdict.budget.numbers}
     at_clock = verdict.budget.number(Number.MEDIAN_AT_CLOCK)

@@ -13,7 +13,7 @@ from tests.dashboards import long_run
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
 from tests.hardware import render as validation
-from tests.proof import fooling_page
+from tests.proof import fooling_page, untrusted_page
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         long_run.main(given or ["--render"]),
         validation.main(given),
         fooling_page.main(given),
+        untrusted_page.main(given),
         bench.main(given),
         load_record.main(given or ["--render"]),
     ]

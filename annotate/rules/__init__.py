@@ -27,6 +27,7 @@ from annotate.rules import (
     steadiness,
     thermal,
     timing,
+    untrusted,
     warmup,
 )
 
@@ -46,6 +47,7 @@ _FAMILIES = (
     harness,
     caches,
     plausibility,
+    untrusted,
     warmup,
     numbers,
     shape,

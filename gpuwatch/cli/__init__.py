@@ -12,7 +12,7 @@ from gpuwatch.cli.checked_commands import CheckedGroup
 from gpuwatch.cli.options import settings_options
 
 TASKS: Mapping[str, tuple[str, ...]] = {
-    "Measure": ("run", "compare", "diff", "selftest", "demo"),
+    "Measure": ("run", "mark", "compare", "diff", "selftest", "demo"),
     "Look": ("show", "top", "audit", "explain"),
     "Hand on": ("report", "record", "judge", "ci", "verify", "export", "fleet"),
     "Set up": ("doctor", "daemon", "config", "scenes", "db"),

@@ -15,8 +15,8 @@ from annotate.claims import Claim
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.stated_claim import StatedClaim
-from gpuwatch.config.keys import BY_NAME
 from gpuwatch.client.window_tags import read_tags
+from gpuwatch.config.keys import BY_NAME
 from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
@@ -220,11 +220,12 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
 
 @dataclass(frozen=True, slots=True)
 class StatedOptions:
-    """The values of --locked-mhz, --every, --varies and --tag."""
+    """The values of --locked-mhz, --every, --varies, --untrusted and --tag."""
 
     locked_mhz: float | None
     every: str | None
     varies: bool
+    untrusted: bool
     tags: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
@@ -233,7 +234,7 @@ class StatedOptions:
             every_s = None if self.every is None else duration_ns(self.every) / 1e9
         except QuantityError as error:
             raise UsageError(f"--every: {error}") from error
-        stated = {"locked_mhz": self.locked_mhz, "every": every_s, "varies": self.varies}
+        stated = {"locked_mhz": self.locked_mhz, "every": every_s, "varies": self.varies, "untrusted": self.untrusted}
         try:
             StatedClaim.checked(**stated)
         except UsageError as error:
@@ -242,11 +243,12 @@ class StatedOptions:
 
 
 def stated_options(command: _F) -> _F:
-    """Add --locked-mhz, --every, --varies and --tag as one argument ``stated_options``."""
+    """Add --locked-mhz, --every, --varies, --untrusted and --tag as one argument ``stated_options``."""
     command = tag_option("Keep this with the window, as team=vision. Repeatable.")(
         gathered(StatedOptions, "stated_options")(command)
     )
     for option in (
+        click.option("--untrusted", is_flag=True, help="State that the code may cheat: only the daemon's evidence counts."),
         click.option("--varies", is_flag=True, help="State that the times vary by design."),
         click.option("--every", metavar="DURATION", help="State that a call begins this long after the one before, as 20ms."),
         click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, as 1500."),

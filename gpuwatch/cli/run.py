@@ -16,6 +16,7 @@ from annotate.verdict import Status, Verdict
 from gpuwatch import clock
 from gpuwatch.cli import child, chosen_gpus, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.cli.claimed_number import ClaimOptions, claim_options, read_claim, work_facts
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
 from gpuwatch.client import window_tags
@@ -82,6 +83,14 @@ def _as_wrapper() -> Any:
         raise Stop(Exit.WRAPPER_FAILED, str(error), "wrapper") from error
 
 
+@dataclass(frozen=True, slots=True)
+class _OutputOptions:
+    """The values of --fail-on and --json."""
+
+    fail_on: str | None
+    json_path: str | None
+
+
 @click.command(
     "run",
     cls=_Wrapper,
@@ -94,8 +103,10 @@ def _as_wrapper() -> Any:
 @click.option("--series", metavar="NAME", help="Beside --times: the series whose name holds this.")
 @options.policy_options
 @options.stated_options
+@claim_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
+@options.gathered(_OutputOptions, "output_options")
 @options.settings_options
 @options.gathered(_Names, "names")
 @options.gathered(_TimesFile, "times")
@@ -105,8 +116,8 @@ def command(
     times: _TimesFile,
     policy_options: options.PolicyOptions,
     stated_options: options.StatedOptions,
-    fail_on: str | None,
-    json_path: str | None,
+    claim_options: ClaimOptions,
+    output_options: _OutputOptions,
     command: tuple[str, ...],
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
@@ -116,7 +127,9 @@ def command(
 
     Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
     """
-    failing = options.fail_on(fail_on)
+    failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
+    claim_options.check(is_untrusted=stated_options.untrusted)
+    work = work_facts(claim_options.work)
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
@@ -134,7 +147,7 @@ def command(
         settings=settings,
         **stated_options.arguments(),
     )
-    watched.declare(whole_program=True)  # imports before its work on the GPU, and writing after it, are not judged
+    watched.declare(whole_program=True, **work)  # imports before its work on the GPU, and writing after it, are not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
@@ -142,6 +155,7 @@ def command(
             outcome = child.wait(child.spawn(command, _environment(watched, settings), mask))
             if times.times_file is not None:
                 _record_times(watched, times, before, outcome.elapsed_s)
+            _declare_claim(watched, claim_options.claimed)
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -175,6 +189,14 @@ def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | 
         watched.record(timings)
     except (UsageError, OSError) as error:
         output.say(f"gpuwatch: --times: {error}; judged without times, which `gpuwatch judge {path}` shows")
+
+
+def _declare_claim(watched: Window, path: str | None) -> None:
+    if path is not None:
+        facts, wrong = read_claim(path)
+        watched.declare(**facts)
+        if wrong:
+            output.say(f"gpuwatch: --claimed: {wrong}")
 
 
 def _name(command: tuple[str, ...]) -> str:

@@ -100,43 +100,41 @@ class Client:
         thread: int = 0,
     ) -> messages.Opened:
         """Begin a window around the process at this end and its descendants."""
-        return self.ask(messages.Open(claim, label, policy or {}, gpus, parent, declared or {}, thread), messages.Opened)
-
-    def ask(self, request: messages.Message, expected: type[_Reply]) -> _Reply:
-        return self._exchange(request, expected)
+        request = messages.Open(claim, label, policy or {}, gpus, parent, declared or {}, thread)
+        return self.exchange(request, messages.Opened)
 
     def end_window(self, run: str, begin_ns: int, end_ns: int) -> None:
         """Settle a window's interval; times and declared facts may follow until the window is closed."""
-        self._exchange(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.TimesTaken)
+        self.exchange(messages.End(run=run, begin_ns=begin_ns, end_ns=end_ns), messages.TimesTaken)
 
     def times(self, run: str, times: Timings | PackedTimes) -> None:
         """Send times of iterations of a window not yet closed; later ones follow earlier ones."""
         for message in packed_times.messages(run, times):
-            self._exchange(message, messages.TimesTaken)
+            self.exchange(message, messages.TimesTaken)
 
     def send_spans(self, spans: messages.Spans) -> None:
-        self._exchange(spans, messages.TimesTaken)
+        self.exchange(spans, messages.TimesTaken)
 
     def close_window(self, run: str, begin_ns: int, end_ns: int, declared: dict[str, messages.FactValue] | None = None) -> None:
-        self._exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, declared=declared or {}), messages.Closed)
+        self.exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, declared=declared or {}), messages.Closed)
 
     def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.JudgedReply:
         """Wait for a window's verdicts; ``status`` is open or judging where they did not come in time."""
-        return self._exchange(messages.AskVerdicts(run=run, wait_s=wait_s), messages.JudgedReply, patience_s=wait_s + ANSWER_S)
+        return self.exchange(messages.AskVerdicts(run=run, wait_s=wait_s), messages.JudgedReply, patience_s=wait_s + ANSWER_S)
 
     def status(self) -> dict[str, Any]:
-        return self._exchange(messages.AskStatus(), messages.StatusReply).facts
+        return self.exchange(messages.AskStatus(), messages.StatusReply).facts
 
     def readings(self, since_ns: int = 0) -> messages.Readings:
         """Return the last readings of every GPU and the windows; ``live.of`` makes records of them."""
-        return self._exchange(messages.AskReadings(since_ns=since_ns), messages.Readings)
+        return self.exchange(messages.AskReadings(since_ns=since_ns), messages.Readings)
 
     def leave(self, *, now: bool = False) -> None:
         """Ask the daemon to exit; with ``now`` although it tracks open windows.
 
         Raises DaemonError: when it refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
         """
-        self._exchange(messages.Leave(now=now), messages.Leaving)
+        self.exchange(messages.Leave(now=now), messages.Leaving)
 
     def close(self) -> None:
         # A program that closed every descriptor of its process, as daemons do, closed this one too.
@@ -149,7 +147,8 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _exchange(self, request: messages.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
+    def exchange(self, request: messages.Message, expected: type[_Reply], *, patience_s: float = ANSWER_S) -> _Reply:
+        """Send a request and return its answer."""
         with self._answering_within(patience_s) as until_ns:
             try:
                 self._send(request, until_ns)

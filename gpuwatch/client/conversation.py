@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -18,10 +19,18 @@ from gpuwatch.client.launch import say
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import DaemonError, GpuwatchError
-from gpuwatch.wire.messages import Close, Closed, FactValue, JudgedReply, Open, Opened
+from gpuwatch.wire.messages import Close, Closed, FactValue, JudgedReply, Open, Opened, Welcome
 
 _log = logging.getLogger("gpuwatch")
 _without_tags: set[int] = set()  # daemons of older versions, each named once
+
+REST_S = 0.4  # of the GPU after a window of untrusted code: the daemon's tail of 0.25 s, and the way there
+
+
+def outdated(welcome: Welcome, settings: Settings) -> str:
+    """Return why a daemon of an earlier version cannot serve this, and what to do."""
+    stop = f"gpuwatch {shlex.quote(f'--socket={settings.socket}')} daemon stop"
+    return f"expected a daemon of this version, found version {welcome.version} (pid {welcome.pid}); stop it with: {stop}"
 
 
 class Connections:
@@ -53,6 +62,7 @@ class Conversation:
         self._settings = settings
         self._run_id = ""
         self._client: Client | None = None
+        self._is_untrusted = False
         self._verdicts: tuple[Verdict, ...] = ()
         self._hand_over = HandOver()
 
@@ -100,10 +110,12 @@ class Conversation:
                 thread=_launching_thread(),
                 tags=tags,
             )
-            return client.ask(request, Opened)
+            return client.exchange(request, Opened)
 
         self._client, opened = connect_and(open_with, self._settings, meanwhile=lambda: declared.update(meanwhile()))
-        self._run_id = opened.run
+        self._run_id, self._is_untrusted = opened.run, declared.get("untrusted") is True
+        if self._is_untrusted and not self._client.welcome.holds_marks:
+            raise DaemonError(f"untrusted code: {outdated(self._client.welcome, self._settings)}", "outdated")
         if opened.warning:
             say(opened.warning)
         if tags and not (daemon := self._client.welcome).takes_tags and daemon.pid not in _without_tags:
@@ -126,6 +138,8 @@ class Conversation:
             finish = partial(self._finish, begin_ns, end_ns, testimony, declared)
             if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
                 finish()
+        if self._is_untrusted:  # work that goes on after the end is seen only where nobody else's follows
+            threading.Event().wait(REST_S)
 
     def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
         if self._client is None:
@@ -134,7 +148,7 @@ class Conversation:
             testimony.hand_over_times(self._client, self._run_id)
             testimony.hand_over_beside(self._client, self._run_id)
         facts, tags = testimony.all() | declared, testimony.tags.declared
-        self._client.ask(Close(run=self._run_id, begin_ns=begin_ns, end_ns=end_ns, declared=facts, tags=tags), Closed)
+        self._client.exchange(Close(run=self._run_id, begin_ns=begin_ns, end_ns=end_ns, declared=facts, tags=tags), Closed)
         self.hang_up()
 
     def _finish_beside(self, finish: Callable[[], None], testimony: Testimony) -> None:

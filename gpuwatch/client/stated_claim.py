@@ -21,21 +21,28 @@ class StatedClaim:
     locked_mhz: float | None = None
     every_s: float | None = None
     varies: bool = False
+    untrusted: bool = False
 
     @staticmethod
-    def checked(*, locked_mhz: object = None, every: object = None, varies: object = False) -> StatedClaim:
+    def checked(
+        *, locked_mhz: object = None, every: object = None, varies: object = False, untrusted: object = False
+    ) -> StatedClaim:
         """Return the checked parts.  Raises UsageError: for other types, and for amounts that make no sense."""
         if not isinstance(varies, bool):
             raise UsageError(f"varies: expected True or False, found {found_words(varies)}")
+        if not isinstance(untrusted, bool):
+            raise UsageError(f"untrusted: expected True or False, found {found_words(untrusted)}")
         return StatedClaim(
             locked_mhz=_amount("locked_mhz", locked_mhz, MOST_MHZ, "the SM clock in MHz, as 1500"),
             every_s=_amount("every", every, MOST_EVERY_S, "seconds from one call's begin to the next, as 0.02"),
             varies=varies,
+            untrusted=untrusted,
         )
 
     def facts(self) -> dict[str, FactValue]:
         """Return what is stated, by the names of ``annotate.declared``."""
         stated: dict[str, FactValue] = {"locked_mhz": self.locked_mhz, "every_s": self.every_s, "varies": self.varies or None}
+        stated["untrusted"] = self.untrusted or None
         return {name: value for name, value in stated.items() if value is not None}
 
 
@@ -55,6 +62,10 @@ def describe(facts: Mapping[str, object]) -> str:
         words.append(f"one call every {every_s:g} s")
     if facts.get("varies") is True:
         words.append("times vary by design")
+    if isinstance(own := facts.get("own_processes"), str):
+        words.append(f"own work is that of {own}")
+    if facts.get("untrusted") is True:
+        words.append("untrusted code")
     return ", ".join(words)
 
 

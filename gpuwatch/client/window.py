@@ -261,6 +261,7 @@ def window(
     locked_mhz: float | None = None,
     every: float | None = None,
     varies: bool = False,
+    untrusted: bool = False,
     policy: Policy | None = None,
     accept: Collection[str] = (),
     limits: Mapping[str, Mapping[str, float]] | None = None,
@@ -280,8 +281,7 @@ def window(
     ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
     the repeatability it must have.  ``accept=["rule"]`` names hazards that do not count, ``limits={"rule": {"limit": 0.1}}``
     other limits; or give a ``policy``.
-    ``locked_mhz``, ``every`` and ``varies`` state more of the claim, are stored and printed with it: the clock you locked the
-    SMs at, the seconds from one call's begin to the next that you keep on purpose, and that the times vary by design.
+    ``locked_mhz``, ``every`` (seconds from one call's begin to the next) and ``varies`` (by design) state more.  ``untrusted=True`` is for code that may cheat: only the daemon's evidence counts, and claimed times are held against it.
     ``warm_up``, one step of the work, runs before the beginning until it is steady, as in ``bench``, for ten seconds at most.
     ``tags={"team": "vision"}`` are kept with the window, beside those of its batch job, pod or CI run.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
@@ -296,5 +296,5 @@ def window(
         sync=sync,
         on_reject=on_reject,
         settings=settings,
-        stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies),
+        stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies, untrusted=untrusted),
     ).prepared(check_step(warm_up), check_tags(tags))

@@ -34,6 +34,7 @@ class Greeting:
             boot_id=self.boot_id,
             takes_spans=True,
             takes_tags=True,
+            holds_marks=True,
         )
 
     def _refusal(self, hello: messages.Hello) -> messages.Refused | None:

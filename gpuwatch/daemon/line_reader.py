@@ -1,4 +1,4 @@
-"""Lines from one connection, and what a client may make the daemon hold and wait for while it sends them."""
+"""Lines from one connection and to it, and what a client may make the daemon hold and wait for while it sends them."""
 
 import asyncio
 from collections import Counter
@@ -6,6 +6,7 @@ from collections import Counter
 from gpuwatch.wire import messages
 from gpuwatch.wire.messages import WireError
 
+READ_S = 30.0  # a client that does not read its answer for this long is gone
 LINE_S = 30.0  # a line that was begun ends within this: a client that stops in the middle holds its piece no longer
 PIECE_BYTES = 1 << 16
 USER_HALF_SAID_BYTES = 64 << 20  # of one user's connections: a thousand may hold half a line each, and not a gigabyte
@@ -95,3 +96,31 @@ class LineReader:
     def _let_go(self, count: int) -> None:
         del self._buffer[:count]
         self._half_said.hold(self._uid, -count)
+
+
+async def receive(
+    lines: LineReader, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
+) -> messages.Request | None:
+    """The next request, None at the end.  A line that is none is refused and the next one read."""
+    while True:
+        try:
+            line = await lines.next(most_bytes)
+        except messages.WireError as error:
+            await send(writer, messages.refused(error.code, error))
+            return None
+        if line is None:
+            return None
+        try:
+            return messages.decode_request(line)
+        except messages.WireError as error:
+            await send(writer, messages.refused(error.code, error))
+
+
+async def send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
+    """Raises ConnectionResetError where nobody is there any more: thousands of questions may be left of who asked and went."""
+    writer.write(messages.encode(message))
+    if writer.is_closing():
+        raise ConnectionResetError
+    # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.
+    if writer.transport.get_write_buffer_size():
+        await asyncio.wait_for(writer.drain(), READ_S)

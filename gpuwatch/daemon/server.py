@@ -15,8 +15,10 @@ from typing import Any
 from gpuwatch import clock
 from gpuwatch.config.settings import ensure_socket_folder
 from gpuwatch.daemon.greeting import Greeting, said_in
-from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines
+from gpuwatch.daemon.held_marks import HeldMarks
+from gpuwatch.daemon.line_reader import PIECE_BYTES, LineReader, UnfinishedLines, receive, send
 from gpuwatch.daemon.socket_place import SocketPlace
+from gpuwatch.daemon.tracked_window import is_untrusted
 from gpuwatch.daemon.window_limits import check_declared
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import StoreError, UsageError
@@ -27,7 +29,6 @@ _log = logging.getLogger("gpuwatch.daemon.server")
 
 GREETING_S = 10.0  # a connection without a greeting for this long is closed
 GREETING_BYTES = 1 << 15  # the longest path there is, and room
-READ_S = 30.0  # a client that does not read its answer for this long is gone
 BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections that the kernel keeps until we accept them, and that we accept in a turn
 CONNECTIONS_COUNT = 4096
 USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
@@ -58,6 +59,8 @@ class Server:
 
     def __init__(self, windows: Windows, answers: Answers, *, is_shared: bool) -> None:
         self._windows = windows
+        self._marks = HeldMarks(windows)
+        self._untrusted: set[str] = set()  # runs of code that may cheat, on connections that are there
         self._answers = answers
         self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
@@ -163,18 +166,19 @@ class Server:
             self._greeted_ns.pop(task, None)
             self._by_uid -= Counter((uid,))  # and forgets who has none left
             writer.close()
+            self._untrusted -= peer.runs
             for run in peer.runs:
                 self._windows.abandon(run)
 
     async def _greet(self, peer: _Peer, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
-        request = await asyncio.wait_for(_receive(lines, writer, GREETING_BYTES), GREETING_S)
+        request = await asyncio.wait_for(receive(lines, writer, GREETING_BYTES), GREETING_S)
         if request is None:
             return False
         if not isinstance(request, messages.Hello):
-            await _send(writer, messages.Refused("bad-message", "expected hello as the first message"))
+            await send(writer, messages.Refused("bad-message", "expected hello as the first message"))
             return False
         answer = self._answers.greeting().answer(request)
-        await _send(writer, answer)
+        await send(writer, answer)
         if isinstance(answer, messages.Refused):
             return False
         peer.protocol = answer.protocol
@@ -183,35 +187,41 @@ class Server:
 
     async def _serve(self, peer: _Peer, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
         """One request; False when the connection is over."""
-        request = await _receive(lines, writer)
+        request = await receive(lines, writer)
         if request is None:
             return False
         try:
+            self._check_end(peer, request)
             reply = (
                 await self._verdicts(peer, lines, request)
                 if isinstance(request, messages.AskVerdicts)
                 else await self._answer(peer, request)
             )
         except messages.WireError as error:
-            await _send(writer, messages.refused(error.code, error))
+            await send(writer, messages.refused(error.code, error))
             return False
         except UsageError as error:
             reply = messages.refused("usage", error)
         except StoreError as error:
             reply = messages.refused("store", error)
-        await _send(writer, reply)
+        await send(writer, reply)
         return True
 
     async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
+            case messages.Open() if self._is_leaving:
+                raise ConnectionResetError  # the client finds the daemon that takes our place
+            case messages.OpenMark() | messages.CloseMark():
+                check_declared(request)
+                return await self._marks.answer(request, pid=peer.pid, uid=peer.uid)
             case messages.Open():
-                if self._is_leaving:
-                    raise ConnectionResetError  # the client finds the daemon that takes our place
                 if len(peer.runs) >= WINDOWS_COUNT:
                     raise UsageError(f"expected at most {WINDOWS_COUNT} open windows of a connection; close some")
                 check_declared(request)
                 run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
+                if is_untrusted(request.declared):
+                    self._untrusted.add(run.id)
                 return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
             case messages.End():
                 self._windows.end(request.run, uid=peer.uid, begin_ns=request.begin_ns, end_ns=request.end_ns)
@@ -223,6 +233,7 @@ class Server:
                 check_declared(request)
                 self._windows.close(request, uid=peer.uid)
                 peer.runs.discard(request.run)
+                self._untrusted.discard(request.run)
                 return messages.Closed(run=request.run)
             case messages.AskStatus():
                 return messages.StatusReply(facts=self._answers.status())
@@ -236,6 +247,13 @@ class Server:
                 return self._answers.leave(request)
             case _:
                 return messages.Refused("bad-message", "hello comes once, as the first message")
+
+    def _check_end(self, peer: _Peer, request: messages.Request) -> None:
+        """Raise UsageError where another connection than its own speaks of an untrusted window, or of one that a mark holds."""
+        if not isinstance(request, messages.End | messages.Times | messages.Spans | messages.Close):
+            return
+        if request.run not in peer.runs and (request.run in self._untrusted or self._marks.holds(request.run)):
+            raise UsageError(f"window {request.run} takes times, facts and its end only from whoever opened it")
 
     async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:
         """Wait for the verdicts of a window, and no longer than the client is there.
@@ -263,34 +281,6 @@ class Server:
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
     """Refuse a connection, and stay until its greeting came: to a socket closed before that, it could not be written, and the
     client would learn that somebody went away instead of why."""
-    await _send(writer, messages.Refused(code, why))
+    await send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):
         await asyncio.wait_for(reader.readline(), GREETING_S / 10)
-
-
-async def _receive(
-    lines: LineReader, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
-) -> messages.Request | None:
-    """The next request, None at the end.  A line that is none is refused and the next one read."""
-    while True:
-        try:
-            line = await lines.next(most_bytes)
-        except messages.WireError as error:
-            await _send(writer, messages.refused(error.code, error))
-            return None
-        if line is None:
-            return None
-        try:
-            return messages.decode_request(line)
-        except messages.WireError as error:
-            await _send(writer, messages.refused(error.code, error))
-
-
-async def _send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
-    """Raises ConnectionResetError where nobody is there any more: thousands of questions may be left of who asked and went."""
-    writer.write(messages.encode(message))
-    if writer.is_closing():
-        raise ConnectionResetError
-    # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.
-    if writer.transport.get_write_buffer_size():
-        await asyncio.wait_for(writer.drain(), READ_S)

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from annotate.budget_data import CLAIM_FACTS
 from annotate.evidence import ProcessList
 from annotate.verdict import Status
 from gpuwatch import clock
@@ -127,6 +128,8 @@ class TrackedWindow:
                 f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns}, "
                 f"found {begin_ns} and {end_ns}"
             )
+        if is_untrusted(self.run.declared):
+            return self.run.begin_ns, now_ns
         # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
         # must not cut the bad part off, so its marks stay close to the daemon's.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
@@ -138,6 +141,10 @@ class TrackedWindow:
 
     def close(self, declared: dict[str, FactValue], tags: dict[str, str] | None = None) -> None:
         """Take the last facts that its process declares, and all of its tags if some came."""
+        if is_untrusted(self.run.declared):
+            # What was stated before its code ran stands; what was looked for then and not there, as a replaced timer, may come.
+            late = {name: fact for name, fact in declared.items() if name not in CLAIM_FACTS}
+            declared = {**late, **{name: fact for name, fact in self.run.declared.items() if fact}}
         self.run = replace(self.run, declared={**self.run.declared, **declared}, tags=tags or self.run.tags)
         self.closed.set()
 
@@ -231,3 +238,8 @@ class TrackedWindow:
         if self._is_sampled:
             self._is_sampled = False
             self._services.gpus.window_closed(self.gpus.named)
+
+
+def is_untrusted(declared: Mapping[str, FactValue]) -> bool:
+    """Return whether the opener of a window stated that its code may cheat."""
+    return declared.get("untrusted") is True

@@ -35,12 +35,13 @@ def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: b
         )
 
 
-def check_declared(request: messages.Open | messages.Close) -> None:
+def check_declared(request: messages.Open | messages.Close | messages.CloseMark) -> None:
     """Bound all facts together, and all tags, which are stored for good; a message bounds each.  Raises UsageError."""
     size = sum(len(name) + len(str(fact)) for name, fact in request.declared.items())
     if size > messages.DECLARED_LENGTH:
         raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")
-    check_tags(request.tags)
+    if not isinstance(request, messages.CloseMark):
+        check_tags(request.tags)
 
 
 def check_tags(tags: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from annotate.evidence import Host, Pause, ProcessList
 from gpuwatch.daemon.user_turns import InThread
 from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers, thread_pauses
 from gpuwatch.host.cpu_pressure import Pressure
+from gpuwatch.host.mark_members import OwnProcesses, TreeMembers
 from gpuwatch.wire.messages import FactValue
 
 LOOK_S = 0.1  # between two looks at the launching thread, of some 30 us each
@@ -35,6 +36,7 @@ class WindowHost:
     in_thread: InThread
     pids: set[int] = field(default_factory=set)
     thread: int = 0  # the one that launches; 0: the process's first
+    own: OwnProcesses | None = None  # None: the process and its descendants
     _before: Pressure | None = None
     _after: Pressure | None = None
     # Threads that ended before the window did were seen in between.
@@ -43,20 +45,20 @@ class WindowHost:
 
     def includes(self, pid: int, *, is_new: bool) -> bool:
         """Return whether a process is of the tree; only a new one is looked for below the window's process."""
-        if is_new and self.pid and pid not in self.pids and processes.descends(pid, self.pid):
+        if is_new and self.pid and pid not in self.pids and self._members().includes(pid):
             self.pids.add(pid)
         return pid in self.pids
 
     async def begin(self) -> None:
         """Read the process tree, the pressure it begins under, and what shares its GPUs or profiles it."""
-        self.pids |= await self.in_thread(_measured_tree, self.pid)
+        self.pids |= await self.in_thread(_measured, self._members())
         self._before = await self.in_thread(partial(cpu_pressure.pressure, self._tree(), there_by_ns=self.opened_ns))
         self.facts = replace(self.facts, sharing=await self.in_thread(gpu_sharing.sharing, self.pid))
         await self._look_for_profilers()
 
     async def look_again(self) -> None:
         """Read tree and pressure in between."""
-        self.pids |= await self.in_thread(_measured_tree, self.pid)
+        self.pids |= await self.in_thread(_measured, self._members())
         seen = await self.in_thread(cpu_pressure.pressure, self._tree())
         self._threads.update(seen.threads)
         self._owners.update(seen.owners)
@@ -85,6 +87,9 @@ class WindowHost:
         after = replace(self._after, threads=threads, owners=owners)
         return cpu_pressure.difference(self._before, after, self.facts, root=self.pid)
 
+    def _members(self) -> OwnProcesses:
+        return self.own or TreeMembers((self.pid,))
+
     def _tree(self) -> tuple[int, ...]:
         # The first process stands for the processors and the control group of all.
         return tuple(sorted(self.pids, key=lambda pid: (pid != self.pid, pid)))
@@ -94,9 +99,9 @@ class WindowHost:
         self.facts = replace(self.facts, profilers=profilers.text(seen, self.facts.profilers))
 
 
-def _measured_tree(pid: int) -> frozenset[int]:
-    """Return a process and its descendants without this daemon, which may be one: the first window starts it."""
-    return processes.descendants(pid) - processes.descendants(os.getpid())
+def _measured(own: OwnProcesses) -> frozenset[int]:
+    """Return a window's own processes without this daemon, which may be one: the first window starts it."""
+    return own.everyone() - processes.descendants(os.getpid())
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from gpuwatch.daemon.window_limits import OWN_COUNT, check_tags, check_times, ch
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, find_named
 from gpuwatch.errors import StoreError, UsageError
 from gpuwatch.host import processes
+from gpuwatch.host.mark_members import OwnProcesses
 from gpuwatch.interfaces import Run
 from gpuwatch.store.run_reader import RunReader
 from gpuwatch.wire import run_ids
@@ -114,8 +115,8 @@ class Windows:
         """How many windows are open or wait for their verdict."""
         return len(self._tracked)
 
-    async def open(self, request: Open, *, pid: int, uid: int) -> tuple[Run, str | None]:
-        """Open a window, and return it with a warning, if any.
+    async def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
+        """Open a window, and return it with a warning, if any.  ``own`` is given by a mark, which then holds it.
 
         Raises UsageError: for an unknown claim, rule or limit, and where this user has too many windows.
         """
@@ -126,7 +127,7 @@ class Windows:
         if len(self._tracked) >= OWN_COUNT:
             check_windows((window.run.uid for window in self._tracked.values()), uid)
         self._services.before_edge()
-        window, warning = self._made(request, policy, pid, uid)
+        window, warning = self._made(request, policy, pid, uid, own)
         self._tracked[window.run.id] = window
         try:
             await window.open()
@@ -222,7 +223,9 @@ class Windows:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
 
-    def _made(self, request: Open, policy: Policy, pid: int, uid: int) -> tuple[TrackedWindow, str | None]:
+    def _made(
+        self, request: Open, policy: Policy, pid: int, uid: int, own: OwnProcesses | None
+    ) -> tuple[TrackedWindow, str | None]:
         watched, now_ns = self._services.gpus, clock.now_ns()
         named, warning = find_named(request.gpus, watched.uuids)
         run = Run(
@@ -250,7 +253,7 @@ class Windows:
             simulated=watched.source.is_simulated,
             verdicts=(),
         )
-        host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread)
+        host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread, own)
         return TrackedWindow(run, WindowGpus(named), host, self._services), warning
 
     async def _watch(self, window: TrackedWindow) -> None:

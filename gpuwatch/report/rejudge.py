@@ -20,7 +20,7 @@ _REPEATED = "findings: the report says them more than once or in another order t
 # Rules that came with version 0.2: a verdict of 0.1 lacks them, and no other rule.
 _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
-    "iteration-growth", "iteration-levels", "record-shift", "work-levels",
+    "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
 _EARLIER_RATIO = (
     3e-3  # of a mean clock over moments weighted otherwise; the two reports of 0.1 differ by up to two thirds of it

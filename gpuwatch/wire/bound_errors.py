@@ -1,7 +1,8 @@
-"""msgspec's complaints about declared bounds, in the words of the interface."""
+"""The words of a refusal: msgspec's complaints about declared bounds in those of the interface, in one bounded line."""
 
 import re
 
+REFUSAL_LENGTH = 2000  # of what a daemon says of a request: it may repeat a piece of it
 _UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}
 
 
@@ -13,3 +14,9 @@ def explain_bound(error: str) -> str | None:
         return f"{'a name in ' if is_name else ''}{field}: expected at most {most} {_UNITS.get(kind, kind)}, found more"
     large = re.fullmatch(r"(?:Expected `int` [<>]= -?\d+|Integer value out of range) - at `\$\.(.*)`", error)
     return None if large is None else f"{large[1]}: expected a whole number of at most 64 bits, found a larger one"
+
+
+def one_line(text: str, most: int = REFUSAL_LENGTH) -> str:
+    """Return text as one line of at most so many characters."""
+    words = " ".join(text[: most + 1].split())
+    return words if len(text) <= most else words[: most - 1] + "…"

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from gpuwatch.utf8 import clean_tree
-from gpuwatch.wire.bound_errors import explain_bound
+from gpuwatch.wire.bound_errors import explain_bound, one_line
+from gpuwatch.wire.mark_bounds import ROOTS_COUNT, Own
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 PROTOCOL = 2  # since 2 verdicts have budgets; a client of 1 is answered in their schema 1
@@ -18,29 +19,22 @@ OLDEST_PROTOCOL = 1
 LINE_BYTES = 1 << 20  # declared facts stay far below; a longer line is no request
 ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window have verdicts of 60 kB each
 # Bounds of what a client sends.  Every field of a request declares its own; a test finds one that does not.
-DECLARED_COUNT = 256
-DECLARED_LENGTH = 16_384  # of all names and facts of a message together
+DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the length of all names and facts of a message together
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH = 256
 RUN_LENGTH = PARENT_LENGTH = 64
-PATH_LENGTH = 4096
-SOURCE_LENGTH = PATH_LENGTH + 64
+PATH_LENGTH, SOURCE_LENGTH = 4096, 4096 + 64
 GPUS_COUNT, GPU_LENGTH = 256, 128
-TAGS_COUNT, TAG_LENGTH = 64, 1024
-TAGS_LENGTH = 8192  # of all names and values of a window's tags together
-POLICY_COUNT = 16
-RULES_COUNT, LIMITS_COUNT = 256, 64
+POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 16, 256, 64
+TAGS_COUNT, TAG_LENGTH, TAGS_LENGTH = 64, 1024, 8192  # the last of all names and values of a window's tags together
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
 SPAN_NAMES_COUNT = 32  # different words of a message
 PAUSES_COUNT = 10_000  # of a window: the longest
-REFUSAL_LENGTH = 2000  # of what a daemon says of a request: it may repeat a piece of it
 # Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; what is beyond them is counted.
-SHOWN_GPUS_COUNT = 64
+SHOWN_GPUS_COUNT, SHOWN_LENGTH = 64, 80  # the length of any name in it
 SHOWN_PROCESSES_COUNT = 24  # of a GPU, those with most memory
-SHOWN_WINDOWS_COUNT = 32  # the newest; open ones before ended ones
-SHOWN_PIDS_COUNT = 64  # of a window
-SHOWN_LENGTH = 80  # of any name in it
+SHOWN_WINDOWS_COUNT, SHOWN_PIDS_COUNT = 32, 64  # the newest windows, open ones before ended ones; PIDs of each
 
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")
@@ -137,6 +131,24 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
     tags: _Tags = {}  # those that came while the window was open
 
 
+class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
+    """A request to begin a window that no connection owns: it ends by its name, or at its expiry.  Only root names a ``uid``."""
+
+    name: _Name
+    expires_s: float
+    own: Own = "session"
+    pids: Annotated[list[_Whole], Meta(max_length=ROOTS_COUNT)] = []
+    uid: _Whole | None = None
+
+
+class CloseMark(Message, tag="close-mark", frozen=True, rename={"declared": "told"}):
+    """The end of a window that ``OpenMark`` began; the answer names its run."""
+
+    name: _Name
+    uid: _Whole | None = None
+    declared: _Declared = {}
+
+
 class AskVerdicts(Message, tag="verdicts", frozen=True):
     """A request to wait for a window's verdicts, at most ``wait_s``."""
 
@@ -172,6 +184,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     boot_id: str
     takes_spans: bool = False  # an older daemon does not
     takes_tags: bool = False
+    holds_marks: bool = False  # the same, and nothing of code that is not trusted
 
 
 class Opened(Message, tag="opened", frozen=True):
@@ -234,7 +247,9 @@ class Refused(Message, tag="refused", frozen=True):
     message: str
 
 
-Request: TypeAlias = Hello | Open | End | Times | Spans | Close | AskVerdicts | AskStatus | AskReadings | Leave
+Request: TypeAlias = (
+    Hello | Open | OpenMark | End | Times | Spans | Close | CloseMark | AskVerdicts | AskStatus | AskReadings | Leave
+)
 Reply: TypeAlias = Welcome | Opened | TimesTaken | Closed | JudgedReply | StatusReply | Readings | Leaving | Refused
 
 _encoder = msgspec.json.Encoder()
@@ -271,11 +286,6 @@ def decode_reply(line: bytes) -> Reply:
 def refused(code: str, why: object) -> Refused:
     """Return a refusal of one bounded line, whatever an error repeats of the request."""
     return Refused(code, one_line(str(why)))
-
-
-def one_line(text: str, most: int = REFUSAL_LENGTH) -> str:
-    words = " ".join(text[: most + 1].split())
-    return words if len(text) <= most else words[: most - 1] + "…"
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:

@@ -30,7 +30,7 @@ from tests.annotate.units import UNITS, unit_of
 
 FAMILIES = (
     "coverage", "idle", "accounts", "thermal", "power", "clocks", "clock_control", "steadiness", "held_conditions", "contention",
-    "sharing", "timing", "harness", "caches", "plausibility", "warmup", "numbers", "shape", "levels", "identity", "comparison",
+    "sharing", "timing", "harness", "caches", "plausibility", "untrusted", "warmup", "numbers", "shape", "levels", "identity", "comparison",
     "comparison_design",
 )  # fmt: skip
 NOT_AMOUNTS = {"pid", "p", "trend_p"}  # a number that names something, and what statistics calls p

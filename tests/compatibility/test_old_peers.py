@@ -105,6 +105,21 @@ def test_commands_show_an_old_daemon(
     assert json.loads(ended.out)["schema"] == 1
 
 
+def test_old_daemon_holds_no_marks_and_that_is_said(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
+    """A mark, or a window of untrusted code, would be judged as an ordinary one by a daemon that knows neither."""
+    daemon, settings = old_daemon
+    for command in (("mark", "begin", "a"), ("mark", "end", "a")):
+        ended = gpuwatch(*settings.flags(), *command)
+        assert ended.code == 1
+        assert "expected a daemon of this version, found version 0.1.0" in ended.err
+        assert "daemon stop" in ended.err
+    with product.window("untrusted", settings=settings, untrusted=True) as w:
+        pass
+    assert w.verdict.status == "unproven"
+    assert "untrusted code: expected a daemon of this version" in w.verdict.why
+    assert {each["type"] for each in daemon.asked} == {"hello", "open"}
+
+
 def test_stopping_an_old_daemon_says_how(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
     """The earlier daemon cannot be asked to leave: the command says so, with the process to end."""
     ended = gpuwatch(*old_daemon[1].flags(), "daemon", "stop")

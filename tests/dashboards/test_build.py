@@ -64,7 +64,7 @@ def test_only_metrics_of_the_frozen_table_are_asked_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", [f"{board}.json" for board in BOARDS])
 def test_recorded_series_that_dashboards_ask_for_are_recorded(name: str) -> None:
-    recorded = {each.name for each in RECORDINGS}
+    recorded = {each.record for each in RECORDINGS}
     assert set(re.findall(r"\bgpuwatch:[\w:]+", (FOLDER / name).read_text())) <= recorded
 
 

@@ -21,6 +21,7 @@ from tests.campaign.mutators import (
     thermal,
     times,
     timing,
+    untrusted,
 )
 
 MUTATORS: tuple[Mutator, ...] = (
@@ -37,6 +38,7 @@ MUTATORS: tuple[Mutator, ...] = (
     *harness.MUTATORS,
     *caches.MUTATORS,
     *plausibility.MUTATORS,
+    *untrusted.MUTATORS,
     *times.MUTATORS,
     *identity.MUTATORS,
     *comparison.MUTATORS,

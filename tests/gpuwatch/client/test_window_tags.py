@@ -186,12 +186,12 @@ def test_daemon_bounds_the_tags_of_a_hostile_client(copying: Settings) -> None:
             ({f"t{i}": "x" * 1000 for i in range(9)}, "expected at most 64 of 8192 characters together, found 9 of 9018"),
         ):
             with pytest.raises(DaemonError, match=says):
-                client.ask(messages.Open(tags=tags), messages.Opened)
-        opened_window = client.ask(messages.Open(tags={f"t{i}": "x" for i in range(40)}), messages.Opened)
+                client.exchange(messages.Open(tags=tags), messages.Opened)
+        opened_window = client.exchange(messages.Open(tags={f"t{i}": "x" for i in range(40)}), messages.Opened)
         end = {"run": opened_window.run, "begin_ns": opened_window.opened_ns, "end_ns": opened_window.opened_ns}
         with pytest.raises(DaemonError, match="expected at most 64 of 8192 characters together, found 80 of"):
-            client.ask(messages.Close(**end, tags={f"u{i}": "x" for i in range(40)}), messages.Closed)  # type: ignore[arg-type]
-        client.ask(messages.Close(**end), messages.Closed)  # type: ignore[arg-type]
+            client.exchange(messages.Close(**end, tags={f"u{i}": "x" for i in range(40)}), messages.Closed)  # type: ignore[arg-type]
+        client.exchange(messages.Close(**end), messages.Closed)  # type: ignore[arg-type]
 
 
 def test_older_daemon_without_tags_is_named() -> None:

@@ -21,6 +21,17 @@ TIME = st.integers(0, 2**62)
 REQUESTS = st.one_of(
     st.builds(messages.Hello, protocol=st.integers(0, 99), version=TEXT, source=st.none() | TEXT, state=st.none() | TEXT),
     st.builds(messages.Open, claim=TEXT, label=st.none() | TEXT, gpus=st.none() | st.lists(TEXT, max_size=3), declared=FACTS),
+    st.builds(
+        messages.OpenMark,
+        label=st.none() | TEXT,
+        declared=FACTS,
+        name=st.text(min_size=1, max_size=20),
+        expires_s=st.floats(1.0, 1e6),
+        own=st.sampled_from(["session", "user", "pids"]),
+        pids=st.lists(st.integers(1, 2**31 - 1), max_size=3),
+        uid=st.none() | st.integers(0, 2**32 - 2),
+    ),
+    st.builds(messages.CloseMark, name=st.text(min_size=1, max_size=20), declared=FACTS),
     st.builds(messages.Close, run=TEXT, begin_ns=TIME, end_ns=TIME, declared=FACTS),
     st.builds(
         messages.Spans,

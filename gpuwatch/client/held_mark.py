@@ -1,0 +1,34 @@
+"""Marks as a client begins and ends them: windows that the daemon holds between two processes."""
+
+from __future__ import annotations
+
+from gpuwatch.client.connection import VERDICT_S, Client
+from gpuwatch.client.conversation import outdated
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import DaemonError
+from gpuwatch.wire.messages import Closed, CloseMark, FactValue, JudgedReply, Opened, OpenMark
+
+
+def begin(client: Client, settings: Settings, request: OpenMark) -> Opened:
+    """Begin a mark.  Raises DaemonError: when the daemon refuses it, or is of a version that holds none."""
+    _check(client, settings)
+    return client.exchange(request, Opened)
+
+
+def end(client: Client, settings: Settings, name: str, uid: int | None, declared: dict[str, FactValue]) -> str:
+    """End a mark and return its run.  Raises DaemonError: as ``begin``, and where there is no such mark."""
+    _check(client, settings)
+    return client.exchange(CloseMark(name=name, uid=uid, declared=declared), Closed).run
+
+
+def verdict(client: Client, run_id: str) -> JudgedReply:
+    """Wait for the verdicts of a mark that ended.  Raises DaemonError: when none came in time."""
+    judged = client.verdicts(run_id, wait_s=VERDICT_S)
+    if judged.status in ("open", "closing", "judging"):
+        raise DaemonError(f"no verdict within {VERDICT_S:g} s; `gpuwatch show {run_id}` may have it later", "silent")
+    return judged
+
+
+def _check(client: Client, settings: Settings) -> None:
+    if not client.welcome.holds_marks:
+        raise DaemonError(f"mark: {outdated(client.welcome, settings)}", "outdated")

@@ -1,0 +1,140 @@
+"""Windows that no connection owns: `gpuwatch mark` begins them in one process and ends them in another, by their name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+
+from gpuwatch import clock
+from gpuwatch.daemon.windows import Windows
+from gpuwatch.errors import UsageError
+from gpuwatch.host.mark_members import KinMembers, OwnProcesses, TreeMembers, session_of, user_of
+from gpuwatch.interfaces import Run
+from gpuwatch.wire import messages
+from gpuwatch.wire.mark_bounds import LONGEST_S, SHORTEST_S
+
+_log = logging.getLogger("gpuwatch.daemon.held_marks")
+
+MARKS_COUNT = 64  # open ones of a user
+EXPIRED_COUNT = 64  # of a user, whose verdict `mark end` still tells
+
+_Key = tuple[int, str]  # uid and name: two users may use one name, and neither learns of the other's
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    run: Run
+    expiry: asyncio.TimerHandle
+
+
+class HeldMarks:
+    """The open marks of every user, and those that expired.  All methods run in the daemon's event loop."""
+
+    def __init__(self, windows: Windows, *, shortest_s: float = SHORTEST_S) -> None:
+        self._windows = windows
+        self._shortest_s = shortest_s
+        self._begun_ns = clock.now_ns()
+        self._open: dict[_Key, _Mark] = {}
+        self._expired: dict[_Key, str] = {}  # the run ids, the oldest first
+
+    def holds(self, run_id: str) -> bool:
+        """Return whether this window is an open mark's, which ends by its name alone."""
+        return any(mark.run.id == run_id for mark in self._open.values())
+
+    async def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
+        """Begin or end a mark.  Raises UsageError: in one line, for what cannot be."""
+        owner = uid if request.uid is None else request.uid
+        if uid not in (owner, 0):
+            raise UsageError(f"mark {request.name!r}: expected root to name the owner {owner}, found uid {uid}")
+        if isinstance(request, messages.OpenMark):
+            _check_terms(request, self._shortest_s)
+            return await self._begin(request, (owner, request.name), pid)
+        return self._end(request, (owner, request.name))
+
+    async def _begin(self, request: messages.OpenMark, key: _Key, pid: int) -> messages.Opened:
+        self._check_room(key)
+        root, own, words = _own_processes(request, pid, key[0])
+        stated = msgspec.structs.replace(request, declared={**request.declared, "own_processes": words})
+        run, warning = await self._windows.open(stated, pid=root, uid=key[0], own=own)
+        try:
+            self._check_room(key)  # others may have begun while this one read the GPU
+        except UsageError:
+            self._windows.abandon(run.id, "another mark was begun at once")
+            raise
+        expiry = asyncio.get_running_loop().call_later(request.expires_s, self._expire, key, request.expires_s)
+        self._open[key] = _Mark(run, expiry)
+        self._expired.pop(key, None)
+        return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
+
+    def _check_room(self, key: _Key) -> None:
+        uid, name = key
+        if (mark := self._open.get(key)) is not None:
+            age_s = (clock.now_ns() - mark.run.begin_ns) / 1e9
+            raise UsageError(
+                f"mark {name!r}: expected a name that is free, found a mark of yours open for {age_s:.0f} s"
+                f" (run {mark.run.id}); end it with `gpuwatch mark end`, or choose another name"
+            )
+        if (count := Counter(each for each, _ in self._open)[uid]) >= MARKS_COUNT:
+            raise UsageError(
+                f"mark {name!r}: expected at most {MARKS_COUNT} open marks of yours, found {count}; end some first"
+            )
+
+    def _end(self, request: messages.CloseMark, key: _Key) -> messages.Closed:
+        uid, name = key
+        if (mark := self._open.pop(key, None)) is not None:
+            mark.expiry.cancel()
+            run, now_ns = mark.run, clock.now_ns()
+            end = messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=now_ns, declared=request.declared)
+            self._windows.close(end, uid=uid)
+            return messages.Closed(run=run.id)
+        if (expired := self._expired.pop(key, None)) is not None:
+            return messages.Closed(run=expired)
+        others = sorted(other for owner, other in self._open if owner == uid)
+        age_s = (clock.now_ns() - self._begun_ns) / 1e9
+        found = (
+            ", ".join(map(repr, others[:8])) or f"none; this daemon began {age_s:.0f} s ago, and marks end with their daemon"
+        )
+        raise UsageError(f"mark {name!r}: expected an open mark of yours of that name, found {found}")
+
+    def _expire(self, key: _Key, after_s: float) -> None:
+        mark = self._open.pop(key)
+        self._expired[key] = mark.run.id
+        mine = [each for each in self._expired if each[0] == key[0]]
+        if len(mine) > EXPIRED_COUNT:
+            del self._expired[mine[0]]
+        why = f"its mark expired {after_s:g} s after its begin, and nobody had ended it"
+        _log.warning("window %s: %s", mark.run.id, why)
+        self._windows.abandon(mark.run.id, why)
+
+
+def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
+    if not request.name or not 0 <= (request.uid or 0) < 1 << 32:
+        raise UsageError("mark: expected a name that is not empty, and a uid of 32 bits")
+    if not shortest_s <= request.expires_s <= LONGEST_S:
+        raise UsageError(
+            f"mark {request.name!r}: expires_s: expected {shortest_s:g} to {LONGEST_S:g}, found {request.expires_s:g}"
+        )
+
+
+def _own_processes(terms: messages.OpenMark, pid: int, uid: int) -> tuple[int, OwnProcesses, str]:
+    """Return a window's first process, what tells its own, and that in words.  Raises UsageError: for what is not visible."""
+    if not pid or user_of(pid) is None:
+        raise UsageError(
+            "mark: expected a process in the PID namespace of the daemon, found one outside of it; give the daemon the host's PIDs"
+        )
+    if terms.own == "pids":
+        found = {each: user_of(each) for each in terms.pids}
+        wrong = [each for each, user in found.items() if user is None or uid not in (user, 0)]
+        if wrong or not found:
+            raise UsageError(f"mark {terms.name!r}: expected processes of yours that run, found {wrong or 'none'}")
+        return terms.pids[0], TreeMembers(tuple(terms.pids)), f"processes {', '.join(map(str, terms.pids))}"
+    session = session_of(pid)
+    if terms.own == "user":
+        return session or pid, KinMembers(uid=uid), f"user {uid}"
+    if session is None:
+        raise UsageError(f"mark {terms.name!r}: expected a session that is visible from here; say --own user, or name --pid")
+    return session, KinMembers(session=session), f"session {session}"

@@ -1,0 +1,93 @@
+"""The processes whose work on a GPU is a window's own: a tree, a session, or all of a user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from gpuwatch.host.processes import PROC, contents, descendants, descends, names
+
+
+class OwnProcesses(Protocol):
+    """Tells a window's own processes from those of others."""
+
+    def includes(self, pid: int) -> bool:
+        """Return whether this process is one of them."""
+
+    def everyone(self) -> frozenset[int]:
+        """Return all of them that run now."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeMembers:
+    """Processes and their descendants."""
+
+    roots: tuple[int, ...]
+
+    def includes(self, pid: int) -> bool:
+        return any(descends(pid, root) for root in self.roots)
+
+    def everyone(self) -> frozenset[int]:
+        return frozenset[int]().union(*map(descendants, self.roots))
+
+
+@dataclass(frozen=True, slots=True)
+class KinMembers:
+    """The processes of one session or of one user, each with its descendants.
+
+    A descendant that began a session of its own still is one: programs that detach their workers do that.
+    """
+
+    session: int | None = None
+    uid: int | None = None
+    proc: Path = PROC
+
+    def includes(self, pid: int) -> bool:
+        return any(map(self._is_kin, self._line(pid)))
+
+    def everyone(self) -> frozenset[int]:
+        known: dict[int, bool] = {}
+        for pid in (int(name) for name in names(str(self.proc)) if name.isdigit()):
+            line: list[int] = []
+            is_kin = False
+            for each in self._line(pid):
+                line.append(each)
+                is_kin = known[each] if each in known else self._is_kin(each)
+                if is_kin or each in known:
+                    break
+            known.update(dict.fromkeys(line, is_kin))
+        return frozenset(pid for pid, is_kin in known.items() if is_kin)
+
+    def _line(self, pid: int) -> Iterator[int]:
+        """Yield a process and those above it, without the first of the machine."""
+        seen: set[int] = set()
+        while pid > 1 and pid not in seen:
+            yield pid
+            seen.add(pid)
+            pid = _parent_and_session(pid, self.proc)[0]
+
+    def _is_kin(self, pid: int) -> bool:
+        if self.session is not None:
+            return _parent_and_session(pid, self.proc)[1] == self.session
+        return user_of(pid, proc=self.proc) == self.uid
+
+
+def session_of(pid: int, *, proc: Path = PROC) -> int | None:
+    """Return the session of a process; None of one that is gone or not visible from here."""
+    return _parent_and_session(pid, proc)[1] or None
+
+
+def user_of(pid: int, *, proc: Path = PROC) -> int | None:
+    """Return the real user of a process; None of one that is gone or not visible from here."""
+    for line in (contents(proc / str(pid) / "status") or "").splitlines():
+        if line.startswith("Uid:"):
+            return int(line.split()[1])
+    return None
+
+
+def _parent_and_session(pid: int, proc: Path) -> tuple[int, int]:
+    # The name in parentheses may itself hold spaces and parentheses; state, parent, group and session follow its last one.
+    words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return (int(words[1]), int(words[3])) if len(words) > 3 else (0, 0)

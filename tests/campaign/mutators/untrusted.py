@@ -1,0 +1,23 @@
+"""Numbers that code which may cheat claims, shorter than what the GPU worked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from annotate.evidence import Evidence
+from tests.campaign.edits import declaring
+from tests.campaign.mutator import Mutator, limit_of
+
+
+def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """Claim less of the window's busy time than the limit allows, times over."""
+    busy_ratio = evidence.within("utilization_ratio").mean()
+    if not busy_ratio or evidence.window.length_s < 1.0:
+        return None
+    count = 10_000
+    off = 0.03 + multiple * limit_of("claimed-work", "off_ratio")
+    call_s = busy_ratio * evidence.window.length_s / count / (1.0 + off)
+    return declaring(evidence, untrusted=True, claimed_calls_count=count, claimed_call_s=call_s)
+
+
+MUTATORS = (Mutator(rule="claimed-work", inject=_too_short, limit="5 % of the claimed time, and 3 points of the witness"),)

@@ -1,0 +1,122 @@
+"""gpuwatch mark: a window that one command begins and another ends."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.client.connection import connect
+from gpuwatch.config.settings import Settings
+from tests.gpuwatch.cli.conftest import Ended, Gpuwatch
+from tests.gpuwatch.live import running, settings
+from tests.waiting import PATIENCE_S, let_pass, wait_until
+
+BEGIN, END = ("mark", "begin"), ("mark", "end")
+
+
+def mark(gpuwatch: Gpuwatch, found: Settings, *arguments: str) -> Ended:
+    return gpuwatch(*found.flags(), "mark", *arguments)
+
+
+def windows_count(found: Settings) -> int:
+    with connect(found, start=False) as client:
+        count: int = client.status()["windows_count"]
+    return count
+
+
+def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """The verdict is printed and stored, and says whose work it was; the code is that of --fail-on, as run's."""
+    begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
+    assert (begun.code, begun.out) == (0, "")
+    assert "mark job is open for 1min, own work is this session's (run " in begun.err
+    assert "expected a name that is free" in mark(gpuwatch, daemon, "begin", "job").err
+    let_pass(0.3, "the window has a length")
+    ended = mark(gpuwatch, daemon, "end", "job", "--json", "--fail-on", "rejected")
+    assert ended.code == 0, ended.err
+    assert ended.data["label"] == "job"
+    (verdict,) = ended.data["verdicts"]
+    assert verdict["label"] == "job"
+    assert verdict["device"]["name"] == "SIMULATED NVIDIA H200"
+    shown = gpuwatch(*daemon.flags(), "show", ended.data["run"])
+    assert "stated: own work is that of session " in shown.err
+    again = mark(gpuwatch, daemon, "end", "job")
+    assert (again.code, again.out) == (1, "")
+    assert "mark 'job': expected an open mark of yours of that name, found none" in again.err
+
+
+def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    assert mark(gpuwatch, daemon, "begin", "left", "--expires", "1s").code == 0
+    wait_until(lambda: windows_count(daemon) == 0, what="the mark expires and is judged")
+    ended = mark(gpuwatch, daemon, "end", "left", "--fail-on", "unproven")
+    assert ended.code == 12
+    assert "UNPROVEN" in ended.out
+    assert "its mark expired 1 s after its begin, and nobody had ended it" in ended.out
+
+
+def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """What the operator states at the begin stands, and the claim at the end is held against it."""
+    stated = ("--untrusted", "--work", "flops=1.4e11,dtype=bf16")
+    assert mark(gpuwatch, daemon, "begin", "submission", *stated).code == 0
+    let_pass(1.2, "a claim needs a window of a second")
+    ended = mark(gpuwatch, daemon, "end", "submission", "--calls", "1000", "--call-time", "2us", "--fail-on", "rejected")
+    assert ended.code == 11, ended.out
+    assert "claimed-work" in ended.out
+    assert "a call of the stated work takes" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("begin", ""), "NAME: expected 1 to 64 characters, found 0"),
+        (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
+        (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
+        (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
+        (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected it without --own user"),
+        (("begin", "a", "--work", "flops=1"), "--work: expected --untrusted beside it"),
+        (("begin", "a", "--untrusted", "--work", "flops=many"), "--work: expected flops=COUNT"),
+        (("end", "a", "--call-time", "2us"), "--call-time: expected --calls beside it"),
+        (("end", "a", "--calls", "1", "--call-time", "0s"), "--call-time: expected more than 0 s"),
+        (("end", "a", "--calls", "1", "--call-time", "fast"), "--call-time: expected a duration"),
+    ],
+)
+def test_mark_refuses_wrong_input_in_one_line(
+    gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], says: str
+) -> None:
+    ended = mark(gpuwatch, daemon, *arguments)
+    assert ended.code in (1, 2)
+    assert says in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.skipif(shutil.which("hyperfine") is None, reason="hyperfine is not installed")
+def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
+    """Hyperfine 1.15 has --setup and --cleanup around all runs of a command; each is another process of one session."""
+    command = " ".join([sys.executable, "-m", "gpuwatch", *daemon.flags(), "mark"])
+    done = subprocess.run(
+        ["hyperfine", "-N", "--runs", "2", "--setup", f"{command} begin hyper", "--cleanup", f"{command} end hyper", "--show-output",
+         "sleep 0.1"],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, start_new_session=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "SIMULATED  hyper  SIMULATED NVIDIA H200" in done.stdout
+
+
+def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A daemon that was killed leaves an unproven window; the next daemon knows no mark, and the store tells of it."""
+    found = settings(tmp_path)
+    with running(tmp_path) as live:
+        assert mark(gpuwatch, found, "begin", "kept").code == 0
+        wait_until(lambda: "kept" in gpuwatch(*found.flags(), "audit").out, what="the open window is stored")
+        live.process.send_signal(signal.SIGKILL)
+        live.process.wait(PATIENCE_S)
+    with running(tmp_path):
+        ended = mark(gpuwatch, found, "end", "kept", "--fail-on", "unproven")
+        assert ended.code == 12, ended.err
+        assert "mark kept was lost when its daemon ended; what it had watched is unproven" in ended.err
+        assert "the daemon ended while the window was open" in ended.out
+        assert "marks end with their daemon" in mark(gpuwatch, found, "end", "other").err

@@ -1,0 +1,69 @@
+"""gpuwatch run --untrusted: the number that a program claims is held against what the daemon saw."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.cli.claimed_number import read_claim, work_facts
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import UsageError
+from tests.gpuwatch.cli.test_run import run
+
+CLAIMS = "import sys, time; time.sleep(1.3); open(sys.argv[1], 'w').write(sys.argv[2])"
+
+
+def test_run_holds_a_claim_against_the_busy_time(daemon: Settings, tmp_path: Path) -> None:
+    """A hundredth of the time is claimed of a GPU that copies without end; the program's code passes, --fail-on decides."""
+    claim, verdict = tmp_path / "claim.json", tmp_path / "verdict.json"
+    told = json.dumps({"calls": 1000, "call_s": 13e-6})
+    ended = run(
+        "--untrusted", "--work", "bytes=1e6", "--claimed", str(claim), "--json", str(verdict), "--fail-on", "rejected",
+        "--", sys.executable, "-c", CLAIMS, str(claim), told, settings=daemon,
+    )  # fmt: skip
+    assert ended.returncode == 11, ended.stderr
+    assert "stated: untrusted code" in ended.stderr
+    (finding,) = [each for each in json.loads(verdict.read_text())["verdicts"][0]["findings"] if each["rule"] == "claimed-work"]
+    assert finding["severity"] == "reject"
+    assert "1000 calls of 13 µs are claimed, and the GPU worked for at least 1." in finding["says"]
+
+
+def test_run_without_the_claim_it_waits_for_is_unproven(daemon: Settings, tmp_path: Path) -> None:
+    ended = run(
+        "--untrusted", "--claimed", str(tmp_path / "no.json"), "--fail-on", "unproven,rejected", "--", "true", settings=daemon
+    )
+    assert ended.returncode in (11, 12)
+    assert f"--claimed: {tmp_path}/no.json: No such file or directory" in ended.stderr
+    assert "the claimed number makes no sense" in ended.stderr
+
+
+@pytest.mark.parametrize("options", [("--claimed", "f"), ("--work", "flops=1")])
+def test_run_takes_a_claim_of_untrusted_code_only(options: tuple[str, str]) -> None:
+    ended = run(*options, "--", "true")
+    assert ended.returncode == 125
+    assert f"{options[0]}: expected --untrusted beside it" in ended.stderr
+
+
+def test_claim_is_read_or_its_fault_is_said(tmp_path: Path) -> None:
+    """A program's file may hold anything; what is no claim makes the window unproven."""
+    file = tmp_path / "claim"
+    for text in (b"", b"[]", b"{}", b'{"calls": 1}', b'{"calls": true, "call_s": 1}', b'{"calls": 0, "call_s": 1}',
+                 b'{"calls": 1, "call_s": -1}', b'{"calls": 1, "call_s": NaN}', b'{"calls": 1, "call_s": 1e999}', b"\xff",
+                 b"[" * 100_000, b'{"calls": 1' + b" " * (1 << 20) + b"}"):  # fmt: skip
+        file.write_bytes(text)
+        facts, wrong = read_claim(str(file))
+        assert facts == {"claimed_calls_count": 0, "claimed_call_s": 0.0}, text[:20]
+        assert wrong.startswith(f"{file}: expected JSON as"), text[:20]
+    file.write_text('{"calls": 10, "call_s": 2e-4, "more": []}')
+    assert read_claim(str(file)) == ({"claimed_calls_count": 10, "claimed_call_s": 2e-4}, "")
+
+
+def test_work_of_a_call_is_read_or_refused() -> None:
+    assert work_facts("flops=1.4e11, dtype=bf16,bytes=2") == {"call_flops_count": 1.4e11, "dtype": "bf16", "call_bytes": 2.0}
+    assert work_facts(None) == {}
+    for text in ("x=1", "flops", "flops=", "flops=-1", "flops=nan", "bytes=1e30"):
+        with pytest.raises(UsageError, match="--work: expected"):
+            work_facts(text)

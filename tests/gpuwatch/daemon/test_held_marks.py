@@ -1,0 +1,164 @@
+"""Windows that no connection owns: bounded, private to their user, ended by name or at their expiry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gpuwatch.daemon.held_marks import MARKS_COUNT, HeldMarks
+from gpuwatch.errors import UsageError
+from gpuwatch.wire.messages import Closed, CloseMark, Opened, OpenMark
+from tests.waiting import wait_until_async
+
+ME, OTHER = os.getpid(), 4_000_000_000
+
+
+@dataclass(frozen=True)
+class _Opened:
+    id: str
+    begin_ns: int = 1
+
+
+@dataclass
+class _Windows:
+    """The part of the daemon's windows that marks use, which notes what is done."""
+
+    opened: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
+    closed: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    abandoned: list[tuple[str, str]] = field(default_factory=list)
+
+    async def open(self, request: OpenMark, *, pid: int, uid: int, own: object) -> tuple[_Opened, None]:
+        await asyncio.sleep(0)
+        self.opened.append((pid, uid, dict(request.declared)))
+        return _Opened(f"run-{len(self.opened)}"), None
+
+    def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, declared: dict[str, Any]) -> None:
+        self.closed.append((run_id, declared))
+
+    def abandon(self, run_id: str, why: str) -> None:
+        self.abandoned.append((run_id, why))
+
+
+@pytest.fixture
+def windows() -> _Windows:
+    return _Windows()
+
+
+@pytest.fixture
+def marks(windows: _Windows) -> HeldMarks:
+    stands_in: Any = windows
+    return HeldMarks(stands_in, shortest_s=0.01)
+
+
+@pytest.fixture
+def child() -> Iterator[int]:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process.pid
+    process.communicate(b"\n")
+
+
+def begin(name: str = "a", *, expires_s: float = 60.0, **terms: Any) -> OpenMark:
+    return OpenMark(name=name, expires_s=expires_s, **terms)
+
+
+async def refused(marks: HeldMarks, request: OpenMark | CloseMark, *, pid: int = ME, uid: int = 7) -> str:
+    with pytest.raises(UsageError) as caught:
+        await marks.answer(request, pid=pid, uid=uid)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Windows) -> None:
+    """Whoever asks needs no connection that lives: the name and the user are all."""
+
+    async def course() -> None:
+        opened = await marks.answer(begin(), pid=ME, uid=7)
+        ended = await marks.answer(CloseMark(name="a", declared={"claimed_calls_count": 3}), pid=1, uid=7)
+        assert isinstance(opened, Opened)
+        assert ended == Closed(run=opened.run)
+        assert "found none; this daemon began" in await refused(marks, CloseMark(name="a"))
+
+    asyncio.run(course())
+    assert windows.opened == [(os.getsid(0), 7, {"own_processes": f"session {os.getsid(0)}"})]
+    assert windows.closed == [("run-1", {"claimed_calls_count": 3})]
+
+
+def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -> None:
+    """Two users may use one name; neither ends the other's or learns of it, and only root names an owner."""
+
+    async def course() -> None:
+        await marks.answer(begin("secret"), pid=ME, uid=7)
+        assert "secret" not in (await refused(marks, CloseMark(name="b"), uid=8))
+        assert "found none" in await refused(marks, CloseMark(name="secret"), uid=8)
+        assert "expected root to name the owner 7, found uid 8" in await refused(marks, CloseMark(name="secret", uid=7), uid=8)
+        assert "expected root" in await refused(marks, begin(uid=7), uid=8)
+        await marks.answer(begin("secret"), pid=ME, uid=8)
+        assert await marks.answer(CloseMark(name="secret", uid=7), pid=ME, uid=0) == Closed(run="run-1")
+
+    asyncio.run(course())
+    assert [uid for _, uid, _ in windows.opened] == [7, 8]
+
+
+def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
+    """A second mark of a name is refused, also when both are asked for at once, and nobody holds more than the bound."""
+
+    async def course() -> None:
+        both = await asyncio.gather(*(marks.answer(begin(), pid=ME, uid=7) for _ in range(2)), return_exceptions=True)
+        assert sorted(type(each).__name__ for each in both) == ["Opened", "UsageError"]
+        assert "expected a name that is free, found a mark of yours open" in await refused(marks, begin())
+        many = (marks.answer(begin(f"m{number}"), pid=ME, uid=7) for number in range(MARKS_COUNT + 4))
+        refusals = [each for each in await asyncio.gather(*many, return_exceptions=True) if isinstance(each, UsageError)]
+        assert len(refusals) == 5
+        assert f"at most {MARKS_COUNT} open marks of yours" in await refused(marks, begin("one more"))
+        await marks.answer(begin("one more"), pid=ME, uid=8)
+        assert "found 'a', 'm0'" in await refused(marks, CloseMark(name="nobody's"))
+
+    asyncio.run(course())
+
+
+def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows: _Windows) -> None:
+    """Its end after that names the run once, whose verdict says why; then the name is unknown."""
+
+    async def course() -> None:
+        await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
+        await wait_until_async(lambda: windows.abandoned, what="the mark expires")
+        assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-1")
+        assert "found none" in await refused(marks, CloseMark(name="a"))
+        await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
+        await wait_until_async(lambda: len(windows.abandoned) == 2, what="the second one expires")
+        await marks.answer(begin(), pid=ME, uid=7)
+        assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-3")
+
+    asyncio.run(course())
+    assert windows.abandoned[0] == ("run-1", "its mark expired 0.02 s after its begin, and nobody had ended it")
+    assert [run for run, _ in windows.closed] == ["run-3"]
+
+
+def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child: int) -> None:
+    """The session by default; all of a user's processes, or named ones, which must be the user's and run."""
+    me = os.getuid()
+
+    async def course() -> None:
+        await marks.answer(begin("user", own="user"), pid=ME, uid=me)
+        await marks.answer(begin("pids", own="pids", pids=[child]), pid=ME, uid=me)
+        assert "found [4000000]" in await refused(marks, begin("gone", own="pids", pids=[4_000_000]), uid=me)
+        assert f"found [{child}]" in await refused(marks, begin("theirs", own="pids", pids=[child]), uid=OTHER)
+        assert "found none" in await refused(marks, begin("empty", own="pids"), uid=me)
+        assert "expires_s: expected 0.01 to 2.6784e+06, found nan" in await refused(
+            marks, begin(expires_s=float("nan")), uid=me
+        )
+        assert "a name that is not empty" in await refused(marks, begin(""), uid=me)
+        assert "PID namespace" in await refused(marks, begin("hidden"), pid=0, uid=me)
+
+    asyncio.run(course())
+    assert [(pid, declared["own_processes"]) for pid, _, declared in windows.opened] == [
+        (os.getsid(0), f"user {me}"),
+        (child, f"processes {child}"),
+    ]

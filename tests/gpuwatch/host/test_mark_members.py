@@ -1,0 +1,70 @@
+"""Whose work on a GPU is a window's own: a tree's, a session's, a user's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gpuwatch.host.mark_members import KinMembers, TreeMembers, session_of, user_of
+
+
+def processes(root: Path, table: Mapping[int, tuple[int, int, int]]) -> Path:
+    """Make a /proc of these processes: parent, session and user of each."""
+    for pid, (parent, session, uid) in table.items():
+        folder = root / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} (a) (b) S {parent} {session} {session} 0 -1\n")
+        (folder / "status").write_text(f"Name:\ta\nUid:\t{uid}\t0\t0\t0\n")
+    (root / "self").mkdir()
+    return root
+
+
+# A shell (10) with two commands, one of which began a session of its own, and another terminal (20) of the same user.
+TABLE = {1: (0, 1, 0), 10: (1, 10, 7), 11: (10, 10, 7), 12: (10, 12, 7), 13: (12, 12, 7), 20: (1, 20, 7), 21: (20, 20, 8)}
+
+
+@pytest.mark.parametrize(
+    ("own", "pids"),
+    [
+        ({"session": 10}, {10, 11, 12, 13}),
+        ({"session": 12}, {12, 13}),
+        ({"uid": 7}, {10, 11, 12, 13, 20, 21}),
+        ({"uid": 8}, {21}),
+    ],
+)
+def test_members_are_kin_and_their_descendants(tmp_path: Path, own: dict[str, int], pids: set[int]) -> None:
+    """A program that detaches its workers keeps them; another terminal of the same user is another session."""
+    members = KinMembers(**own, proc=processes(tmp_path, TABLE))
+    assert members.everyone() == pids
+    assert {pid for pid in TABLE if members.includes(pid)} == pids
+
+
+def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:
+    """A PID that was reused while its line was read may form a ring."""
+    proc = processes(tmp_path, {30: (31, 30, 7), 31: (30, 31, 7), 40: (99, 40, 7)})
+    assert KinMembers(session=77, proc=proc).everyone() == frozenset()
+    assert KinMembers(session=40, proc=proc).everyone() == {40}
+    assert not KinMembers(session=40, proc=proc).includes(99)
+    assert (session_of(99, proc=proc), user_of(99, proc=proc)) == (None, None)
+
+
+def test_members_of_this_machine() -> None:
+    """Another session is told from this one by the kernel's word."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        me = os.getpid()
+        session = KinMembers(session=child.pid)
+        assert (session_of(child.pid), user_of(child.pid)) == (child.pid, os.getuid())
+        assert session.includes(child.pid)
+        assert not session.includes(me)
+        assert session.everyone() == {child.pid}
+        assert {me, child.pid} <= KinMembers(uid=os.getuid()).everyone()
+        assert TreeMembers((me,)).includes(child.pid)
+        assert TreeMembers((me,)).everyone() >= {me, child.pid}
+    finally:
+        child.communicate(b"\n")

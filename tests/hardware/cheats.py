@@ -1,0 +1,304 @@
+"""Published ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
+
+``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with an untrusted window of its parent around it.
+Each runs the same harness as leaderboards do (events around every call, one synchronisation a batch) on one submission, and
+claims a number in its file.  Where a way was published stands beside it; none is written after a rule that finds it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import torch
+
+import gpuwatch
+from gpuwatch import clock
+from gpuwatch.client.connection import connect
+from gpuwatch.config.settings import load
+from gpuwatch.errors import DaemonError
+
+SIZE = 4096  # bf16 products, 0.2 ms each on an H200
+FLOPS = 2 * SIZE**3
+SECONDS, WARM_UP_S, BATCH = float(os.environ.get("CHEAT_S", "1.2")), float(os.environ.get("CHEAT_WARM_UP_S", "0")), 250
+Kernel = Callable[[], Any]
+_elapsed, _counter = torch.cuda.Event.elapsed_time, time.perf_counter
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The number that a submission would be ranked by, and the times handed to a trusted window."""
+
+    calls: int
+    call_s: float
+    times: list[float]
+
+    @staticmethod
+    def of(times: list[float]) -> Claimed:
+        return Claimed(len(times), mean(times), times)
+
+
+class Work:
+    """The honest work: one product of random matrices."""
+
+    def __init__(self) -> None:
+        self.a = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
+        self.b = torch.randn(SIZE, SIZE, device="cuda", dtype=torch.bfloat16)
+        self.out = torch.empty_like(self.a)
+        self()
+        torch.cuda.synchronize()
+        end_ns = clock.now_ns() + round(WARM_UP_S * 1e9)
+        while clock.now_ns() < end_ns:
+            for _ in range(BATCH):
+                self()
+            torch.cuda.synchronize()
+
+    def __call__(self) -> torch.Tensor:
+        return torch.mm(self.a, self.b, out=self.out)
+
+
+def evaluate(kernel: Kernel) -> list[float]:
+    """Time calls by events, a batch at a time, until the time is over."""
+    times: list[float] = []
+    end_ns = clock.now_ns() + round(SECONDS * 1e9)
+    while clock.now_ns() < end_ns:
+        pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(BATCH)]
+        for begin, end in pairs:
+            begin.record()
+            kernel()
+            end.record()
+        torch.cuda.synchronize()
+        times += [max(begin.elapsed_time(end) / 1e3, 1e-9) for begin, end in pairs]
+    return times
+
+
+def evaluate_by_host(kernel: Kernel) -> list[float]:
+    """Time calls by the host's clock, with a synchronisation after each."""
+    times: list[float] = []
+    end_ns = clock.now_ns() + round(SECONDS * 1e9)
+    while clock.now_ns() < end_ns:
+        begin_s = time.perf_counter()
+        kernel()
+        torch.cuda.synchronize()
+        times.append(max(time.perf_counter() - begin_s, 1e-9))
+    return times
+
+
+def honest(work: Work) -> Claimed:
+    return Claimed.of(evaluate(work))
+
+
+def patched_events(work: Work) -> Claimed:
+    """reference-kernels#162: the kernel is honest, ``Event.elapsed_time`` returns a hundredth."""
+    torch.cuda.Event.elapsed_time = lambda begin, end: _elapsed(begin, end) / 100
+    return Claimed.of(evaluate(work))
+
+
+def patched_statistics(work: Work) -> Claimed:
+    """reference-kernels#162: the harness's statistics are replaced, which divide by a hundred."""
+    return Claimed.of([each / 100 for each in evaluate(work)])
+
+
+def patched_counter(work: Work) -> Claimed:
+    """The same of a harness that reads the host's clock: ``time.perf_counter`` runs a hundred times slower."""
+    time.perf_counter = lambda: _counter() / 100
+    return Claimed.of(evaluate_by_host(work))
+
+
+def other_stream(work: Work) -> Claimed:
+    """KernelBench#82: the work runs on another stream, between whose events nothing waits for it."""
+    side = torch.cuda.Stream()
+
+    def kernel() -> None:
+        with torch.cuda.stream(side):
+            work()
+
+    return Claimed.of(evaluate(kernel))
+
+
+def cached_result(work: Work) -> Claimed:
+    """reference-kernels#142, #162, kernelbot#501: computed once, then the result is returned."""
+    return Claimed.of(evaluate(lambda: work.out))
+
+
+def copied_result(work: Work) -> Claimed:
+    """tensara#238: computed once, then the kept bytes are copied into the output."""
+    kept = work().clone()
+    return Claimed.of(evaluate(lambda: work.out.copy_(kept)))
+
+
+def batch_and_skip(work: Work) -> Claimed:
+    """reference-kernels#104: one call does the work of fifteen, the next fourteen do nothing; the median is claimed."""
+    called = 0
+
+    def kernel() -> None:
+        nonlocal called
+        if called % 15 == 0:
+            for _ in range(15):
+                work()
+        called += 1
+
+    times = evaluate(kernel)
+    return Claimed(len(times), median(times), times)
+
+
+def fewer_calls(work: Work) -> Claimed:
+    """pygpubench#7: the submission finds the harness's count and lowers it; the count asked for is claimed."""
+    times = evaluate(work)[:BATCH]
+    return Claimed(40 * len(times) * round(SECONDS), mean(times), times)
+
+
+def scaled_calls(work: Work) -> Claimed:
+    """The same, with the time scaled so that count times time is what the GPU worked."""
+    times = evaluate(work)
+    return Claimed(30 * len(times), mean(times) / 30, [each / 30 for each in times for _ in range(30)])
+
+
+def no_work(work: Work) -> Claimed:
+    """pygpubench#7: a kernel that does nothing passes the check; 3.3 µs a call are claimed."""
+    time.sleep(SECONDS)
+    return Claimed(10_000, 3.3e-6, [3.3e-6] * 10_000)
+
+
+def invented(work: Work) -> Claimed:
+    """Nothing runs, and a plausible time is claimed."""
+    time.sleep(SECONDS)
+    return Claimed(8_000, 0.19e-3, [0.19e-3] * 8_000)
+
+
+def lazy_output(work: Work) -> Claimed:
+    """reference-kernels#162: calls return placeholders, the work is done in the checker, which nobody times."""
+    waiting = 0
+
+    def kernel() -> None:
+        nonlocal waiting
+        waiting += 1
+
+    times = evaluate(kernel)
+    end_trusted(times)
+    for _ in range(min(waiting, 8_000)):
+        work()
+    torch.cuda.synchronize()
+    return Claimed.of(times)
+
+
+def unfinished_work(work: Work) -> Claimed:
+    """KernelBench#82 and #162 together: nothing waits, and the window ends while the GPU still works through its queue."""
+    torch.cuda.synchronize = lambda device=None: None
+    begin_ns, count = clock.now_ns(), round(SECONDS / 0.2e-3)
+    for _ in range(count):
+        work()
+    call_s = (clock.now_ns() - begin_ns) / 1e9 / count
+    times = [call_s] * count
+    end_trusted(times)
+    return Claimed(count, call_s, times)
+
+
+def spinning(work: Work) -> Claimed:
+    """No product is computed: one thread of the GPU spins as long as the claimed calls would take."""
+    count = round(SECONDS / 0.2e-3)
+    for _ in range(count):
+        torch.cuda._sleep(round(0.2e-3 * 1.9e9))
+    torch.cuda.synchronize()
+    return Claimed(count, 0.2e-3, [0.2e-3] * count)
+
+
+def window_closed(work: Work) -> Claimed:
+    """The submission ends the window around it after honest work, then cheats: it knows socket and run."""
+    run = os.environ.get("GPUWATCH_PARENT", "")
+    evaluate(work)
+    try:
+        with connect(load(), start=False) as client:
+            client.close_window(run, clock.now_ns() - 1_000_000_000, clock.now_ns(), {"busy_ratio": 1.0})
+    except DaemonError as error:
+        print(f"refused: {error}", file=sys.stderr)
+    return patched_events(work)
+
+
+CHEATS: dict[str, Callable[[Work], Claimed]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        honest, patched_events, patched_statistics, patched_counter, other_stream, cached_result, copied_result, batch_and_skip,
+        fewer_calls, scaled_calls, no_work, invented, lazy_output, unfinished_work, spinning, window_closed,
+    )
+}  # fmt: skip
+_inner: list[gpuwatch.Window] = []
+
+
+def end_trusted(times: list[float]) -> None:
+    """End the windows around the timed part with these times, once: a cheat may work on after them."""
+    while _inner:
+        ending = _inner.pop()
+        ending.record(times)
+        ending.__exit__(None, None, None)
+
+
+def run(name: str, claim: Path) -> None:
+    """Run one way to cheat, in a trusted and an untrusted window of its own, and write what it claims."""
+    work = Work()
+    windows = {
+        "untrusted": gpuwatch.window(f"inside-{name}", untrusted=True),
+        "trusted": gpuwatch.window(f"trusted-{name}"),
+    }
+    for each in windows.values():
+        each.__enter__()
+        _inner.append(each)
+    claimed = CHEATS[name](work)
+    end_trusted(claimed.times)
+    data = {"calls": claimed.calls, "call_s": claimed.call_s}
+    claim.write_text(json.dumps(data | {kind: said(each) for kind, each in windows.items()}))
+
+
+def said(window: gpuwatch.Window) -> dict[str, Any]:
+    """Return a window's status, the rules that made it, and the sentence on the claimed number."""
+    verdict = window.verdict
+    return {
+        "status": verdict.status.value,
+        "by": [each.rule for each in verdict.findings if each.severity in ("flag", "reject") and not each.accepted],
+        "why": verdict.why,
+        "claim": next((each.says for each in verdict.findings if each.rule == "claimed-work"), ""),
+    }
+
+
+def run_all(folder: Path) -> None:
+    """Run every way in a child, as ``gpuwatch run --untrusted`` does, and write one table."""
+    rows = []
+    for name in CHEATS:
+        claim = folder / f"{name}.json"
+        around = gpuwatch.window(f"around-{name}", untrusted=True, sync=False)
+        around.declare(whole_program=True, call_flops_count=FLOPS, dtype="bf16")
+        with around:
+            os.environ["GPUWATCH_PARENT"] = around.run_id or ""
+            if (pid := os.fork()) == 0:
+                code = 1
+                try:
+                    run(name, claim)
+                    code = 0
+                except BaseException:  # noqa: BLE001 - the parent shows it as a row without a claim
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            data = json.loads(claim.read_text()) if code == 0 else {}
+            if data:
+                around.declare(claimed_calls_count=data["calls"], claimed_call_s=data["call_s"])
+        rows.append({"cheat": name, "exit_code": code, **data, "around": said(around)})
+        print(
+            name, code, *(data.get(kind, {}).get("status") for kind in ("trusted", "untrusted")), rows[-1]["around"]["status"]
+        )
+        (folder / "cheats.json").write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "all":
+        run_all(Path(sys.argv[2]))
+    else:
+        run(sys.argv[1], Path(sys.argv[2]))
