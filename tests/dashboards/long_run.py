@@ -148,8 +148,8 @@ def rendered(record: Mapping[str, Any]) -> str:
     pages = [each for each in told if each["receiver"] == "page"]
     lines = [
         f"Run on {record['date']} with Prometheus {record['prometheus']} and Alertmanager {record['alertmanager']}: "
-        f"{record['length_s'] / 60:g} minutes, {len(record['hosts'])} daemons with {sum(record['hosts'].values())} GPUs of the mock driver "
-        f"(two of them simulated), {record['scrapes_count']} scrapes, {len(STORY)} events, "
+        f"{record['length_s'] / 60:g} minutes, {len(record['hosts'])} daemons with {sum(record['hosts'].values())} GPUs "
+        f"(two simulated, the others of the mock driver), {record['scrapes_count']} scrapes, {len(STORY)} events, "
         f"{sum(len(each.raises) for each in STORY)} alerts due of {len(names)} kinds.",
         "",
         f"**Missing alerts: {len(missing)}. False alerts: {len(false)}.** "
@@ -169,13 +169,13 @@ def rendered(record: Mapping[str, Any]) -> str:
             f"{one.alert} {spell['begin_s'] - at_s:.0f} s": None
             for one in each.raises
             for spell in record["fired"]
-            if _meets(one, spell) and spell["begin_s"] >= at_s - EARLY_S
+            if _meets(one, spell) and at_s - EARLY_S <= spell["begin_s"] <= at_s + one.within_s
         }
         lines.append(f"| {at_s:.0f} | {each.says} | {', '.join(delays)} |")
     lines += [
         "",
         f"Holds were shortened to {LONGEST_HOLD_S} s for {', '.join(changed)}; groups evaluated every five minutes were evaluated every "
-        "minute. Ranges and limits were as committed. Tested by promtool only: "
+        "minute, and Alertmanager waited 20 s for a group. Ranges and limits were as committed. Tested by promtool only: "
         + "; ".join(f"{name} ({why})" for name, why in NOT_PROVOKED.items()) + ".",
     ]  # fmt: skip
     return "\n".join(lines)
