@@ -279,9 +279,9 @@ def window(
     It covers the GPUs on which this process and its descendants hold a context, or those named by UUID (or a unique
     beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
     ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
-    the repeatability it must have.  ``accept=["rule"]`` names hazards that do not count, ``limits={"rule": {"limit": 0.1}}``
-    other limits; or give a ``policy``.
-    ``locked_mhz``, ``every`` (seconds from one call's begin to the next) and ``varies`` (by design) state more.  ``untrusted=True`` is for code that may cheat: only the daemon's evidence counts, and claimed times are held against it.
+    the repeatability it must have.  ``accept=["rule"]`` names hazards, ``limits={"rule": {"limit": 0.1}}`` other limits; or a ``policy``.
+    ``locked_mhz``, ``every`` (seconds from one call's begin to the next) and ``varies`` (by design) state more.
+    ``untrusted=True`` is for code that may cheat: only the daemon's evidence counts.
     ``warm_up``, one step of the work, runs before the beginning until it is steady, as in ``bench``, for ten seconds at most.
     ``tags={"team": "vision"}`` are kept with the window, beside those of its batch job, pod or CI run.
     ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.

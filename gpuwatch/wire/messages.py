@@ -21,8 +21,7 @@ ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window ha
 # Bounds of what a client sends.  Every field of a request declares its own; a test finds one that does not.
 DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the length of all names and facts of a message together
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
-LABEL_LENGTH = 256
-RUN_LENGTH = PARENT_LENGTH = 64
+LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
 PATH_LENGTH, SOURCE_LENGTH = 4096, 4096 + 64
 GPUS_COUNT, GPU_LENGTH = 256, 128
 POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 16, 256, 64
