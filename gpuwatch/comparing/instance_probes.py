@@ -1,0 +1,224 @@
+"""The probes of a real instance: clock under light work, copy, GEMM, launch latency and stamps, on the first visible GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from annotate.budget import Number
+from annotate.stats.intervals import batch_interval, median_interval
+from annotate.times.clock_sensitivity import Sensitivity
+from annotate.verdict import Verdict
+from gpuwatch.comparing import selftest
+from gpuwatch.comparing.qualification import Amount, StampsSeen
+from gpuwatch.config.settings import Settings
+from gpuwatch.cuda.driver import checked, current_driver, load_kernel, raw_stream
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.host.processes import contents
+from gpuwatch.measuring import environment
+from gpuwatch.measuring.benchmark import bench
+from gpuwatch.measuring.measurement import Measurement
+from gpuwatch.process import torch_state
+from gpuwatch.timers import HostTimer, TimingPlan
+
+GEMM_SIZE = 8192  # held by the power cap where a board has one, and long enough that no launch is waited for
+_COPY_BYTES = 1 << 30
+_SPINS_COUNT = 15
+_LAUNCHES_COUNT = 5000
+_NO_BINDINGS = "cuda-bindings is not installed"
+
+
+@dataclass(slots=True)
+class Probed:
+    """The results of the probes, as far as they could be run."""
+
+    uuid: str | None = None
+    amounts: dict[str, Amount] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    stamps: StampsSeen | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    software: dict[str, str] = field(default_factory=dict)
+
+
+def run_probes(settings: Settings, say: Callable[[str], None]) -> Probed:
+    """Run every probe that this Python can run; ``missing`` says why it did not run another.
+
+    Raises GpuwatchError: when no GPU takes work.
+    """
+    found = Probed()
+    cuda, torch = _open_cuda()
+    if cuda is None:
+        why = "neither torch nor cuda-bindings is installed"
+        found.missing = dict.fromkeys(("light_clock_mhz", "copy_s", "gemm_s", "gemm_at_clock_s", "launch_s"), why)
+        return found
+    device = environment.current_device()
+    found.uuid = device.device.uuid if device is not None else None
+    found.software = _software(torch)
+    driver = current_driver()
+    if driver is None:
+        found.missing |= dict.fromkeys(("light_clock_mhz", "launch_s", "gemm_at_clock_s"), _NO_BINDINGS)
+    else:
+        say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
+        _probe_clock(found)
+        say(f"launches: {_LAUNCHES_COUNT} of an empty kernel, each waited for")
+        _probe_launches(found, driver, cuda)
+    say("copy: 1 GiB, 2 s after its warm-up")
+    with _copy(torch, driver) as copy:
+        measured = _timed(copy, cuda, settings, "qualify: copy", (2.0, 4.0))
+    _take(found, measured, {"copy_s": Number.MEDIAN})
+    if torch is None:
+        found.missing |= dict.fromkeys(("gemm_s", "gemm_at_clock_s"), "torch is not installed")
+        return found
+    say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
+    gemm = selftest.make_gemm(torch, GEMM_SIZE)
+    measured = _timed(gemm, cuda, settings, "qualify: gemm", (8.0, 10.0))
+    _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
+    return found
+
+
+def _open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
+    """Make a context; return torch.cuda, or what stands in for it, and torch.  Raises GpuwatchError."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        torch = None
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.init()
+        torch.empty(1, device="cuda")
+        return torch.cuda, torch
+    try:
+        driver = importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        return None, None
+    from gpuwatch.cuda.driver_cuda import DriverCuda
+
+    try:
+        cuda = DriverCuda(driver)
+    except RuntimeError as error:
+        raise GpuwatchError(f"selftest: expected a GPU that takes work, found: {error}; `gpuwatch doctor` says more") from error
+    torch_state.stand_in(cuda)
+    return cuda, None
+
+
+def _probe_clock(found: Probed) -> None:
+    from gpuwatch.cuda.canary import spin_stamped
+
+    seen = [each for _ in range(_SPINS_COUNT) if (each := spin_stamped()) is not None]
+    clocks = np.array([mhz for each in seen if (mhz := each.mean_mhz(0, 1)) is not None])
+    if not len(clocks):
+        found.missing["light_clock_mhz"] = "no SM wrote a stamp"
+        return
+    interval = median_interval(clocks)
+    found.amounts["light_clock_mhz"] = Amount(value=interval.centre, half_ratio=interval.half_width_ratio)
+    last = seen[-1]
+    written = (last.at_ns > 0).all(axis=0)
+    each_mhz = (last.cycles[1] - last.cycles[0])[written] * 1e3 / (last.at_ns[1] - last.at_ns[0])[written]
+    apart_ratio = float(np.ptp(each_mhz) / np.median(each_mhz)) if len(each_mhz) else None
+    found.stamps = StampsSeen(sms_count=last.at_ns.shape[1], seen_count=int(written.sum()), apart_ratio=apart_ratio)
+
+
+def _probe_launches(found: Probed, driver: Any, cuda: Any) -> None:
+    """Time launches of a kernel that ends at once, each until it is done, by the driver's own calls."""
+    cycles = ctypes.c_uint64(0)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
+    at, kernel, stream = ctypes.addressof(arguments), load_kernel(driver, "gpuwatch_spin"), raw_stream()(cuda.current_device())
+
+    def launch() -> None:
+        checked(driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, at, 0))
+
+    timer = HostTimer(lambda: checked(driver.cuStreamSynchronize(stream)))
+    plan = TimingPlan(calls=(launch,))
+    timer.take(plan, _LAUNCHES_COUNT // 10)
+    times = timer.take(plan, _LAUNCHES_COUNT).timings
+    interval = batch_interval(times.at_ns, times.took_s)
+    half_ratio = None if interval is None else interval.half_width_ratio
+    found.amounts["launch_s"] = Amount(value=float(median(times.took_s.tolist())), half_ratio=half_ratio)
+
+
+@contextmanager
+def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
+    """Yield a copy of 1 GiB within the GPU's memory, the driver's own copy with torch or without."""
+    if torch is not None:
+        yield selftest.make_copy(torch)
+        torch.cuda.empty_cache()
+        return
+    source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
+    stream = raw_stream()(0)
+    try:
+        yield lambda: checked(driver.cuMemcpyDtoDAsync(source + _COPY_BYTES, source, _COPY_BYTES, stream))
+    finally:
+        checked(driver.cuMemFree(source))
+
+
+def _timed(call: Callable[[], object], cuda: Any, settings: Settings, label: str, span_s: tuple[float, float]) -> Measurement:
+    from gpuwatch.timers.event_timer import EventsTimer
+
+    least_s, most_s = span_s
+    with closing(EventsTimer(cuda)) as timer:
+        return bench(
+            call,
+            timer=timer,
+            cache="warm",  # the buffers exceed every L2
+            label=label,
+            min_s=least_s,
+            max_s=most_s,
+            target_ratio=0.0005,
+            warmup_max_s=6.0,
+            progress=False,
+            settings=settings,
+        )
+
+
+def _take(found: Probed, measured: Measurement, names: dict[str, Number]) -> None:
+    verdict = measured.verdict
+    found.verdicts.append(verdict)
+    fit = measured.clock_sensitivity
+    for name, number in names.items():
+        budget = verdict.budget.number(number) if verdict.budget is not None else None
+        beta = fit.beta if isinstance(fit, Sensitivity) and number is Number.MEDIAN_AT_CLOCK else None
+        amount = Amount.of(budget, beta)
+        if amount is None:
+            found.missing[name] = verdict.why or "the judge gave no such number"
+        else:
+            found.amounts[name] = amount
+
+
+def _software(torch: Any) -> dict[str, str]:
+    """Return the versions that a GEMM depends on: ``gemm`` names the library, else the torch that holds it."""
+    if torch is None:
+        return {}
+    cuda = str(torch.version.cuda)
+    names = (f"nvidia-cublas-cu{cuda.partition('.')[0]}", "nvidia-cublas")
+    library = next((f"cuBLAS {found}" for name in names if (found := _version(name))), None)
+    return {"torch": str(torch.__version__), "cuda": cuda, "gemm": library or f"torch {torch.__version__} with CUDA {cuda}"}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def host_facts() -> dict[str, str]:
+    """Return the processor, the cores this process may use, and whether the machine is virtual, where the kernel says so."""
+    text = contents("/proc/cpuinfo") or ""
+    model = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
+    flags = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
+    found = {"cores": str(len(os.sched_getaffinity(0))), "python": sys.version.split()[0]}
+    if model is not None:
+        found["cpu"] = model[1].strip()
+    if flags is not None:
+        found["machine"] = "virtual" if "hypervisor" in flags[1].split() else "not virtual"
+    return found

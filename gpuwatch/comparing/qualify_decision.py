@@ -1,0 +1,293 @@
+"""The decision on a qualification: its differences from reference cards of the model, each with its interval, and what they mean."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from annotate.derived import pair_conditions
+from annotate.evidence import Device
+from annotate.times.reference_clock import card_spread_ratio
+from gpuwatch.comparing.qualification import Amount, Qualification
+
+_T = TypeVar("_T")
+
+# A further card of the model lies outside the band of a probe with this probability, so one of five probes in 20 cards.
+_OUTSIDE_SHARE = 0.01
+_FEWEST_CARDS_COUNT = 3  # of fewer, no spread between cards can be told
+_MEMORY_RATIO = 0.02  # drivers reserve differently
+# The exponent of a product of matrices, where a clock that stood still gave none: 0.90 to 0.99 on an H200.
+_BETA, _BETA_ERROR = 0.95, 0.05
+
+
+class Reach(StrEnum):
+    """The numbers that a difference makes incomparable."""
+
+    ALL = "all numbers"
+    RAW = "numbers at the clock of the moment, not those at one clock"
+    HOST = "numbers that wait for a launch"
+    NONE = "none by itself"
+
+
+class Likeness(StrEnum):
+    """The relation of a difference's interval to the band in which cards of the model lie."""
+
+    ALIKE = "alike"
+    UNCLEAR = "unclear"
+    DIFFERENT = "different"
+
+
+class Comparable(StrEnum):
+    """The four answers, best first."""
+
+    YES = "comparable"
+    UNKNOWN = "unknown"
+    PARTLY = "partly"
+    NO = "not-comparable"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probed number.  ``floor_ratio`` is the least half width of its band, however alike the reference cards are."""
+
+    name: str
+    title: str
+    reach: Reach
+    floor_ratio: float
+    is_rate: bool = False  # a larger number is a faster GPU
+    has_library: bool = False  # the number depends on a library's version
+
+
+# Floors: two cards of one machine lay 0.13 % apart in a copy and 0.34 % in GEMM at one clock; raw medians of three cards 1.7 %
+# (2026-11-22, annotate/times/reference_clock.py).  A launch belongs to the host, which two runs of one instance repeat to 10 %.
+PROBES = (
+    Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
+    Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.005),
+    Probe("gemm_s", "GEMM bf16", Reach.RAW, 0.017, has_library=True),
+    Probe("gemm_at_clock_s", "the same at one clock", Reach.ALL, 0.0029, has_library=True),
+    Probe("launch_s", "launch and wait", Reach.HOST, 0.1),
+)
+_AT_CLOCK = "gemm_at_clock_s"
+# What belongs to the machine and not to the GPU's kind: noted, and left to the probes.
+_KIND = {**pair_conditions.KIND, "ecc_mode": "ECC"}
+_SETTINGS = {
+    "power_limit_w": "power limit",
+    "sm_clock_max_mhz": "maximum SM clock",
+    "mem_clock_max_mhz": "maximum memory clock",
+}
+_NOTED = {
+    "driver_version": "driver",
+    "vbios_version": "VBIOS",
+    "virtualization": "virtualisation",
+    "persistence_mode": "persistence mode",
+    "compute_mode": "compute mode",
+    "pcie_generation_max_count": "PCIe generation",
+    "pcie_width_max_count": "PCIe lanes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FactDifference:
+    """A fact of this instance that most reference cards have otherwise."""
+
+    name: str
+    here: str
+    reference: str
+    reach: Reach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeDifference:
+    """A number of this instance over that of the reference cards, less 1, with its 95 % interval and the band of such cards."""
+
+    probe: Probe
+    here: float
+    reference: float
+    cards_count: int
+    ratio: float
+    low_ratio: float
+    high_ratio: float
+    band_ratio: float
+    likeness: Likeness
+
+    @property
+    def speed(self) -> str:
+        """Return whether this instance is the faster or the slower one."""
+        return "faster" if (self.ratio > 0.0) is self.probe.is_rate else "slower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualifyDecision:
+    """The answer, its reasons, and everything compared."""
+
+    comparable: Comparable
+    reasons: tuple[str, ...]
+    facts: tuple[FactDifference, ...]
+    probes: tuple[ProbeDifference, ...]
+    cards_count: int
+
+
+def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio: float | None = None) -> QualifyDecision:
+    """Compare a card with the others of a reference, or with its own earlier result where that is all the reference holds.
+
+    ``spread_ratio`` is the setting card_spread.
+    """
+    others = [each for each in reference if each.device.uuid != card.device.uuid] or list(reference)
+    facts = tuple(_fact_differences(card, others)) if others else ()
+    probes, unknown = [], []
+    for probe in PROBES:
+        measured = [each for each in others if probe.name in each.amounts]
+        theirs = [each for each in measured if not probe.has_library or each.software.get("gemm") == card.software.get("gemm")]
+        here = card.amounts.get(probe.name)
+        if measured and here is None:
+            unknown.append(f"{probe.title} was not measured: {card.missing.get(probe.name, 'no reason is on record')}")
+        elif measured and not theirs:
+            unknown.append(f"{probe.title} is not compared: {_libraries(card, measured)}")
+        elif here is not None and theirs:
+            amounts = [each.amounts[probe.name] for each in theirs]
+            probes.append(_compare(probe, here, amounts, _floor_ratio(probe, card.device.name, spread_ratio)))
+    if not others:
+        unknown.append(f"no reference holds a {card.device.name}: --save-reference FILE makes one")
+    return _answer(card, len(others), facts, tuple(probes), unknown)
+
+
+def _libraries(card: Qualification, others: Sequence[Qualification]) -> str:
+    theirs = sorted({each.software.get("gemm", "an unknown library") for each in others})
+    return f"it ran with {card.software.get('gemm', 'an unknown library')}, the reference with {', '.join(theirs)}"
+
+
+def _floor_ratio(probe: Probe, model: str, given_ratio: float | None) -> float:
+    if probe.name != _AT_CLOCK:
+        return probe.floor_ratio
+    return max(probe.floor_ratio, card_spread_ratio(model, given_ratio) or 0.0) if given_ratio is None else given_ratio
+
+
+def _compare(probe: Probe, here: Amount, theirs: Sequence[Amount], floor_ratio: float) -> ProbeDifference:
+    logs, halves = zip(*(_log_at(each, here) for each in theirs), strict=True)
+    count, middle = len(logs), statistics.fmean(logs)
+    error, band = _spread_errors(logs, halves, floor_ratio)
+    difference = math.log(here.value) - middle
+    half = math.inf if here.half_ratio is None else math.hypot(here.half_ratio, error)
+    low, high = difference - half, difference + half
+    if -band <= low and high <= band:
+        likeness = Likeness.ALIKE
+    else:
+        likeness = Likeness.DIFFERENT if low > band or high < -band else Likeness.UNCLEAR
+    return ProbeDifference(
+        probe=probe,
+        here=here.value,
+        reference=math.exp(middle),
+        cards_count=count,
+        ratio=math.expm1(difference),
+        low_ratio=math.expm1(low),
+        high_ratio=math.expm1(high),
+        band_ratio=math.expm1(band),
+        likeness=likeness,
+    )
+
+
+def _log_at(amount: Amount, here: Amount) -> tuple[float, float]:
+    """Return the logarithm of a reference's number at this instance's clock, where it has one, and half of its interval."""
+    half = math.inf if amount.half_ratio is None else amount.half_ratio
+    if amount.clock_mhz is None or here.clock_mhz is None:
+        return math.log(amount.value), half
+    moved = math.log(here.clock_mhz / amount.clock_mhz)
+    beta = _BETA if amount.beta is None else amount.beta
+    return math.log(amount.value) - beta * moved, math.hypot(half, _BETA_ERROR * moved)
+
+
+def _spread_errors(logs: Sequence[float], halves: Sequence[float], floor_ratio: float) -> tuple[float, float]:
+    """Return half the interval of the cards' middle, and half the band in which a further card lies.
+
+    The band is the 99 % prediction of a t distribution, and at least the floor.  Of two cards it is at least their distance:
+    no spread can be told of them.
+    """
+    from scipy.special import stdtrit
+
+    count = len(logs)
+    if count < _FEWEST_CARDS_COUNT:
+        return max(halves), max(math.log1p(floor_ratio), max(logs) - min(logs))
+    spread = statistics.stdev(logs)
+    error = float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)
+    band = float(stdtrit(count - 1, 1.0 - _OUTSIDE_SHARE / 2)) * spread * math.sqrt(1.0 + 1.0 / count)
+    return error, max(math.log1p(floor_ratio), band)
+
+
+def _fact_differences(card: Qualification, others: Sequence[Qualification]) -> Iterator[FactDifference]:
+    usual = _usual_device([each.device for each in others])
+    for names, reach, tolerance in ((_KIND, Reach.ALL, 0.0), (_SETTINGS, Reach.RAW, 0.5), (_NOTED, Reach.NONE, 0.0)):
+        for each in pair_conditions.differences(usual, card.device, names, tolerance=tolerance):
+            yield FactDifference(each.name, each.b, each.a, reach)
+    sizes = (card.device.memory_total_bytes, usual.memory_total_bytes)
+    if sizes[0] and sizes[1] and abs(math.log(sizes[0] / sizes[1])) > _MEMORY_RATIO:
+        yield FactDifference("memory", f"{sizes[0] / 2**30:.0f} GiB", f"{sizes[1] / 2**30:.0f} GiB", Reach.ALL)
+    shared = (_is_shared(card.device), _is_shared(usual))
+    if shared[0] != shared[1]:
+        yield FactDifference("virtual GPU", "yes" if shared[0] else "no", "yes" if shared[1] else "no", Reach.ALL)
+    locks = (card.sm_clock_lock_mhz, _usual([each.sm_clock_lock_mhz for each in others]))
+    if locks[0] != locks[1]:
+        yield FactDifference("SM clock lock", _lock_words(locks[0]), _lock_words(locks[1]), Reach.RAW)
+    counts = [None if each.stamps is None else each.stamps.sms_count for each in (card, *others)]
+    if counts[0] is not None and (usual_count := _usual(counts[1:])) is not None and counts[0] != usual_count:
+        yield FactDifference("SMs", str(counts[0]), str(usual_count), Reach.ALL)
+    yield from _versions(card.software, [each.software for each in others], Reach.NONE)
+    yield from _versions(card.host, [each.host for each in others], Reach.NONE)
+
+
+def _lock_words(lock_mhz: int | None) -> str:
+    return f"{lock_mhz} MHz" if lock_mhz else "none"
+
+
+def _is_shared(device: Device) -> bool:
+    return "vgpu" in (device.virtualization or "")
+
+
+def _versions(here: Mapping[str, str], theirs: Sequence[Mapping[str, str]], reach: Reach) -> Iterator[FactDifference]:
+    for name, value in here.items():
+        usual = _usual([each.get(name) for each in theirs])
+        if usual is not None and usual != value:
+            yield FactDifference(name, value, usual, reach)
+
+
+def _usual_device(devices: Sequence[Device]) -> Device:
+    """Return a device with the most common value of each fact."""
+    usual: dict[str, Any] = {each.name: _usual([getattr(device, each.name) for device in devices]) for each in fields(Device)}
+    return replace(devices[0], **usual)
+
+
+def _usual(values: Sequence[_T | None]) -> _T | None:
+    counted = Counter(value for value in values if value is not None).most_common(1)
+    return counted[0][0] if counted else None
+
+
+def _answer(
+    card: Qualification,
+    cards_count: int,
+    facts: tuple[FactDifference, ...],
+    probes: tuple[ProbeDifference, ...],
+    unknown: Sequence[str],
+) -> QualifyDecision:
+    no, unclear = [*card.neighbours], [*unknown, *card.disturbed]
+    partly: list[str] = []
+    for fact in facts:
+        words = f"{fact.name} {fact.here}, reference {fact.reference}"
+        (no if fact.reach is Reach.ALL else partly if fact.reach is Reach.RAW else []).append(words)
+    for each in probes:
+        if each.likeness is Likeness.DIFFERENT:
+            words = f"{each.probe.title}: {abs(each.ratio):.1%} {each.speed}"
+            (no if each.probe.reach is Reach.ALL else partly).append(words)
+        elif each.likeness is Likeness.UNCLEAR:
+            unclear.append(f"{each.probe.title}: the difference is not told from the spread between cards")
+    comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
+    return QualifyDecision(
+        comparable=comparable,
+        reasons=(*no, *partly, *unclear),
+        facts=facts,
+        probes=probes,
+        cards_count=cards_count,
+    )
