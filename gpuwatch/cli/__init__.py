@@ -15,7 +15,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "Measure": ("run", "compare", "diff", "selftest", "demo"),
     "Look": ("show", "top", "audit", "explain"),
     "Hand on": ("report", "record", "judge", "verify", "export"),
-    "Set up": ("doctor", "daemon", "config", "scenes", "db"),
+    "Set up": ("doctor", "daemon", "config", "dashboards", "scenes", "db"),
 }
 COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.values() for name in names}
 

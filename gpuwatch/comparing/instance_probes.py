@@ -35,7 +35,7 @@ from gpuwatch.timers import HostTimer, TimingPlan
 GEMM_SIZE = 8192  # held by the power cap where a board has one, and long enough that no launch is waited for
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
-_LAUNCHES_COUNT = 5000
+_LAUNCHES_COUNT = 100_000  # a second of them: the host's own rhythms are slower than a launch
 _NO_BINDINGS = "cuda-bindings is not installed"
 
 
@@ -139,7 +139,7 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any) -> None:
 
     timer = HostTimer(lambda: checked(driver.cuStreamSynchronize(stream)))
     plan = TimingPlan(calls=(launch,))
-    timer.take(plan, _LAUNCHES_COUNT // 10)
+    timer.take(plan, _LAUNCHES_COUNT // 50)
     times = timer.take(plan, _LAUNCHES_COUNT).timings
     interval = batch_interval(times.at_ns, times.took_s)
     half_ratio = None if interval is None else interval.half_width_ratio
