@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotate.evidence import Device, Lane, Process, ProcessList
-from annotate.verdict import Verdict
-from gpuwatch import clock
 from gpuwatch.cli import output
-from gpuwatch.cli.exit_codes import Exit
+from gpuwatch.cli.exit_codes import OF_COMPARABLE, Exit
 from gpuwatch.comparing import qualify_decision
-from gpuwatch.comparing.instance_probes import Probed, host_facts, run_probes
 from gpuwatch.comparing.qualification import Qualification, read_cards, same_model, save_card, shipped_cards
 from gpuwatch.comparing.qualify_decision import Comparable, FactDifference, Likeness, ProbeDifference, QualifyDecision
+from gpuwatch.comparing.qualify_run import qualify
 from gpuwatch.config.settings import Settings
-from gpuwatch.errors import GpuwatchError, UsageError
-from gpuwatch.interfaces import Source
-from gpuwatch.sources import has_driver, open_source
+from gpuwatch.errors import UsageError
 
-_HIDDEN_MEMORY_RATIO = 0.005  # of a GPU nobody is listed on: less is a driver's own
-_CODES = {
-    Comparable.YES: Exit.OK,
-    Comparable.PARTLY: Exit.FLAGGED,
-    Comparable.NO: Exit.REJECTED,
-    Comparable.UNKNOWN: Exit.UNPROVEN,
-}
 _ANSWERS = {
     Comparable.YES: "COMPARABLE: numbers of this instance can be compared with those of the reference cards",
     Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not reach can be compared",
@@ -45,126 +32,42 @@ class QualifyOptions:
     reference: tuple[str, ...]
     save_reference: str | None
 
-    def check(self) -> None:
-        """Raises UsageError: for an option without the one it belongs to."""
+    def check(self, *, is_otherwise: bool) -> None:
+        """Raises UsageError: for options that do not go together, and a file that cannot take the card."""
         given = {"--reference": self.reference, "--save-reference": self.save_reference}
         for name, value in given.items():
             if value and not self.qualify:
                 raise UsageError(f"{name} belongs to --qualify")
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A GPU as the driver shows it before the probes."""
-
-    device: Device
-    lock_mhz: int | None
-    used_bytes: int | None
-    process_list: ProcessList
+        if self.qualify and is_otherwise:
+            raise UsageError("--qualify: expected without --seconds and --show, which belong to the noise floor")
+        if self.save_reference is not None:
+            path = Path(self.save_reference)
+            if path.exists():
+                read_cards([path])
+            elif not path.absolute().parent.is_dir():
+                raise UsageError(f"--save-reference: expected a folder {path.absolute().parent}, found none")
 
 
 def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
     """Qualify this machine's GPU and print the answer; return the code for provisioning."""
     given = read_cards(Path(each) for each in options.reference) if options.reference else None
-    card = measure(settings)
+    card = qualify(settings, output.say)
     reference = shipped_cards(card.device.name) if given is None else same_model(given, card.device.name)
     decision = qualify_decision.decide(card, reference, settings.card_spread_ratio or None)
     if options.save_reference:
-        count = save_card(Path(options.save_reference), card)
-        output.say(f"{options.save_reference} now holds {output.counted(count, 'card')}")
+        _save(Path(options.save_reference), card)
     if as_json:
         output.emit_json({"qualification": card.to_dict(), "decision": plain_decision(decision)})
     else:
         output.emit("\n".join(lines(card, decision)))
-    return _CODES[decision.comparable]
+    return OF_COMPARABLE[decision.comparable]
 
 
-def measure(settings: Settings) -> Qualification:
-    """Look at the machine and run the probes.  Raises GpuwatchError: when there is no GPU, or none takes work."""
-    if settings.source == "auto" and not has_driver():
-        raise GpuwatchError("selftest: expected an NVIDIA driver, found none; `gpuwatch doctor` says more")
-    begin_ns, begun_wall_s = clock.now_ns(), clock.wall_s()
-    with closing(open_source(settings.source, clock.MonotonicClock())) as source:
-        seen = {device.uuid: _look(source, device) for device in source.devices()}
-        is_simulated = source.simulated
-    probed = _simulated(settings.source) if is_simulated else run_probes(settings, output.say)
-    here = _of_uuid(seen, probed.uuid)
-    return Qualification(
-        device=here.device,
-        amounts=probed.amounts,
-        missing=probed.missing,
-        stamps=probed.stamps,
-        sm_clock_lock_mhz=here.lock_mhz,
-        visibility=here.process_list.visibility,
-        neighbours=tuple(_neighbours(here, probed.verdicts, is_simulated=is_simulated)),
-        disturbed=tuple(_disturbances(probed.verdicts)),
-        software=probed.software,
-        host={} if is_simulated else host_facts(),
-        measured_wall_s=begun_wall_s,
-        took_s=(clock.now_ns() - begin_ns) / 1e9,
-    )
-
-
-def _simulated(spec: str) -> Probed:
-    from gpuwatch.comparing.simulated_instance import probe_scene
-    from gpuwatch.sources.simulated.scenes import DEFAULT_FLEET
-    from gpuwatch.sources.simulated.simulated_source import scenes_named
-
-    return probe_scene(scenes_named(spec.partition(":")[2] or DEFAULT_FLEET)[0])
-
-
-def _look(source: Source, device: Device) -> _Seen:
-    """Read what may differ from start to start, before this process has work on the GPU."""
-    slow = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",))
-    fast = source.read(device.uuid, Lane.FAST, ("memory_used_bytes",))
-    processes = source.read_process_list(device.uuid, utilization=True)
-    return _Seen(device, slow.sm_clock_lock_mhz, fast.memory_used_bytes, processes)
-
-
-def _of_uuid(seen: dict[str, _Seen], uuid: str | None) -> _Seen:
-    """Return the GPU that the probes used; CUDA names an instance of MIG by the same digits, and another prefix."""
-    if uuid is not None:
-        for each, found in seen.items():
-            if each.partition("-")[2].lower() == uuid.partition("-")[2].lower():
-                return found
-        raise GpuwatchError(f"selftest: expected the driver to list the GPU that CUDA uses, {uuid}, found {', '.join(seen)}")
-    if not seen:
-        raise GpuwatchError("selftest: expected a GPU, found none; `gpuwatch doctor` says more")
-    return next(iter(seen.values()))
-
-
-def _neighbours(seen: _Seen, verdicts: list[Verdict], *, is_simulated: bool) -> Iterator[str]:
-    if not is_simulated:  # where the scene's own process is listed, too
-        for process in seen.process_list.processes:
-            yield f"another process is on this GPU: {_words(process)}"
-        hidden_bytes = _hidden_bytes(seen)
-        if hidden_bytes:
-            yield f"{hidden_bytes / 2**20:.0f} MiB are in use, and no process is listed: another container's, or a leak"
-    found = {hazard.rule: hazard.says for each in verdicts for hazard in each.hazards if hazard.rule.startswith("contention-")}
-    found.pop("contention-self", None)
-    yield from found.values()
-
-
-def _hidden_bytes(seen: _Seen) -> int:
-    """Return the memory in use beyond the driver's reserve where no process is listed; 0 for what a driver may need itself."""
-    used, reserved, whole = seen.used_bytes, seen.device.memory_reserved_bytes, seen.device.memory_total_bytes
-    if seen.process_list.processes or used is None or reserved is None or whole is None:
-        return 0
-    return used - reserved if used - reserved > _HIDDEN_MEMORY_RATIO * whole else 0
-
-
-def _words(process: Process) -> str:
-    return f"{process.name or 'unnamed'} (pid {process.pid})"
-
-
-def _disturbances(verdicts: list[Verdict]) -> Iterator[str]:
-    """Yield what makes a probe's own window doubtful, besides neighbours and the power cap, which probes are there to meet."""
-    for verdict in verdicts:
-        for hazard in verdict.hazards:
-            if hazard.severity in ("flag", "reject") and not hazard.rule.startswith("contention-"):
-                yield f"{verdict.label or 'probe'}: {hazard.rule}: {hazard.says}"
-        if verdict.why:
-            yield f"{verdict.label or 'probe'}: {verdict.why}"
+def _save(path: Path, card: Qualification) -> None:
+    if not card.is_clean:
+        output.say(f"{path} was left as it was: what disturbed the probes would be in the reference")
+        return
+    output.say(f"{path} now holds {output.counted(save_card(path, card), 'card')}")
 
 
 def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
@@ -173,6 +76,7 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
         "comparable": decision.comparable.value,
         "reasons": list(decision.reasons),
         "reference_cards_count": decision.cards_count,
+        "reference_is_own": decision.is_own,
         "facts": [
             {"name": each.name, "here": each.here, "reference": each.reference, "reach": each.reach.name.lower()}
             for each in decision.facts
@@ -205,7 +109,8 @@ def lines(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
         yield "differs from most reference cards:"
         yield from (f"  {each.name}: {each.here}, reference {each.reference}{_reach(each)}" for each in decision.facts)
     yield ""
-    yield f"{_ANSWERS[decision.comparable]} ({output.counted(decision.cards_count, 'card')})"
+    whose = "this card's own earlier result" if decision.is_own else output.counted(decision.cards_count, "reference card")
+    yield f"{_ANSWERS[decision.comparable]} ({whose})"
     yield from (f"  - {reason}" for reason in decision.reasons)
 
 
@@ -254,9 +159,8 @@ def _probes(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
 
 
 def _difference(found: ProbeDifference) -> tuple[str, str, str, str]:
-    likeness = found.likeness.value if found.likeness is not Likeness.DIFFERENT else found.speed.upper()
-    interval = f"{found.ratio:+.2%} ({found.low_ratio:+.2%} to {found.high_ratio:+.2%})"
-    return _value(found.probe.name, found.reference), interval, f"±{found.band_ratio:.2%}", likeness
+    likeness = found.speed.upper() if found.likeness is Likeness.DIFFERENT else found.likeness.value
+    return _value(found.probe.name, found.reference), found.interval, f"±{found.band_ratio:.2%}", likeness
 
 
 def _value(name: str, value: float) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch import clock
 from gpuwatch.cli import options, output, qualify, times
@@ -44,7 +45,8 @@ def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.Quali
     With --qualify it runs clocks, stamps, launches, copy and GEMM once, says what this instance is, and how it differs from
     reference cards of its model.  It exits 0 if numbers are comparable, 10 if only some are, 11 if not, 12 if it cannot tell.
     """
-    qualifying.check()
+    source = click.get_current_context().get_parameter_source("seconds")
+    qualifying.check(is_otherwise=show or source is not ParameterSource.DEFAULT)
     if qualifying.qualify:
         return qualify.run(options.settings(), qualifying, as_json=as_json)
     if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end

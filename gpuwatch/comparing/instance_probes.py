@@ -36,7 +36,8 @@ GEMM_SIZE = 8192  # held by the power cap where a board has one, and long enough
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
 _LAUNCHES_COUNT = 100_000  # a second of them: the host's own rhythms are slower than a launch
-_NO_BINDINGS = "cuda-bindings is not installed"
+_OF_GEMM = ("gemm_s", "gemm_clock_mhz", "gemm_at_clock_s")
+_OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # and launches by the driver's own calls
 
 
 @dataclass(slots=True)
@@ -50,6 +51,13 @@ class Probed:
     verdicts: list[Verdict] = field(default_factory=list)
     software: dict[str, str] = field(default_factory=dict)
 
+    def put(self, name: str, amount: Amount | None, why: str) -> None:
+        """Keep an amount, or the reason why there is none."""
+        if amount is None:
+            self.missing[name] = why
+        else:
+            self.amounts[name] = amount
+
 
 def run_probes(settings: Settings, say: Callable[[str], None]) -> Probed:
     """Run every probe that this Python can run; ``missing`` says why it did not run another.
@@ -60,14 +68,14 @@ def run_probes(settings: Settings, say: Callable[[str], None]) -> Probed:
     cuda, torch = _open_cuda()
     if cuda is None:
         why = "neither torch nor cuda-bindings is installed"
-        found.missing = dict.fromkeys(("light_clock_mhz", "copy_s", "gemm_s", "gemm_at_clock_s", "launch_s"), why)
+        found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
         return found
     device = environment.current_device()
     found.uuid = device.device.uuid if device is not None else None
     found.software = _software(torch)
     driver = current_driver()
     if driver is None:
-        found.missing |= dict.fromkeys(("light_clock_mhz", "launch_s", "gemm_at_clock_s"), _NO_BINDINGS)
+        found.missing |= dict.fromkeys(_OF_STAMPS, "cuda-bindings is not installed")
     else:
         say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
         _probe_clock(found)
@@ -78,12 +86,13 @@ def run_probes(settings: Settings, say: Callable[[str], None]) -> Probed:
         measured = _timed(copy, cuda, settings, "qualify: copy", (2.0, 4.0))
     _take(found, measured, {"copy_s": Number.MEDIAN})
     if torch is None:
-        found.missing |= dict.fromkeys(("gemm_s", "gemm_at_clock_s"), "torch is not installed")
+        found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
         return found
     say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
     gemm = selftest.make_gemm(torch, GEMM_SIZE)
     measured = _timed(gemm, cuda, settings, "qualify: gemm", (8.0, 10.0))
     _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
+    found.put("gemm_clock_mhz", Amount.of_clock(measured.timings), "stamps gave no clock")
     return found
 
 
@@ -187,11 +196,7 @@ def _take(found: Probed, measured: Measurement, names: dict[str, Number]) -> Non
     for name, number in names.items():
         budget = verdict.budget.number(number) if verdict.budget is not None else None
         beta = fit.beta if isinstance(fit, Sensitivity) and number is Number.MEDIAN_AT_CLOCK else None
-        amount = Amount.of(budget, beta)
-        if amount is None:
-            found.missing[name] = verdict.why or "the judge gave no such number"
-        else:
-            found.amounts[name] = amount
+        found.put(name, Amount.of(budget, beta), verdict.why or "the judge gave no such number")
 
 
 def _software(torch: Any) -> dict[str, str]:

@@ -9,14 +9,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from annotate.budget import Group, NumberBudget
-from annotate.evidence import Device, Visibility
+from annotate.evidence import Device, Timings, Visibility
+from annotate.stats.intervals import ratio_interval
 from gpuwatch import atomic_write
 from gpuwatch.errors import UsageError
 
 SCHEMA = 1
 SHIPPED = Path(__file__).parent / "references"
+_CLOCK_BLOCKS_COUNT = 20  # of half a second each: the power controller swings within a second
+_BETWEEN_WINDOWS_RATIO = 0.0006  # as windows of unchanged work were measured to differ (annotate.budget.Repeatability)
 _MOST_BYTES = 16 << 20  # some thousand cards
 
 
@@ -52,6 +56,16 @@ class Amount:
         half_ratio = math.fsum(known) if len(known) == len(ratios) + 1 else None
         return Amount(value=number.value, half_ratio=half_ratio, clock_mhz=number.clock_mhz, beta=beta)
 
+    @staticmethod
+    def of_clock(timings: Timings | None) -> Amount | None:
+        """Take the usual true clock of timed entries, where stamps gave it; its interval respects that the cap swings."""
+        clocks = None if timings is None else timings.sm_clock_mhz
+        known = np.empty(0) if clocks is None else clocks[np.isfinite(clocks)]
+        if len(known) < _CLOCK_BLOCKS_COUNT:
+            return None
+        interval = ratio_interval(np.log([np.median(block) for block in np.array_split(known, _CLOCK_BLOCKS_COUNT)]))
+        return Amount(value=float(np.median(known)), half_ratio=0.5 * (interval.high - interval.low) + _BETWEEN_WINDOWS_RATIO)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampsSeen:
@@ -67,7 +81,8 @@ class Qualification:
     """One machine's GPU as `gpuwatch selftest --qualify` found it.
 
     ``amounts`` are by the names of ``qualify_decision.PROBES``; ``missing`` says of each other one why it was not measured.
-    ``neighbours`` are the signs of other work on the GPU, as sentences.
+    ``neighbours`` are the signs of other work on the GPU, as sentences; ``faults`` and ``disturbances`` are the other hazards
+    that reject and that flag a probe's own window.
     """
 
     device: Device
@@ -77,11 +92,17 @@ class Qualification:
     sm_clock_lock_mhz: int | None = None
     visibility: Visibility = Visibility.UNKNOWN
     neighbours: tuple[str, ...] = ()
-    disturbed: tuple[str, ...] = ()  # what else the judge found in the probes' windows
+    faults: tuple[str, ...] = ()
+    disturbances: tuple[str, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
     host: Mapping[str, str] = field(default_factory=dict)
     measured_wall_s: float = 0.0
     took_s: float = 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether nothing but the card itself made the numbers."""
+        return not (self.neighbours or self.faults or self.disturbances)
 
     def to_dict(self) -> dict[str, object]:
         """Return plain data for JSON."""

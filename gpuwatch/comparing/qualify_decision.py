@@ -69,7 +69,8 @@ PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
     Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.005),
     Probe("gemm_s", "GEMM bf16", Reach.RAW, 0.017, has_library=True),
-    Probe("gemm_at_clock_s", "the same at one clock", Reach.ALL, 0.0029, has_library=True),
+    Probe("gemm_clock_mhz", "its clock", Reach.RAW, 0.017, is_rate=True, has_library=True),
+    Probe("gemm_at_clock_s", "GEMM at one clock", Reach.ALL, 0.0029, has_library=True),
     Probe("launch_s", "launch and wait", Reach.HOST, 0.1),
 )
 _AT_CLOCK = "gemm_at_clock_s"
@@ -120,6 +121,18 @@ class ProbeDifference:
         """Return whether this instance is the faster or the slower one."""
         return "faster" if (self.ratio > 0.0) is self.probe.is_rate else "slower"
 
+    @property
+    def interval(self) -> str:
+        """Return the difference with its interval, as text."""
+        if not math.isfinite(self.high_ratio):
+            return f"{self.ratio:+.2%} (by how much more or less is not known)"
+        return f"{self.ratio:+.2%} ({self.low_ratio:+.2%} to {self.high_ratio:+.2%})"
+
+    @property
+    def words(self) -> str:
+        """Return the difference as a sentence without its end."""
+        return f"{self.probe.title} {self.interval}, {self.speed}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualifyDecision:
@@ -130,6 +143,7 @@ class QualifyDecision:
     facts: tuple[FactDifference, ...]
     probes: tuple[ProbeDifference, ...]
     cards_count: int
+    is_own: bool  # the reference is an earlier result of this card
 
 
 def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio: float | None = None) -> QualifyDecision:
@@ -153,7 +167,7 @@ def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio
             probes.append(_compare(probe, here, amounts, _floor_ratio(probe, card.device.name, spread_ratio)))
     if not others:
         unknown.append(f"no reference holds a {card.device.name}: --save-reference FILE makes one")
-    return _answer(card, len(others), facts, tuple(probes), unknown)
+    return _answer(card, others, facts, tuple(probes), unknown)
 
 
 def _libraries(card: Qualification, others: Sequence[Qualification]) -> str:
@@ -267,27 +281,28 @@ def _usual(values: Sequence[_T | None]) -> _T | None:
 
 def _answer(
     card: Qualification,
-    cards_count: int,
+    others: Sequence[Qualification],
     facts: tuple[FactDifference, ...],
     probes: tuple[ProbeDifference, ...],
     unknown: Sequence[str],
 ) -> QualifyDecision:
-    no, unclear = [*card.neighbours], [*unknown, *card.disturbed]
-    partly: list[str] = []
+    no, partly, unclear = [*card.neighbours, *card.faults], list[str](), [*unknown, *card.disturbances]
     for fact in facts:
         words = f"{fact.name} {fact.here}, reference {fact.reference}"
         (no if fact.reach is Reach.ALL else partly if fact.reach is Reach.RAW else []).append(words)
     for each in probes:
         if each.likeness is Likeness.DIFFERENT:
-            words = f"{each.probe.title}: {abs(each.ratio):.1%} {each.speed}"
-            (no if each.probe.reach is Reach.ALL else partly).append(words)
+            (no if each.probe.reach is Reach.ALL else partly).append(f"{each.words}; reaches {each.probe.reach.value}")
         elif each.likeness is Likeness.UNCLEAR:
-            unclear.append(f"{each.probe.title}: the difference is not told from the spread between cards")
+            unclear.append(f"{each.words}: whether that lies within the cards' ±{each.band_ratio:.2%} cannot be told")
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
+    # What a neighbour or a fault made unclear is no reason beside it.
+    reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)
     return QualifyDecision(
         comparable=comparable,
-        reasons=(*no, *partly, *unclear),
+        reasons=reasons,
         facts=facts,
         probes=probes,
-        cards_count=cards_count,
+        cards_count=len(others),
+        is_own=bool(others) and all(each.device.uuid == card.device.uuid for each in others),
     )

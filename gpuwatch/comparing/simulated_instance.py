@@ -20,33 +20,25 @@ _BENCH_S = (4.0, 12.0)
 def probe_scene(scene: Scene, seed: int = 0) -> Probed:
     """Run the probes on the scene's GPU without waiting: the same scene and seed give the same numbers."""
     found = Probed(missing={"launch_s": "a simulated GPU launches nothing"})
-    numbers = {"light_clock_mhz": SPIN, "copy_s": COPY, "gemm_s": GEMM}
-    for name, kernel in numbers.items():
+    clock = Amount.of_clock(_under(scene, SPIN, seed).timings)
+    found.put("light_clock_mhz", clock, "it ran nothing")
+    for name, kernel in (("copy", COPY), ("gemm", GEMM)):
         evidence = _under(scene, kernel, seed)
         verdict = judge(evidence)
         found.uuid = verdict.device_uuid
         found.verdicts.append(verdict)
-        amounts = {} if verdict.budget is None else {each.number: Amount.of(each) for each in verdict.budget.numbers}
-        fit = None if evidence.timings is None else sensitivity(evidence.timings)
-        beta = fit.beta if isinstance(fit, Sensitivity) else None
-        at_clock = amounts.get(Number.MEDIAN_AT_CLOCK)
-        taken = {name: amounts.get(Number.MEDIAN)}
-        if kernel is SPIN:
-            taken = {
-                name: None
-                if at_clock is None or not at_clock.clock_mhz
-                else replace(at_clock, value=at_clock.clock_mhz, clock_mhz=None)
-            }
-        elif kernel is GEMM:
-            taken["gemm_at_clock_s"] = None if at_clock is None else replace(at_clock, beta=beta)
-        for each, amount in taken.items():
-            if amount is None:
-                found.missing[each] = verdict.why or "the judge gave no such number"
-            else:
-                found.amounts[each] = amount
+        numbers = {} if verdict.budget is None else {each.number: each for each in verdict.budget.numbers}
+        why = verdict.why or "the judge gave no such number"
+        found.put(f"{name}_s", Amount.of(numbers.get(Number.MEDIAN)), why)
+        if kernel is GEMM:
+            fit = None if evidence.timings is None else sensitivity(evidence.timings)
+            beta = fit.beta if isinstance(fit, Sensitivity) else None
+            found.put("gemm_at_clock_s", Amount.of(numbers.get(Number.MEDIAN_AT_CLOCK), beta), why)
+            found.put("gemm_clock_mhz", Amount.of_clock(evidence.timings), "it ran nothing")
     return found
 
 
 def _under(scene: Scene, kernel: Kernel, seed: int) -> Evidence:
     work = (Phase(begin_s=0.2, kernel=kernel),)
-    return simulate(replace(scene, phases=work, bench=_BENCH_S, length_s=FOREVER_S), seed=seed)[0]
+    name = f"{scene.name}: {kernel.name}"
+    return simulate(replace(scene, name=name, phases=work, bench=_BENCH_S, length_s=FOREVER_S), seed=seed)[0]

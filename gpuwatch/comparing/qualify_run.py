@@ -1,0 +1,124 @@
+"""The course of a qualification: look at the machine, run the probes, name what disturbed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from annotate.evidence import Device, Lane, Process, ProcessList
+from annotate.verdict import Verdict
+from gpuwatch import clock
+from gpuwatch.comparing.instance_probes import Probed, host_facts, run_probes
+from gpuwatch.comparing.qualification import Qualification
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.interfaces import Source
+from gpuwatch.sources import has_driver, open_source
+
+_HIDDEN_MEMORY_RATIO = 0.005  # of a GPU nobody is listed on: less is a driver's own
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A GPU as the driver shows it before the probes."""
+
+    device: Device
+    lock_mhz: int | None
+    used_bytes: int | None
+    process_list: ProcessList
+
+
+def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
+    """Look at the machine and run the probes; ``say`` takes a line about each.
+
+    Raises GpuwatchError: when there is no GPU, or none takes work.
+    """
+    if settings.source == "auto" and not has_driver():
+        raise GpuwatchError("selftest: expected an NVIDIA driver, found none; `gpuwatch doctor` says more")
+    begin_ns, begun_wall_s = clock.now_ns(), clock.wall_s()
+    with closing(open_source(settings.source, clock.MonotonicClock())) as source:
+        seen = {device.uuid: _look(source, device) for device in source.devices()}
+        is_simulated = source.simulated
+    probed = _simulated(settings.source) if is_simulated else run_probes(settings, say)
+    here = _of_uuid(seen, probed.uuid)
+    return Qualification(
+        device=here.device,
+        amounts=probed.amounts,
+        missing=probed.missing,
+        stamps=probed.stamps,
+        sm_clock_lock_mhz=here.lock_mhz,
+        visibility=here.process_list.visibility,
+        neighbours=tuple(_neighbours(here, probed.verdicts, is_simulated=is_simulated)),
+        faults=tuple(_disturbances(probed.verdicts, "reject")),
+        disturbances=tuple(_disturbances(probed.verdicts, "flag")),
+        software=probed.software,
+        host={} if is_simulated else host_facts(),
+        measured_wall_s=begun_wall_s,
+        took_s=(clock.now_ns() - begin_ns) / 1e9,
+    )
+
+
+def _simulated(spec: str) -> Probed:
+    from gpuwatch.comparing.simulated_instance import probe_scene
+    from gpuwatch.sources.simulated.scenes import DEFAULT_FLEET
+    from gpuwatch.sources.simulated.simulated_source import scenes_named
+
+    return probe_scene(scenes_named(spec.partition(":")[2] or DEFAULT_FLEET)[0])
+
+
+def _look(source: Source, device: Device) -> _Seen:
+    """Read what may differ from start to start, before this process has work on the GPU."""
+    slow = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",))
+    fast = source.read(device.uuid, Lane.FAST, ("memory_used_bytes",))
+    processes = source.read_process_list(device.uuid, utilization=True)
+    return _Seen(device, slow.sm_clock_lock_mhz, fast.memory_used_bytes, processes)
+
+
+def _of_uuid(seen: dict[str, _Seen], uuid: str | None) -> _Seen:
+    """Return the GPU that the probes used; CUDA names an instance of MIG by the same digits, and another prefix."""
+    if uuid is not None:
+        for each, found in seen.items():
+            if each.partition("-")[2].lower() == uuid.partition("-")[2].lower():
+                return found
+        raise GpuwatchError(f"selftest: expected the driver to list the GPU that CUDA uses, {uuid}, found {', '.join(seen)}")
+    if not seen:
+        raise GpuwatchError("selftest: expected a GPU, found none; `gpuwatch doctor` says more")
+    return next(iter(seen.values()))
+
+
+def _neighbours(seen: _Seen, verdicts: list[Verdict], *, is_simulated: bool) -> Iterator[str]:
+    if not is_simulated:  # where the scene's own process is listed, too
+        for process in seen.process_list.processes:
+            yield f"another process is on this GPU: {_words(process)}"
+        hidden_bytes = _hidden_bytes(seen)
+        if hidden_bytes:
+            yield f"{hidden_bytes / 2**20:.0f} MiB are in use, and no process is listed: another container's, or a leak"
+    found = {hazard.rule: hazard.says for each in verdicts for hazard in each.hazards if hazard.rule.startswith("contention-")}
+    found.pop("contention-self", None)
+    yield from found.values()
+
+
+def _hidden_bytes(seen: _Seen) -> int:
+    """Return the memory in use beyond the driver's reserve where no process is listed; 0 for what a driver may need itself."""
+    used, reserved, whole = seen.used_bytes, seen.device.memory_reserved_bytes, seen.device.memory_total_bytes
+    if seen.process_list.processes or used is None or reserved is None or whole is None:
+        return 0
+    return used - reserved if used - reserved > _HIDDEN_MEMORY_RATIO * whole else 0
+
+
+def _words(process: Process) -> str:
+    return f"{process.name or 'unnamed'} (pid {process.pid})"
+
+
+def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
+    """Yield what the judge found in the probes' own windows, besides neighbours: each hazard once."""
+    found = {
+        hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
+        for verdict in verdicts
+        for hazard in verdict.hazards
+        if hazard.severity == severity and not hazard.rule.startswith("contention-")
+    }
+    yield from found.values()
+    if severity == "flag":
+        yield from sorted({f"{verdict.label or 'a probe'}: {verdict.why}" for verdict in verdicts if verdict.why})
