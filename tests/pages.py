@@ -11,6 +11,7 @@ from tests.annotate.output import page as rules
 from tests.bench import render as bench
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
+from tests.hardware import qualified
 from tests.hardware import render as validation
 from tests.proof import fooling_page
 
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         columns.main(given),
         build.main(given),
         validation.main(given),
+        qualified.main(given),
         fooling_page.main(given),
         bench.main(given),
         load_record.main(given or ["--render"]),
