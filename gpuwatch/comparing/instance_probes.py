@@ -8,8 +8,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from statistics import median
 from typing import Any
@@ -26,11 +27,11 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.cuda.driver import checked, current_driver, load_kernel, raw_stream
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.host.processes import contents
-from gpuwatch.measuring import environment
 from gpuwatch.measuring.benchmark import bench
+from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.process import torch_state
-from gpuwatch.timers import HostTimer, TimingPlan
+from gpuwatch.timers import HostTimer, Timer, TimingPlan
 
 GEMM_SIZE = 8192  # held by the power cap where a board has one, and long enough that no launch is waited for
 _COPY_BYTES = 1 << 30
@@ -59,44 +60,7 @@ class Probed:
             self.amounts[name] = amount
 
 
-def run_probes(settings: Settings, say: Callable[[str], None]) -> Probed:
-    """Run every probe that this Python can run; ``missing`` says why it did not run another.
-
-    Raises GpuwatchError: when no GPU takes work.
-    """
-    found = Probed()
-    cuda, torch = _open_cuda()
-    if cuda is None:
-        why = "neither torch nor cuda-bindings is installed"
-        found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
-        return found
-    device = environment.current_device()
-    found.uuid = device.device.uuid if device is not None else None
-    found.software = _software(torch)
-    driver = current_driver()
-    if driver is None:
-        found.missing |= dict.fromkeys(_OF_STAMPS, "cuda-bindings is not installed")
-    else:
-        say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
-        _probe_clock(found)
-        say(f"launches: {_LAUNCHES_COUNT} of an empty kernel, each waited for")
-        _probe_launches(found, driver, cuda)
-    say("copy: 1 GiB, 2 s after its warm-up")
-    with _copy(torch, driver) as copy:
-        measured = _timed(copy, cuda, settings, "qualify: copy", (2.0, 4.0))
-    _take(found, measured, {"copy_s": Number.MEDIAN})
-    if torch is None:
-        found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
-        return found
-    say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
-    gemm = selftest.make_gemm(torch, GEMM_SIZE)
-    measured = _timed(gemm, cuda, settings, "qualify: gemm", (8.0, 10.0))
-    _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
-    found.put("gemm_clock_mhz", Amount.of_clock(measured.timings), "stamps gave no clock")
-    return found
-
-
-def _open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
+def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
     """Make a context; return torch.cuda, or what stands in for it, and torch.  Raises GpuwatchError."""
     try:
         torch = importlib.import_module("torch")
@@ -120,10 +84,67 @@ def _open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no typ
     return cuda, None
 
 
-def _probe_clock(found: Probed) -> None:
+@contextmanager
+def opened_events(cuda: Any) -> Iterator[Timer]:
+    """Yield the timer of events and stamps, on torch's GPU or what stands in for it."""
+    from gpuwatch.timers.event_timer import EventsTimer
+
+    with closing(EventsTimer(cuda)) as timer:
+        yield timer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The GPU and its timer as the probes reach them; a test replaces them."""
+
+    open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
+    open_driver: Callable[[], Any | None] = current_driver
+    open_timer: Callable[[Any], AbstractContextManager[Timer]] = opened_events
+    environment: BenchEnvironment = field(default_factory=BenchEnvironment)
+    launches_count: int = _LAUNCHES_COUNT
+
+
+def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
+    """Run every probe that this Python can run; ``missing`` says why it did not run another.
+
+    Raises GpuwatchError: when no GPU takes work.
+    """
+    with_ = instruments or Instruments()
+    found = Probed()
+    cuda, torch = with_.open_cuda()
+    if cuda is None:
+        why = "neither torch nor cuda-bindings is installed"
+        found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
+        return found
+    device = with_.environment.gpu()
+    found.uuid = device.device.uuid if device is not None else None
+    found.software = _software(torch)
+    driver = with_.open_driver()
+    if driver is None:
+        found.missing |= dict.fromkeys(_OF_STAMPS, "cuda-bindings is not installed")
+    else:
+        say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
+        _probe_clock(found, driver)
+        say(f"launches: {with_.launches_count} of an empty kernel, each waited for")
+        _probe_launches(found, driver, cuda, with_.launches_count)
+    time = partial(_timed, cuda, settings, with_)
+    say("copy: 1 GiB, 2 s after its warm-up")
+    with _copy(torch, driver) as copy:
+        _take(found, time(copy, "qualify: copy", (2.0, 4.0)), {"copy_s": Number.MEDIAN})
+    if torch is None:
+        found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
+        return found
+    say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
+    measured = time(selftest.make_gemm(torch, GEMM_SIZE), "qualify: gemm", (8.0, 10.0))
+    _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
+    found.put("gemm_clock_mhz", Amount.of_clock(measured.timings), "stamps gave no clock")
+    return found
+
+
+def _probe_clock(found: Probed, driver: Any) -> None:
     from gpuwatch.cuda.canary import spin_stamped
 
-    seen = [each for _ in range(_SPINS_COUNT) if (each := spin_stamped()) is not None]
+    seen = [each for _ in range(_SPINS_COUNT) if (each := spin_stamped(driver)) is not None]
     clocks = np.array([mhz for each in seen if (mhz := each.mean_mhz(0, 1)) is not None])
     if not len(clocks):
         found.missing["light_clock_mhz"] = "no SM wrote a stamp"
@@ -137,7 +158,7 @@ def _probe_clock(found: Probed) -> None:
     found.stamps = StampsSeen(sms_count=last.at_ns.shape[1], seen_count=int(written.sum()), apart_ratio=apart_ratio)
 
 
-def _probe_launches(found: Probed, driver: Any, cuda: Any) -> None:
+def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
     """Time launches of a kernel that ends at once, each until it is done, by the driver's own calls."""
     cycles = ctypes.c_uint64(0)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
@@ -148,8 +169,8 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any) -> None:
 
     timer = HostTimer(lambda: checked(driver.cuStreamSynchronize(stream)))
     plan = TimingPlan(calls=(launch,))
-    timer.take(plan, _LAUNCHES_COUNT // 50)
-    times = timer.take(plan, _LAUNCHES_COUNT).timings
+    timer.take(plan, count // 50)
+    times = timer.take(plan, count).timings
     interval = batch_interval(times.at_ns, times.took_s)
     half_ratio = None if interval is None else interval.half_width_ratio
     found.amounts["launch_s"] = Amount(value=float(median(times.took_s.tolist())), half_ratio=half_ratio)
@@ -170,11 +191,11 @@ def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
         checked(driver.cuMemFree(source))
 
 
-def _timed(call: Callable[[], object], cuda: Any, settings: Settings, label: str, span_s: tuple[float, float]) -> Measurement:
-    from gpuwatch.timers.event_timer import EventsTimer
-
+def _timed(
+    cuda: Any, settings: Settings, instruments: Instruments, call: Callable[[], object], label: str, span_s: tuple[float, float]
+) -> Measurement:
     least_s, most_s = span_s
-    with closing(EventsTimer(cuda)) as timer:
+    with instruments.open_timer(cuda) as timer:
         return bench(
             call,
             timer=timer,
@@ -186,6 +207,7 @@ def _timed(call: Callable[[], object], cuda: Any, settings: Settings, label: str
             warmup_max_s=6.0,
             progress=False,
             settings=settings,
+            seams=instruments.environment,
         )
 
 
