@@ -7,18 +7,17 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from annotate.budget import Number
-from annotate.stats.intervals import batch_interval, median_interval
+from annotate.stats.intervals import median_interval
 from annotate.times.clock_sensitivity import Sensitivity
 from annotate.verdict import Verdict
 from gpuwatch.comparing import selftest
@@ -124,21 +123,34 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
         found.missing |= dict.fromkeys(_OF_STAMPS, "cuda-bindings is not installed")
     else:
         say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
-        _probe_clock(found, driver)
+        with _refusals_noted(found, ("light_clock_mhz",)):
+            _probe_clock(found, driver)
         say(f"launches: {with_.launches_count} of an empty kernel, each waited for")
-        _probe_launches(found, driver, cuda, with_.launches_count)
+        with _refusals_noted(found, ("launch_s",)):
+            _probe_launches(found, driver, cuda, with_.launches_count)
     time = partial(_timed, cuda, settings, with_)
     say("copy: 1 GiB, 2 s after its warm-up")
-    with _copy(torch, driver) as copy:
+    with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
         _take(found, time(copy, "qualify: copy", (2.0, 4.0)), {"copy_s": Number.MEDIAN})
     if torch is None:
         found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
         return found
     say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
-    measured = time(selftest.make_gemm(torch, GEMM_SIZE), "qualify: gemm", (8.0, 10.0))
-    _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
-    found.put("gemm_clock_mhz", Amount.of_clock(measured.timings), "stamps gave no clock")
+    with _refusals_noted(found, _OF_GEMM):
+        measured = time(selftest.make_gemm(torch, GEMM_SIZE), "qualify: gemm", (8.0, 10.0))
+        _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
+        found.put("gemm_clock_mhz", Amount.of_series(measured.timings.sm_clock_mhz), "stamps gave no clock")
     return found
+
+
+@contextmanager
+def _refusals_noted(found: Probed, names: Sequence[str]) -> Iterator[None]:
+    """Note why a probe had no result where the driver or torch refused, as where a neighbour holds the memory."""
+    try:
+        yield
+    except RuntimeError as error:
+        for name in names:
+            found.put(name, None, str(error).partition("\n")[0])
 
 
 def _probe_clock(found: Probed, driver: Any) -> None:
@@ -171,9 +183,7 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
     plan = TimingPlan(calls=(launch,))
     timer.take(plan, count // 50)
     times = timer.take(plan, count).timings
-    interval = batch_interval(times.at_ns, times.took_s)
-    half_ratio = None if interval is None else interval.half_width_ratio
-    found.amounts["launch_s"] = Amount(value=float(median(times.took_s.tolist())), half_ratio=half_ratio)
+    found.put("launch_s", Amount.of_series(times.took_s), "too few launches")
 
 
 @contextmanager
@@ -216,9 +226,8 @@ def _take(found: Probed, measured: Measurement, names: dict[str, Number]) -> Non
     found.verdicts.append(verdict)
     fit = measured.clock_sensitivity
     for name, number in names.items():
-        budget = verdict.budget.number(number) if verdict.budget is not None else None
         beta = fit.beta if isinstance(fit, Sensitivity) and number is Number.MEDIAN_AT_CLOCK else None
-        found.put(name, Amount.of(budget, beta), verdict.why or "the judge gave no such number")
+        found.put(name, Amount.of(verdict, number, beta), verdict.why or "the judge gave no such number")
 
 
 def _software(torch: Any) -> dict[str, str]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from annotate.budget import Group, NumberBudget
-from annotate.evidence import Device, Timings, Visibility
+from annotate.budget import Group, Number
+from annotate.evidence import Device, Values, Visibility
 from annotate.stats.intervals import ratio_interval
+from annotate.verdict import Verdict
 from gpuwatch import atomic_write
 from gpuwatch.errors import UsageError
 
 SCHEMA = 1
 SHIPPED = Path(__file__).parent / "references"
-_CLOCK_BLOCKS_COUNT = 20  # of half a second each: the power controller swings within a second
+_BLOCKS_COUNT = 20  # of half a second of GEMM each: the power controller swings within a second
 _BETWEEN_WINDOWS_RATIO = 0.0006  # as windows of unchanged work were measured to differ (annotate.budget.Repeatability)
 _MOST_BYTES = 16 << 20  # some thousand cards
 
@@ -43,27 +44,29 @@ class Amount:
         return all(map(math.isfinite, known)) and self.value > 0.0 and (self.half_ratio or 0.0) >= 0.0
 
     @staticmethod
-    def of(number: NumberBudget | None, beta: float | None = None) -> Amount | None:
-        """Take a number of a verdict: its repeatability, and in full the bound of everything that may have moved it.
+    def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
+        """Take a number of a verdict: its repeatability, and in full the bounds of what was noted beside it.
 
-        The timer's own time is left out: every card's number holds it alike.  On an H200 it was 1.5 to 1.8 us, and 0.05 %
-        of a copy apart.
+        Left out are hazards that flag or reject, which the qualification names (a low memory clock is this instance's speed and no
+        error of it), and the timer's own time, which every card's number holds alike: on an H200 it was 1.5 to 1.8 us.
         """
-        if number is None or number.value is None:
+        found = verdict.budget.number(number) if verdict.budget is not None else None
+        if found is None or found.value is None:
             return None
-        ratios = [bound.ratio for bound in number.counted if bound.group is not Group.TIMER]
-        known = [ratio for ratio in (number.repeatability.ratio, *ratios) if ratio is not None]
-        half_ratio = math.fsum(known) if len(known) == len(ratios) + 1 else None
-        return Amount(value=number.value, half_ratio=half_ratio, clock_mhz=number.clock_mhz, beta=beta)
+        named = {hazard.rule for hazard in verdict.hazards if hazard.severity in ("flag", "reject")}
+        bounds = tuple(each for each in found.bounds if each.rule not in named and each.group is not Group.TIMER)
+        ratios = [found.repeatability.ratio, *(bound.ratio for bound in replace(found, bounds=bounds).counted)]
+        known = [ratio for ratio in ratios if ratio is not None]
+        half_ratio = math.fsum(known) if len(known) == len(ratios) else None
+        return Amount(value=found.value, half_ratio=half_ratio, clock_mhz=found.clock_mhz, beta=beta)
 
     @staticmethod
-    def of_clock(timings: Timings | None) -> Amount | None:
-        """Take the usual true clock of timed entries, where stamps gave it; its interval respects that the cap swings."""
-        clocks = None if timings is None else timings.sm_clock_mhz
-        known = np.empty(0) if clocks is None else clocks[np.isfinite(clocks)]
-        if len(known) < _CLOCK_BLOCKS_COUNT:
+    def of_series(values: Values | None) -> Amount | None:
+        """Take the median of a series in the order of time, its interval from blocks of it; None for a series of few."""
+        known = np.empty(0) if values is None else values[np.isfinite(values)]
+        if len(known) < _BLOCKS_COUNT:
             return None
-        interval = ratio_interval(np.log([np.median(block) for block in np.array_split(known, _CLOCK_BLOCKS_COUNT)]))
+        interval = ratio_interval(np.log([np.median(block) for block in np.array_split(known, _BLOCKS_COUNT)]))
         return Amount(value=float(np.median(known)), half_ratio=0.5 * (interval.high - interval.low) + _BETWEEN_WINDOWS_RATIO)
 
 

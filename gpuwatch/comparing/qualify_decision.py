@@ -64,14 +64,15 @@ class Probe:
 
 
 # Floors: two cards of one machine lay 0.13 % apart in a copy and 0.34 % in GEMM at one clock; raw medians of three cards 1.7 %
-# (2026-11-22, annotate/times/reference_clock.py).  A launch belongs to the host, which two runs of one instance repeat to 10 %.
+# (2026-11-22, annotate/times/reference_clock.py).  A launch belongs to the host: runs of one
+# instance, seconds apart, lay up to 23 % apart (docs/FLEET.md).
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
     Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.005),
     Probe("gemm_s", "GEMM bf16", Reach.RAW, 0.017, has_library=True),
     Probe("gemm_clock_mhz", "its clock", Reach.RAW, 0.017, is_rate=True, has_library=True),
     Probe("gemm_at_clock_s", "GEMM at one clock", Reach.ALL, 0.0029, has_library=True),
-    Probe("launch_s", "launch and wait", Reach.HOST, 0.1),
+    Probe("launch_s", "launch and wait", Reach.HOST, 0.25),
 )
 _AT_CLOCK = "gemm_at_clock_s"
 # What belongs to the machine and not to the GPU's kind: noted, and left to the probes.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from annotate.evidence import Device, Lane, Process, ProcessList
 from annotate.verdict import Verdict
@@ -16,6 +16,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.interfaces import Source
 from gpuwatch.sources import has_driver, open_source
 
+_CONTENTION, _OWN_WORK = "contention-", "contention-self"
 _HIDDEN_MEMORY_RATIO = 0.005  # of a GPU nobody is listed on: less is a driver's own
 
 
@@ -42,20 +43,30 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
         is_simulated = source.simulated
     probed = _simulated(settings.source) if is_simulated else run_probes(settings, say)
     here = _of_uuid(seen, probed.uuid)
-    return Qualification(
-        device=here.device,
-        amounts=probed.amounts,
-        missing=probed.missing,
-        stamps=probed.stamps,
+    signs = () if is_simulated else tuple(_signs_of_others(here))  # a scene's own process is listed, too
+    return replace(
+        qualification_of(here.device, probed, signs),
         sm_clock_lock_mhz=here.lock_mhz,
         visibility=here.process_list.visibility,
-        neighbours=tuple(_neighbours(here, probed.verdicts, is_simulated=is_simulated)),
-        faults=tuple(_disturbances(probed.verdicts, "reject")),
-        disturbances=tuple(_disturbances(probed.verdicts, "flag")),
-        software=probed.software,
         host={} if is_simulated else host_facts(),
         measured_wall_s=begun_wall_s,
         took_s=(clock.now_ns() - begin_ns) / 1e9,
+    )
+
+
+def qualification_of(device: Device, probed: Probed, signs: Sequence[str] = ()) -> Qualification:
+    """Return what the probes say of a device; ``signs`` of other work on it were seen before them."""
+    hazards = {hazard.rule: hazard.says for each in probed.verdicts for hazard in each.hazards}
+    others = [says for rule, says in hazards.items() if rule.startswith(_CONTENTION) and rule != _OWN_WORK]
+    return Qualification(
+        device=device,
+        amounts=probed.amounts,
+        missing=probed.missing,
+        stamps=probed.stamps,
+        neighbours=(*signs, *others),
+        faults=tuple(_disturbances(probed.verdicts, "reject")),
+        disturbances=tuple(_disturbances(probed.verdicts, "flag")),
+        software=probed.software,
     )
 
 
@@ -87,16 +98,13 @@ def _of_uuid(seen: dict[str, _Seen], uuid: str | None) -> _Seen:
     return next(iter(seen.values()))
 
 
-def _neighbours(seen: _Seen, verdicts: list[Verdict], *, is_simulated: bool) -> Iterator[str]:
-    if not is_simulated:  # where the scene's own process is listed, too
-        for process in seen.process_list.processes:
-            yield f"another process is on this GPU: {_words(process)}"
-        hidden_bytes = _hidden_bytes(seen)
-        if hidden_bytes:
-            yield f"{hidden_bytes / 2**20:.0f} MiB are in use, and no process is listed: another container's, or a leak"
-    found = {hazard.rule: hazard.says for each in verdicts for hazard in each.hazards if hazard.rule.startswith("contention-")}
-    found.pop("contention-self", None)
-    yield from found.values()
+def _signs_of_others(seen: _Seen) -> Iterator[str]:
+    """Yield the processes on the GPU before this one made a context, or the memory that nobody listed holds."""
+    for process in seen.process_list.processes:
+        yield f"another process is on this GPU: {_words(process)}"
+    hidden_bytes = _hidden_bytes(seen)
+    if hidden_bytes:
+        yield f"{hidden_bytes / 2**20:.0f} MiB are in use, and no process is listed: another container's, or a leak"
 
 
 def _hidden_bytes(seen: _Seen) -> int:
@@ -117,7 +125,7 @@ def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts
         for hazard in verdict.hazards
-        if hazard.severity == severity and not hazard.rule.startswith("contention-")
+        if hazard.severity == severity and not hazard.rule.startswith(_CONTENTION)
     }
     yield from found.values()
     if severity == "flag":

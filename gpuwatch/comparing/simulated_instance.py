@@ -20,22 +20,24 @@ _BENCH_S = (4.0, 12.0)
 def probe_scene(scene: Scene, seed: int = 0) -> Probed:
     """Run the probes on the scene's GPU without waiting: the same scene and seed give the same numbers."""
     found = Probed(missing={"launch_s": "a simulated GPU launches nothing"})
-    clock = Amount.of_clock(_under(scene, SPIN, seed).timings)
-    found.put("light_clock_mhz", clock, "it ran nothing")
+    found.put("light_clock_mhz", _clock(_under(scene, SPIN, seed)), "it ran nothing")
     for name, kernel in (("copy", COPY), ("gemm", GEMM)):
         evidence = _under(scene, kernel, seed)
         verdict = judge(evidence)
         found.uuid = verdict.device_uuid
         found.verdicts.append(verdict)
-        numbers = {} if verdict.budget is None else {each.number: each for each in verdict.budget.numbers}
         why = verdict.why or "the judge gave no such number"
-        found.put(f"{name}_s", Amount.of(numbers.get(Number.MEDIAN)), why)
+        found.put(f"{name}_s", Amount.of(verdict, Number.MEDIAN), why)
         if kernel is GEMM:
             fit = None if evidence.timings is None else sensitivity(evidence.timings)
             beta = fit.beta if isinstance(fit, Sensitivity) else None
-            found.put("gemm_at_clock_s", Amount.of(numbers.get(Number.MEDIAN_AT_CLOCK), beta), why)
-            found.put("gemm_clock_mhz", Amount.of_clock(evidence.timings), "it ran nothing")
+            found.put("gemm_at_clock_s", Amount.of(verdict, Number.MEDIAN_AT_CLOCK, beta), why)
+            found.put("gemm_clock_mhz", _clock(evidence), "it ran nothing")
     return found
+
+
+def _clock(evidence: Evidence) -> Amount | None:
+    return None if evidence.timings is None else Amount.of_series(evidence.timings.sm_clock_mhz)
 
 
 def _under(scene: Scene, kernel: Kernel, seed: int) -> Evidence:

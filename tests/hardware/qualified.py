@@ -12,7 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def table() -> Iterator[str]:
     yield "| Card | Date | Driver, library | " + " | ".join(probe.title for probe in PROBES) + " | Against the others |"
     yield "|---|---|---|" + "---|" * len(PROBES) + "---|"
     for card in cards:
-        day = datetime.fromtimestamp(card.measured_wall_s, timezone.utc).date().isoformat()
+        day = datetime.fromtimestamp(card.measured_wall_s, UTC).date().isoformat()
         numbers = " | ".join(_number(card, probe.name) for probe in PROBES)
         others = [each for each in cards if each is not card]
         answer = _answer(decide(card, others)) if others else "the only one"
