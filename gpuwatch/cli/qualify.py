@@ -10,8 +10,9 @@ from typing import Any
 from gpuwatch.cli import output
 from gpuwatch.cli.exit_codes import OF_COMPARABLE, Exit
 from gpuwatch.comparing import qualify_decision
+from gpuwatch.comparing.instance_facts import FactDifference, Reach
 from gpuwatch.comparing.qualification import Qualification, read_cards, same_model, save_card, shipped_cards
-from gpuwatch.comparing.qualify_decision import Comparable, FactDifference, Likeness, ProbeDifference, QualifyDecision
+from gpuwatch.comparing.qualify_decision import Comparable, Likeness, ProbeDifference, QualifyDecision
 from gpuwatch.comparing.qualify_run import qualify
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
@@ -115,7 +116,7 @@ def lines(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
 
 
 def _reach(fact: FactDifference) -> str:
-    return "" if fact.reach.name == "NONE" else f" (reaches {fact.reach.value})"
+    return "" if fact.reach is Reach.NONE else f" (reaches {fact.reach.value})"
 
 
 def _instance(card: Qualification) -> Iterator[str]:

@@ -52,11 +52,12 @@ class Probed:
     software: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, amount: Amount | None, why: str) -> None:
-        """Keep an amount, or the reason why there is none."""
+        """Keep an amount, or the first reason why there is none."""
         if amount is None:
-            self.missing[name] = why
+            self.missing.setdefault(name, why)
         else:
             self.amounts[name] = amount
+            self.missing.pop(name, None)
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
 
-from annotate.derived import pair_conditions
-from annotate.evidence import Device
 from annotate.times.reference_clock import card_spread_ratio
+from gpuwatch.comparing.instance_facts import FactDifference, Reach, fact_differences
 from gpuwatch.comparing.qualification import Amount, Qualification
 
-_T = TypeVar("_T")
-
-# A further card of the model lies outside the band of a probe with this probability, so one of five probes in 20 cards.
+# A further card of the model lies outside the band of a probe with this probability, and one of six in one card of 17.
 _OUTSIDE_SHARE = 0.01
 _FEWEST_CARDS_COUNT = 3  # of fewer, no spread between cards can be told
-_MEMORY_RATIO = 0.02  # drivers reserve differently
 # The exponent of a product of matrices, where a clock that stood still gave none: 0.90 to 0.99 on an H200.
 _BETA, _BETA_ERROR = 0.95, 0.05
-
-
-class Reach(StrEnum):
-    """The numbers that a difference makes incomparable."""
-
-    ALL = "all numbers"
-    RAW = "numbers at the clock of the moment, not those at one clock"
-    HOST = "numbers that wait for a launch"
-    NONE = "none by itself"
 
 
 class Likeness(StrEnum):
@@ -63,44 +48,17 @@ class Probe:
     has_library: bool = False  # the number depends on a library's version
 
 
-# Floors: two cards of one machine lay 0.13 % apart in a copy and 0.34 % in GEMM at one clock; raw medians of three cards 1.7 %
-# (2026-11-22, annotate/times/reference_clock.py).  A launch belongs to the host: runs of one
-# instance, seconds apart, lay up to 23 % apart (docs/FLEET.md).
+# Floors: the largest differences between cards that were seen (docs/FLEET.md: a copy 0.55 %, GEMM at one clock 0.70 %; raw medians
+# 1.7 %, annotate/times/reference_clock.py).  A launch belongs to the host: runs of one instance, seconds apart, lay 23 % apart.
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
-    Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.005),
+    Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.006),
     Probe("gemm_s", "GEMM bf16", Reach.RAW, 0.017, has_library=True),
     Probe("gemm_clock_mhz", "its clock", Reach.RAW, 0.017, is_rate=True, has_library=True),
-    Probe("gemm_at_clock_s", "GEMM at one clock", Reach.ALL, 0.0029, has_library=True),
+    Probe("gemm_at_clock_s", "GEMM at one clock", Reach.ALL, 0.007, has_library=True),
     Probe("launch_s", "launch and wait", Reach.HOST, 0.25),
 )
 _AT_CLOCK = "gemm_at_clock_s"
-# What belongs to the machine and not to the GPU's kind: noted, and left to the probes.
-_KIND = {**pair_conditions.KIND, "ecc_mode": "ECC"}
-_SETTINGS = {
-    "power_limit_w": "power limit",
-    "sm_clock_max_mhz": "maximum SM clock",
-    "mem_clock_max_mhz": "maximum memory clock",
-}
-_NOTED = {
-    "driver_version": "driver",
-    "vbios_version": "VBIOS",
-    "virtualization": "virtualisation",
-    "persistence_mode": "persistence mode",
-    "compute_mode": "compute mode",
-    "pcie_generation_max_count": "PCIe generation",
-    "pcie_width_max_count": "PCIe lanes",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FactDifference:
-    """A fact of this instance that most reference cards have otherwise."""
-
-    name: str
-    here: str
-    reference: str
-    reach: Reach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +111,7 @@ def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio
     ``spread_ratio`` is the setting card_spread.
     """
     others = [each for each in reference if each.device.uuid != card.device.uuid] or list(reference)
-    facts = tuple(_fact_differences(card, others)) if others else ()
+    facts = tuple(fact_differences(card, others)) if others else ()
     probes, unknown = [], []
     for probe in PROBES:
         measured = [each for each in others if probe.name in each.amounts]
@@ -231,53 +189,6 @@ def _spread_errors(logs: Sequence[float], halves: Sequence[float], floor_ratio: 
     error = float(stdtrit(count - 1, 0.975)) * spread / math.sqrt(count)
     band = float(stdtrit(count - 1, 1.0 - _OUTSIDE_SHARE / 2)) * spread * math.sqrt(1.0 + 1.0 / count)
     return error, max(math.log1p(floor_ratio), band)
-
-
-def _fact_differences(card: Qualification, others: Sequence[Qualification]) -> Iterator[FactDifference]:
-    usual = _usual_device([each.device for each in others])
-    for names, reach, tolerance in ((_KIND, Reach.ALL, 0.0), (_SETTINGS, Reach.RAW, 0.5), (_NOTED, Reach.NONE, 0.0)):
-        for each in pair_conditions.differences(usual, card.device, names, tolerance=tolerance):
-            yield FactDifference(each.name, each.b, each.a, reach)
-    sizes = (card.device.memory_total_bytes, usual.memory_total_bytes)
-    if sizes[0] and sizes[1] and abs(math.log(sizes[0] / sizes[1])) > _MEMORY_RATIO:
-        yield FactDifference("memory", f"{sizes[0] / 2**30:.0f} GiB", f"{sizes[1] / 2**30:.0f} GiB", Reach.ALL)
-    shared = (_is_shared(card.device), _is_shared(usual))
-    if shared[0] != shared[1]:
-        yield FactDifference("virtual GPU", "yes" if shared[0] else "no", "yes" if shared[1] else "no", Reach.ALL)
-    locks = (card.sm_clock_lock_mhz, _usual([each.sm_clock_lock_mhz for each in others]))
-    if locks[0] != locks[1]:
-        yield FactDifference("SM clock lock", _lock_words(locks[0]), _lock_words(locks[1]), Reach.RAW)
-    counts = [None if each.stamps is None else each.stamps.sms_count for each in (card, *others)]
-    if counts[0] is not None and (usual_count := _usual(counts[1:])) is not None and counts[0] != usual_count:
-        yield FactDifference("SMs", str(counts[0]), str(usual_count), Reach.ALL)
-    yield from _versions(card.software, [each.software for each in others], Reach.NONE)
-    yield from _versions(card.host, [each.host for each in others], Reach.NONE)
-
-
-def _lock_words(lock_mhz: int | None) -> str:
-    return f"{lock_mhz} MHz" if lock_mhz else "none"
-
-
-def _is_shared(device: Device) -> bool:
-    return "vgpu" in (device.virtualization or "")
-
-
-def _versions(here: Mapping[str, str], theirs: Sequence[Mapping[str, str]], reach: Reach) -> Iterator[FactDifference]:
-    for name, value in here.items():
-        usual = _usual([each.get(name) for each in theirs])
-        if usual is not None and usual != value:
-            yield FactDifference(name, value, usual, reach)
-
-
-def _usual_device(devices: Sequence[Device]) -> Device:
-    """Return a device with the most common value of each fact."""
-    usual: dict[str, Any] = {each.name: _usual([getattr(device, each.name) for device in devices]) for each in fields(Device)}
-    return replace(devices[0], **usual)
-
-
-def _usual(values: Sequence[_T | None]) -> _T | None:
-    counted = Counter(value for value in values if value is not None).most_common(1)
-    return counted[0][0] if counted else None
 
 
 def _answer(
