@@ -6,14 +6,11 @@ import os
 import shutil
 import site
 import subprocess
-import sys
 import tarfile
 import venv
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from gpuwatch.cli.dashboards import read_shipped
 from tests import distributions
@@ -34,9 +31,8 @@ class Built:
     python: Path
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    folder = tmp_path_factory.mktemp("distributions")
+def build_and_install(folder: Path) -> Built:
+    """Build from a copy of the tree, which is gone when the wheel is installed."""
     tree, made = folder / "tree", folder / "dist"
     left_out = shutil.ignore_patterns("__pycache__", "*.so")
     for name in (*PACKAGES, *SHARED):
@@ -50,7 +46,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     # The dependencies as they are here; a path file read from a path file is not, so no editable installation comes along.
     (place,) = (python.parents[1] / "lib").glob("python*/site-packages")
     (place / "dependencies.pth").write_text("".join(f"{each}\n" for each in site.getsitepackages()))
-    distributions.run([*distributions.PIP, "--python", str(python), "install", *distributions.OFFLINE, str(wheel)])
+    distributions.run(
+        [*distributions.PIP, "--python", str(python), "install", "--no-compile", *distributions.OFFLINE, str(wheel)]
+    )
     return Built(sources, wheel, python)
 
 
@@ -70,7 +68,7 @@ def shared_files() -> set[str]:
     }
 
 
-def test_wheel_holds_packages_and_shared_files(built: Built) -> None:
+def check_wheel(built: Built) -> None:
     """Every file of the packages is in the wheel, and every dashboard, alert, rule, unit and sample beside them."""
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
@@ -83,13 +81,17 @@ def test_wheel_holds_packages_and_shared_files(built: Built) -> None:
     assert not {name.split("/")[0] for name in names} & {"tests", "dashboards"}
 
 
-def test_sdist_holds_all_that_the_wheel_is_made_of(built: Built) -> None:
+def check_sources(built: Built) -> None:
+    """All that the wheel is made of is in the source distribution, and both bear the version that the command gives."""
     with tarfile.open(built.sources) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked(*PACKAGES) | shared_files() | {"pyproject.toml", "README.md", "LICENSE"} <= names
+    version = distributions.run([str(built.python.with_name("gpuwatch")), "--version"], cwd=built.python.parent).split()[1]
+    assert built.sources.name == f"gpuwatch_validity-{version}.tar.gz"
+    assert built.wheel.name.startswith(f"gpuwatch_validity-{version}-")
 
 
-def test_installation_works_outside_the_tree(built: Built, tmp_path: Path) -> None:
+def check_installation(built: Built, tmp_path: Path) -> None:
     """Installed from the wheel, which came from the sdist: the command runs, its own files are found, nothing of the tree is."""
     gpuwatch = built.python.with_name("gpuwatch")
     place = distributions.run([str(built.python), "-c", "import gpuwatch; print(gpuwatch.__file__)"], cwd=tmp_path)
@@ -110,8 +112,13 @@ def test_installation_works_outside_the_tree(built: Built, tmp_path: Path) -> No
     assert subprocess.run(judged, cwd=tmp_path, env=home, capture_output=True, check=False).returncode == 12  # no reference
 
 
-def test_built_distributions_name_one_version(built: Built) -> None:
-    version = distributions.run([str(built.python.with_name("gpuwatch")), "--version"], cwd=built.python.parent).split()[1]
-    assert built.sources.name == f"gpuwatch_validity-{version}.tar.gz"
-    assert built.wheel.name.startswith(f"gpuwatch_validity-{version}-")
-    assert sys.version_info >= (3, 11)
+def test_distributions_are_whole_and_work(tmp_path: Path) -> None:
+    """Wheel and source distribution hold everything, and what is installed from them works far from the tree.
+
+    One test: each worker of the suite that took one of several would build both again.
+    """
+    built = build_and_install(tmp_path)
+    check_wheel(built)
+    check_sources(built)
+    (tmp_path / "elsewhere").mkdir()
+    check_installation(built, tmp_path / "elsewhere")

@@ -130,9 +130,9 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
         with _refusals_noted(found, ("launch_s",)):
             _probe_launches(found, driver, cuda, with_.launches_count)
     time = partial(_timed, cuda, settings, with_)
-    say("copy: 1 GiB, 2 s after its warm-up")
+    say("copy: 1 GiB, 4 s after its warm-up")
     with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
-        _take(found, time(copy, "qualify: copy", (2.0, 4.0)), {"copy_s": Number.MEDIAN})
+        _take(found, time(copy, "qualify: copy", (4.0, 5.0)), {"copy_s": Number.MEDIAN})
     if torch is None:
         found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
         return found
@@ -163,7 +163,7 @@ def _probe_clock(found: Probed, driver: Any) -> None:
         found.missing["light_clock_mhz"] = "no SM wrote a stamp"
         return
     interval = median_interval(clocks)
-    found.amounts["light_clock_mhz"] = Amount(value=interval.centre, half_ratio=interval.half_width_ratio)
+    found.amounts["light_clock_mhz"] = Amount(value=float(interval.centre), half_ratio=float(interval.half_width_ratio))
     last = seen[-1]
     written = (last.at_ns > 0).all(axis=0)
     each_mhz = (last.cycles[1] - last.cycles[0])[written] * 1e3 / (last.at_ns[1] - last.at_ns[0])[written]

@@ -67,7 +67,8 @@ class Amount:
         if len(known) < _BLOCKS_COUNT:
             return None
         interval = ratio_interval(np.log([np.median(block) for block in np.array_split(known, _BLOCKS_COUNT)]))
-        return Amount(value=float(np.median(known)), half_ratio=0.5 * (interval.high - interval.low) + _BETWEEN_WINDOWS_RATIO)
+        half_ratio = 0.5 * float(interval.high - interval.low) + _BETWEEN_WINDOWS_RATIO
+        return Amount(value=float(np.median(known)), half_ratio=half_ratio)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

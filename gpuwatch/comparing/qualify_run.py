@@ -17,6 +17,7 @@ from gpuwatch.interfaces import Source
 from gpuwatch.sources import has_driver, open_source
 
 _CONTENTION, _OWN_WORK = "contention-", "contention-self"
+_SHARED = ("timer-overhead",)  # what each card's probes have alike
 _HIDDEN_MEMORY_RATIO = 0.005  # of a GPU nobody is listed on: less is a driver's own
 
 
@@ -125,7 +126,7 @@ def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts
         for hazard in verdict.hazards
-        if hazard.severity == severity and not hazard.rule.startswith(_CONTENTION)
+        if hazard.severity == severity and hazard.rule not in _SHARED and not hazard.rule.startswith(_CONTENTION)
     }
     yield from found.values()
     if severity == "flag":

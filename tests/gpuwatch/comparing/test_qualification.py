@@ -84,3 +84,14 @@ def test_amount_needs_a_number() -> None:
     assert Amount.of(verdict(), Number.MEDIAN) is None
     assert Amount.of_series(None) is None
     assert Amount.of_series(np.full(19, 1500.0)) is None
+
+
+def test_series_whose_neighbours_resemble_each_other_is_plain_data() -> None:
+    """The interval of a swinging clock is wider than that of its values by chance, and a number that JSON takes."""
+    rng = np.random.default_rng(3)
+    swinging = 1500.0 * np.exp(0.01 * np.repeat(rng.standard_normal(8), 25) + 0.001 * rng.standard_normal(200))
+    amount, calm = Amount.of_series(swinging), Amount.of_series(rng.permutation(swinging))
+    assert amount is not None
+    assert calm is not None
+    assert (type(amount.value), type(amount.half_ratio)) == (float, float)
+    assert (amount.half_ratio or 0.0) > (calm.half_ratio or 0.0) > 0.0006
