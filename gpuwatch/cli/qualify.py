@@ -21,7 +21,7 @@ _ANSWERS = {
     Comparable.YES: "COMPARABLE: numbers of this instance can be compared with those of the reference cards",
     Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not reach can be compared",
     Comparable.NO: "NOT COMPARABLE: numbers of this instance are not those of the reference cards",
-    Comparable.UNKNOWN: "UNKNOWN: nothing was found to differ, and something was not seen",
+    Comparable.UNKNOWN: "UNKNOWN: nothing was found to differ, but something was disturbed, unclear or not measured",
 }
 
 

@@ -23,7 +23,7 @@ from gpuwatch.process import torch_state
 @click.command("selftest", cls=CheckedCommand, short_help="Measure this GPU's noise floor between equal arms, and keep it.")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="GPU time of a trial.")
 @click.option("--show", is_flag=True, help="Print what is kept; measure nothing.")
-@click.option("--qualify", is_flag=True, help="Compare this instance with reference cards of its model: one minute.")
+@click.option("--qualify", is_flag=True, help="Compare this instance with reference cards of its model: half a minute.")
 @click.option(
     "--reference",
     metavar="PATH",

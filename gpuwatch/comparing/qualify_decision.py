@@ -83,14 +83,8 @@ class ProbeDifference:
     @property
     def interval(self) -> str:
         """Return the difference with its interval, as text."""
-        if not math.isfinite(self.high_ratio):
-            return f"{self.ratio:+.2%} (by how much more or less is not known)"
-        return f"{self.ratio:+.2%} ({self.low_ratio:+.2%} to {self.high_ratio:+.2%})"
-
-    @property
-    def words(self) -> str:
-        """Return the difference as a sentence without its end."""
-        return f"{self.probe.title} {self.interval}, {self.speed}"
+        ends = f"{self.low_ratio:+.2%} to {self.high_ratio:+.2%}" if math.isfinite(self.high_ratio) else "interval not known"
+        return f"{self.ratio:+.2%} ({ends})".replace("-0.00%", "+0.00%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +198,13 @@ def _answer(
         (no if fact.reach is Reach.ALL else partly if fact.reach is Reach.RAW else []).append(words)
     for each in probes:
         if each.likeness is Likeness.DIFFERENT:
-            (no if each.probe.reach is Reach.ALL else partly).append(f"{each.words}; reaches {each.probe.reach.value}")
+            (no if each.probe.reach is Reach.ALL else partly).append(
+                f"{each.probe.title} {each.interval}, {each.speed}; reaches {each.probe.reach.value}"
+            )
         elif each.likeness is Likeness.UNCLEAR:
-            unclear.append(f"{each.words}: whether that lies within the cards' ±{each.band_ratio:.2%} cannot be told")
+            unclear.append(
+                f"{each.probe.title} {each.interval}: whether that lies within the cards' ±{each.band_ratio:.2%} cannot be told"
+            )
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
     # What a neighbour or a fault made unclear is no reason beside it.
     reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)

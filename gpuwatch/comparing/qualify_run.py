@@ -12,7 +12,7 @@ from gpuwatch import clock
 from gpuwatch.comparing.instance_probes import Probed, host_facts, run_probes
 from gpuwatch.comparing.qualification import Qualification
 from gpuwatch.config.settings import Settings
-from gpuwatch.errors import GpuwatchError
+from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.interfaces import Source
 from gpuwatch.sources import has_driver, open_source
 
@@ -35,7 +35,10 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
     """Look at the machine and run the probes; ``say`` takes a line about each.
 
     Raises GpuwatchError: when there is no GPU, or none takes work.
+    Raises UsageError: for a recording, which takes no work.
     """
+    if settings.source.startswith("replay"):
+        raise UsageError("--source: expected auto, nvml or simulated for --qualify, found a recording")
     if settings.source == "auto" and not has_driver():
         raise GpuwatchError("selftest: expected an NVIDIA driver, found none; `gpuwatch doctor` says more")
     begin_ns, begun_wall_s = clock.now_ns(), clock.wall_s()

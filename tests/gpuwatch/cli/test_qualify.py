@@ -51,6 +51,7 @@ def test_result_as_json_is_a_reference(gpuwatch: Gpuwatch, tmp_path: Path) -> No
 def test_without_a_driver_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:
     ended = gpuwatch("--source", "nvml", "selftest", "--qualify")
     assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert gpuwatch("selftest", "--qualify", "--source", "replay:x.npz").code == 2
     ended = gpuwatch("selftest", "--qualify")
     assert ended.code == 1
     assert "expected an NVIDIA driver" in ended.err

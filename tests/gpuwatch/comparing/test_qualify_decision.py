@@ -145,7 +145,7 @@ def test_unbounded_number_is_unclear() -> None:
     card = healthy()
     found = on(replace(card, amounts={**card.amounts, "copy_s": Amount(value=1.0, half_ratio=None)}))
     assert (found.comparable, likenesses(found)["copy_s"]) == (Comparable.UNKNOWN, Likeness.UNCLEAR)
-    assert "not known" in next(each for each in found.probes if each.probe.name == "copy_s").interval
+    assert "interval not known" in next(each for each in found.probes if each.probe.name == "copy_s").interval
 
 
 def test_times_at_other_clocks_are_moved_to_one() -> None:
