@@ -86,7 +86,7 @@ def test_amount_needs_a_number() -> None:
     assert Amount.of_series(np.full(19, 1500.0)) is None
 
 
-def test_series_whose_neighbours_resemble_each_other_is_plain_data() -> None:
+def test_swinging_series_is_wider_and_plain_data() -> None:
     """The interval of a swinging clock is wider than that of its values by chance, and a number that JSON takes."""
     rng = np.random.default_rng(3)
     swinging = 1500.0 * np.exp(0.01 * np.repeat(rng.standard_normal(8), 25) + 0.001 * rng.standard_normal(200))
