@@ -109,27 +109,27 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
 
     Raises GpuwatchError: when no GPU takes work.
     """
-    with_ = instruments or Instruments()
+    tools = instruments or Instruments()
     found = Probed()
-    cuda, torch = with_.open_cuda()
+    cuda, torch = tools.open_cuda()
     if cuda is None:
         why = "neither torch nor cuda-bindings is installed"
         found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
         return found
-    device = with_.environment.gpu()
+    device = tools.environment.gpu()
     found.uuid = device.device.uuid if device is not None else None
     found.software = _software(torch)
-    driver = with_.open_driver()
+    driver = tools.open_driver()
     if driver is None:
         found.missing |= dict.fromkeys(_OF_STAMPS, "cuda-bindings is not installed")
     else:
         say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
         with _refusals_noted(found, ("light_clock_mhz",)):
             _probe_clock(found, driver)
-        say(f"launches: {with_.launches_count} of an empty kernel, each waited for")
+        say(f"launches: {tools.launches_count} of an empty kernel, each waited for")
         with _refusals_noted(found, ("launch_s",)):
-            _probe_launches(found, driver, cuda, with_.launches_count)
-    time = partial(_timed, cuda, settings, with_)
+            _probe_launches(found, driver, cuda, tools.launches_count)
+    time = partial(_timed, cuda, settings, tools)
     say("copy: 1 GiB, 4 s after its warm-up")
     with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
         _take(found, time(copy, "qualify: copy", (4.0, 5.0)), {"copy_s": Number.MEDIAN})

@@ -102,9 +102,10 @@ class QualifyDecision:
 def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio: float | None = None) -> QualifyDecision:
     """Compare a card with the others of a reference, or with its own earlier result where that is all the reference holds.
 
-    ``spread_ratio`` is the setting card_spread.
+    Results of cards that were disturbed while they were measured are left out.  ``spread_ratio`` is the setting card_spread.
     """
-    others = [each for each in reference if each.device.uuid != card.device.uuid] or list(reference)
+    clean = [each for each in reference if each.is_clean]
+    others = [each for each in clean if each.device.uuid != card.device.uuid] or clean
     facts = tuple(fact_differences(card, others)) if others else ()
     probes, unknown = [], []
     for probe in PROBES:
@@ -119,7 +120,7 @@ def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio
             amounts = [each.amounts[probe.name] for each in theirs]
             probes.append(_compare(probe, here, amounts, _floor_ratio(probe, card.device.name, spread_ratio)))
     if not others:
-        unknown.append(f"no reference holds a {card.device.name}: --save-reference FILE makes one")
+        unknown.append(f"the reference holds no undisturbed {card.device.name}: --save-reference FILE makes one")
     return _answer(card, others, facts, tuple(probes), unknown)
 
 
@@ -192,7 +193,8 @@ def _answer(
     probes: tuple[ProbeDifference, ...],
     unknown: Sequence[str],
 ) -> QualifyDecision:
-    no, partly, unclear = [*card.neighbours, *card.faults], list[str](), [*unknown, *card.disturbances]
+    no, unclear = [*card.neighbours, *card.faults], [*unknown, *card.disturbances]
+    partly: list[str] = []
     for fact in facts:
         words = f"{fact.name} {fact.here}, reference {fact.reference}"
         (no if fact.reach is Reach.ALL else partly if fact.reach is Reach.RAW else []).append(words)

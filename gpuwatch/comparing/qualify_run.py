@@ -18,11 +18,11 @@ from gpuwatch.sources import has_driver, open_source
 
 _CONTENTION, _OWN_WORK = "contention-", "contention-self"
 _SHARED = ("timer-overhead",)  # what each card's probes have alike
-_HIDDEN_MEMORY_RATIO = 0.005  # of a GPU nobody is listed on: less is a driver's own
+_SMALL_MEMORY_RATIO = 0.005  # of the memory: less is a driver's or a desktop's own
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class SeenGpu:
     """A GPU as the driver shows it before the probes."""
 
     device: Device
@@ -47,7 +47,7 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
         is_simulated = source.simulated
     probed = _simulated(settings.source) if is_simulated else run_probes(settings, say)
     here = _of_uuid(seen, probed.uuid)
-    signs = () if is_simulated else tuple(_signs_of_others(here))  # a scene's own process is listed, too
+    signs = () if is_simulated else tuple(signs_of_others(here))  # a scene's own process is listed, too
     return replace(
         qualification_of(here.device, probed, signs),
         sm_clock_lock_mhz=here.lock_mhz,
@@ -82,15 +82,15 @@ def _simulated(spec: str) -> Probed:
     return probe_scene(scenes_named(spec.partition(":")[2] or DEFAULT_FLEET)[0])
 
 
-def _look(source: Source, device: Device) -> _Seen:
+def _look(source: Source, device: Device) -> SeenGpu:
     """Read what may differ from start to start, before this process has work on the GPU."""
     slow = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",))
     fast = source.read(device.uuid, Lane.FAST, ("memory_used_bytes",))
     processes = source.read_process_list(device.uuid, utilization=True)
-    return _Seen(device, slow.sm_clock_lock_mhz, fast.memory_used_bytes, processes)
+    return SeenGpu(device, slow.sm_clock_lock_mhz, fast.memory_used_bytes, processes)
 
 
-def _of_uuid(seen: dict[str, _Seen], uuid: str | None) -> _Seen:
+def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
     """Return the GPU that the probes used; CUDA names an instance of MIG by the same digits, and another prefix."""
     if uuid is not None:
         for each, found in seen.items():
@@ -102,21 +102,32 @@ def _of_uuid(seen: dict[str, _Seen], uuid: str | None) -> _Seen:
     return next(iter(seen.values()))
 
 
-def _signs_of_others(seen: _Seen) -> Iterator[str]:
+def signs_of_others(seen: SeenGpu) -> Iterator[str]:
     """Yield the processes on the GPU before this one made a context, or the memory that nobody listed holds."""
     for process in seen.process_list.processes:
-        yield f"another process is on this GPU: {_words(process)}"
+        if _is_neighbour(process, seen.device):
+            yield f"another process is on this GPU: {_words(process)}"
     hidden_bytes = _hidden_bytes(seen)
     if hidden_bytes:
-        yield f"{hidden_bytes / 2**20:.0f} MiB are in use, and no process is listed: another container's, or a leak"
+        yield f"{hidden_bytes / 2**20:.0f} MiB are in use that no listed process holds: another container's, or a leak"
 
 
-def _hidden_bytes(seen: _Seen) -> int:
-    """Return the memory in use beyond the driver's reserve where no process is listed; 0 for what a driver may need itself."""
+def _is_neighbour(process: Process, device: Device) -> bool:
+    """Return whether a process computes, or holds more than a desktop's part of the memory; both where nobody knows."""
+    if process.utilization_ratio:
+        return True
+    known = process.memory_bytes is not None and device.memory_total_bytes is not None
+    return not known or (process.memory_bytes or 0) > _SMALL_MEMORY_RATIO * (device.memory_total_bytes or 0)
+
+
+def _hidden_bytes(seen: SeenGpu) -> int:
+    """Return the memory beyond the driver's reserve that no listed process holds; 0 for what a driver may need itself."""
     used, reserved, whole = seen.used_bytes, seen.device.memory_reserved_bytes, seen.device.memory_total_bytes
-    if seen.process_list.processes or used is None or reserved is None or whole is None:
+    held = [process.memory_bytes for process in seen.process_list.processes]
+    if used is None or reserved is None or whole is None or None in held:
         return 0
-    return used - reserved if used - reserved > _HIDDEN_MEMORY_RATIO * whole else 0
+    hidden_bytes = used - reserved - sum(filter(None, held))
+    return hidden_bytes if hidden_bytes > _SMALL_MEMORY_RATIO * whole else 0
 
 
 def _words(process: Process) -> str:

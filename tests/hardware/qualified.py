@@ -12,6 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -77,6 +78,9 @@ def table() -> Iterator[str]:
         yield f"| `{card.device.uuid}` | {day} | {software} | {numbers} | {answer} |"
     spreads = " | ".join(f"{_spread_ratio(cards, probe.name):.2%}" for probe in PROBES)
     yield f"| largest over smallest, less 1 | | | {spreads} | |"
+    new = replace(cards[0], device=replace(cards[0].device, uuid="new"))
+    bands = {each.probe.name: each.band_ratio for each in decide(new, cards).probes}
+    yield f"| 99 % of further cards lie within | | | {' | '.join(f'±{bands[probe.name]:.2%}' for probe in PROBES)} | |"
     yield ""
     yield from _repeats(cards)
 

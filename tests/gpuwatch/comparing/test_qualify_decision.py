@@ -141,6 +141,12 @@ def test_own_earlier_result_is_used_where_alone() -> None:
     assert decide(card, [slowed(card, ["copy_s"], 9.0), *CARDS]).comparable is Comparable.YES
 
 
+def test_disturbed_cards_are_no_reference() -> None:
+    beside = [replace(slowed(card, ["copy_s"], 2.0), neighbours=("somebody",)) for card in fleet(3, seed=9)]
+    assert decide(healthy(), beside).cards_count == 0
+    assert decide(healthy(), [*CARDS, *beside]).comparable is Comparable.YES
+
+
 def test_unbounded_number_is_unclear() -> None:
     card = healthy()
     found = on(replace(card, amounts={**card.amounts, "copy_s": Amount(value=1.0, half_ratio=None)}))
