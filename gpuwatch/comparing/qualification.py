@@ -132,7 +132,7 @@ def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
 def _cards_of(file: Path) -> list[Qualification]:
     try:
         size_bytes = file.stat().st_size
-        data = json.loads(file.read_bytes()) if size_bytes <= _MOST_BYTES else None
+        data = json.loads(file.read_bytes(), parse_float=_finite, parse_constant=_finite) if size_bytes <= _MOST_BYTES else None
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError(f"no JSON object of schema {SCHEMA}")
         cards = data.get("cards", [data.get("qualification")])
@@ -146,6 +146,13 @@ def _cards_of(file: Path) -> list[Qualification]:
             f"--reference: {file}: expected what --save-reference or --qualify --json wrote, found: {error}"
         ) from error
     return found
+
+
+def _finite(text: str) -> float:
+    """Read a number.  Raises ValueError: for infinities and NaN, which could not be written again."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number")
+    return number
 
 
 def save_card(path: Path, card: Qualification) -> int:

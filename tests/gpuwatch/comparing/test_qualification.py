@@ -44,6 +44,8 @@ def test_results_and_folders_are_references(tmp_path: Path) -> None:
         '{"schema": 1}',
         '{"schema": 1, "cards": [{}]}',
         '{"schema": 1, "cards": 3}',
+        '{"schema": 1, "cards": [], "more": NaN}',
+        '{"schema": 1, "cards": [], "more": 1e999}',
         "[" * 5000,
     ],
 )
