@@ -33,7 +33,7 @@ STATEMENTS_COUNT = sum(
         "a daemon that is there in a third of the time, and holds a third of the memory": 180,
         "rhythms told from chance, the cap's swing told from a change, a measured excess after idle": 250,
         "the code of two kernels side by side (diff)": 1_660,
-        "instances qualified against reference cards; dashboards, rules and samples in the wheel": 800,
+        "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "many GPUs measured without holding each other up": 12,
         "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,
         "commands and screens that take and say what people type: GPUs, labels, judge, completion, notebooks": 470,
