@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from annotate.budget import Number
+from annotate.evidence import Timings
 from annotate.stats.intervals import median_interval
-from annotate.times.clock_sensitivity import Sensitivity
+from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from annotate.verdict import Verdict
 from gpuwatch.comparing import selftest
 from gpuwatch.comparing.qualification import Amount, StampsSeen
@@ -58,6 +59,20 @@ class Probed:
         else:
             self.amounts[name] = amount
             self.missing.pop(name, None)
+
+    def put_gemm(self, verdict: Verdict, timings: Timings | None) -> None:
+        """Keep the numbers of a window of GEMMs, that at one clock at the clock it ran at.
+
+        The model's reference clock may lie far from that: 1500 MHz is 13 % above the clock of a capped H200.  There the
+        exponent's error alone set five cards 1.3 % apart that differ by 0.2 % where they ran.
+        """
+        why = verdict.why or "the judge gave no such number"
+        clock = None if timings is None or timings.sm_clock_mhz is None else Amount.of_series(timings.sm_clock_mhz)
+        fit = None if timings is None else sensitivity(timings)
+        at_clock = Amount.of(verdict, Number.MEDIAN_AT_CLOCK, fit.beta if isinstance(fit, Sensitivity) else None)
+        self.put("gemm_s", Amount.of(verdict, Number.MEDIAN), why)
+        self.put("gemm_clock_mhz", clock, "stamps gave no clock")
+        self.put("gemm_at_clock_s", at_clock and at_clock.moved_to(clock.value if clock else None), why)
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
@@ -132,15 +147,17 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
     time = partial(_timed, cuda, settings, tools)
     say("copy: 1 GiB, 4 s after its warm-up")
     with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
-        _take(found, time(copy, "qualify: copy", (4.0, 5.0)), {"copy_s": Number.MEDIAN})
+        verdict = time(copy, "qualify: copy", (4.0, 5.0)).verdict
+        found.verdicts.append(verdict)
+        found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the judge gave no such number")
     if torch is None:
         found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
         return found
     say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
     with _refusals_noted(found, _OF_GEMM):
         measured = time(selftest.make_gemm(torch, GEMM_SIZE), "qualify: gemm", (8.0, 10.0))
-        _take(found, measured, {"gemm_s": Number.MEDIAN, "gemm_at_clock_s": Number.MEDIAN_AT_CLOCK})
-        found.put("gemm_clock_mhz", Amount.of_series(measured.timings.sm_clock_mhz), "stamps gave no clock")
+        found.verdicts.append(measured.verdict)
+        found.put_gemm(measured.verdict, measured.timings)
     return found
 
 
@@ -220,15 +237,6 @@ def _timed(
             settings=settings,
             seams=instruments.environment,
         )
-
-
-def _take(found: Probed, measured: Measurement, names: dict[str, Number]) -> None:
-    verdict = measured.verdict
-    found.verdicts.append(verdict)
-    fit = measured.clock_sensitivity
-    for name, number in names.items():
-        beta = fit.beta if isinstance(fit, Sensitivity) and number is Number.MEDIAN_AT_CLOCK else None
-        found.put(name, Amount.of(verdict, number, beta), verdict.why or "the judge gave no such number")
 
 
 def _software(torch: Any) -> dict[str, str]:

@@ -60,6 +60,12 @@ class Amount:
         half_ratio = math.fsum(known) if len(known) == len(ratios) else None
         return Amount(value=found.value, half_ratio=half_ratio, clock_mhz=found.clock_mhz, beta=beta)
 
+    def moved_to(self, clock_mhz: float | None) -> Amount:
+        """Return a time at another clock, by the exponent it was fitted with; itself where one of them is not known."""
+        if self.clock_mhz is None or self.beta is None or clock_mhz is None:
+            return self
+        return replace(self, value=self.value * (self.clock_mhz / clock_mhz) ** self.beta, clock_mhz=clock_mhz)
+
     @staticmethod
     def of_series(values: Values | None) -> Amount | None:
         """Take the median of a series in the order of time, its interval from blocks of it; None for a series of few."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from annotate.budget import Number
 from annotate.evidence import Evidence
 from annotate.judge import judge
-from annotate.times.clock_sensitivity import Sensitivity, sensitivity
 from gpuwatch.comparing.instance_probes import Probed
 from gpuwatch.comparing.qualification import Amount
 from gpuwatch.sources.simulated import Scene, simulate
@@ -21,18 +20,11 @@ def probe_scene(scene: Scene, seed: int = 0) -> Probed:
     """Run the probes on the scene's GPU without waiting: the same scene and seed give the same numbers."""
     found = Probed(missing={"launch_s": "a simulated GPU launches nothing"})
     found.put("light_clock_mhz", _clock(_under(scene, SPIN, seed)), "it ran nothing")
-    for name, kernel in (("copy", COPY), ("gemm", GEMM)):
-        evidence = _under(scene, kernel, seed)
-        verdict = judge(evidence)
-        found.uuid = verdict.device_uuid
-        found.verdicts.append(verdict)
-        why = verdict.why or "the judge gave no such number"
-        found.put(f"{name}_s", Amount.of(verdict, Number.MEDIAN), why)
-        if kernel is GEMM:
-            fit = None if evidence.timings is None else sensitivity(evidence.timings)
-            beta = fit.beta if isinstance(fit, Sensitivity) else None
-            found.put("gemm_at_clock_s", Amount.of(verdict, Number.MEDIAN_AT_CLOCK, beta), why)
-            found.put("gemm_clock_mhz", _clock(evidence), "it ran nothing")
+    copied, multiplied = (_under(scene, kernel, seed) for kernel in (COPY, GEMM))
+    found.verdicts += [judge(copied), judge(multiplied)]
+    found.uuid = found.verdicts[0].device_uuid
+    found.put("copy_s", Amount.of(found.verdicts[0], Number.MEDIAN), "the judge gave no such number")
+    found.put_gemm(found.verdicts[1], multiplied.timings)
     return found
 
 

@@ -9,7 +9,6 @@ The first clean run with torch on a card becomes the reference that gpuwatch shi
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.comparing.qualification import SCHEMA, SHIPPED, Qualification
-from gpuwatch.comparing.qualify_decision import PROBES, QualifyDecision, decide
+from gpuwatch.comparing.qualify_decision import PROBES, QualifyDecision, decide, move_to_clock
 
 ROOT = Path(__file__).parents[2]
 DATA, PAGE = ROOT / "tests" / "traces" / "qualified.json", ROOT / "docs" / "FLEET.md"
@@ -100,7 +99,8 @@ def _answer(decision: QualifyDecision) -> str:
 
 
 def _spread_ratio(cards: Sequence[Qualification], name: str) -> float:
-    values = [card.amounts[name].value for card in cards]
+    clock_mhz = cards[0].amounts[name].clock_mhz
+    values = [move_to_clock(card.amounts[name], clock_mhz).value for card in cards]
     return max(values) / min(values) - 1.0
 
 
@@ -112,7 +112,8 @@ def _repeats(cards: Sequence[Qualification]) -> Iterator[str]:
         before = first.get(run.device.uuid)
         for name, amount in run.amounts.items() if before is not None and before is not run else ():
             assert before is not None
-            apart[name].append(abs(math.expm1(math.log(amount.value / before.amounts[name].value))))
+            then = before.amounts[name]
+            apart[name].append(abs(move_to_clock(amount, then.clock_mhz).value / then.value - 1.0))
     words = ", ".join(f"{probe.title} {max(apart[probe.name]):.2%}" for probe in PROBES if apart[probe.name])
     count = sum(run.device.uuid in first for run in runs()) - len(first)
     if count:
