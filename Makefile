@@ -108,5 +108,9 @@ soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a si
 fuzz: $(STAMP)  ## hostile input for every reader, under atheris where it is installed (pip install -e '.[fuzz]')
 	$(BIN)/python -m tests.fuzz --runs 100000 --keep
 
+.PHONY: dist
+dist: $(STAMP)  ## build the source distribution, and the wheel from it, into dist/
+	@$(BIN)/python -m tests.distributions . dist
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,6 +12,7 @@ from tests.bench import render as bench
 from tests.dashboards import long_run
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
+from tests.hardware import qualified
 from tests.hardware import render as validation
 from tests.proof import fooling_page, untrusted_page
 
@@ -29,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         build.main(given),
         long_run.main(given or ["--render"]),
         validation.main(given),
+        qualified.main(given),
         fooling_page.main(given),
         untrusted_page.main(given),
         bench.main(given),

@@ -15,7 +15,7 @@ TASKS: Mapping[str, tuple[str, ...]] = {
     "Measure": ("run", "mark", "compare", "diff", "selftest", "demo"),
     "Look": ("show", "top", "audit", "explain"),
     "Hand on": ("report", "record", "judge", "ci", "verify", "export", "fleet"),
-    "Set up": ("doctor", "daemon", "config", "scenes", "db"),
+    "Set up": ("doctor", "daemon", "config", "dashboards", "scenes", "db"),
 }
 COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.values() for name in names}
 

@@ -1,6 +1,6 @@
 """The only place that decides exit codes: a contract with scripts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from annotate.verdict import Status, Verdict
@@ -12,7 +12,7 @@ class Exit(IntEnum):
     OK = 0
     FAILED = 1
     USAGE = 2
-    FLAGGED = 10  # these three only where --fail-on names the status
+    FLAGGED = 10  # these three where --fail-on names the status, and as answers of selftest --qualify
     REJECTED = 11
     UNPROVEN = 12
     WRAPPER_FAILED = 125  # of run, as env(1): the command was not started, and it is our fault or a wrong option
@@ -23,6 +23,14 @@ class Exit(IntEnum):
 
 
 _OF_STATUS = {Status.FLAGGED: Exit.FLAGGED, Status.REJECTED: Exit.REJECTED, Status.UNPROVEN: Exit.UNPROVEN}
+
+# The answers of `selftest --qualify`, for provisioning: what windows of this instance would be worth beside the reference's.
+OF_COMPARABLE: Mapping[str, Exit] = {
+    "comparable": Exit.OK,
+    "partly": Exit.FLAGGED,
+    "not-comparable": Exit.REJECTED,
+    "unknown": Exit.UNPROVEN,
+}
 
 
 def worst_code(found: set[Status], fail_on: frozenset[Status]) -> Exit:

@@ -1,4 +1,4 @@
-"""gpuwatch selftest: by how much this GPU tells two equal arms apart."""
+"""gpuwatch selftest: by how much this GPU tells two equal arms apart, and with --qualify what this instance is worth."""
 
 import math
 from dataclasses import asdict
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gpuwatch import clock
-from gpuwatch.cli import options, output, times
+from gpuwatch.cli import options, output, qualify, times
 from gpuwatch.cli.benchmarks import torch_with_gpu
 from gpuwatch.cli.checked_commands import CheckedCommand
+from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import blocks, floor_record, selftest
 from gpuwatch.errors import GpuwatchError, UsageError
 from gpuwatch.measuring import cache, environment, garbage_collection
@@ -21,16 +23,32 @@ from gpuwatch.process import torch_state
 @click.command("selftest", cls=CheckedCommand, short_help="Measure this GPU's noise floor between equal arms, and keep it.")
 @click.option("--seconds", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="GPU time of a trial.")
 @click.option("--show", is_flag=True, help="Print what is kept; measure nothing.")
+@click.option("--qualify", is_flag=True, help="Compare this instance with reference cards of its model: half a minute.")
+@click.option(
+    "--reference",
+    metavar="PATH",
+    multiple=True,
+    help="With --qualify: compare with this file or folder instead of the cards that gpuwatch ships. Repeatable.",
+)
+@click.option("--save-reference", metavar="FILE", help="With --qualify: add this card to the reference in FILE.")
 @options.json_option
 @options.settings_options
-def command(seconds: float, show: bool, as_json: bool) -> None:
+@options.gathered(qualify.QualifyOptions, "qualifying")
+def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.QualifyOptions) -> Exit:
     """Compare identical work (GEMM 4096 bf16, copy 1 GiB) on the same and on different buffers, and keep the measured
     differences' 95 % bound.
 
     The bound is the largest of 19 differences: a further one exceeds it with a probability of 1 in 20.  Comparisons on this GPU
     then call nothing a difference that is smaller.  It takes about six minutes, and nobody else should use the GPU meanwhile.
     Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
+
+    With --qualify it runs clocks, stamps, launches, copy and GEMM once, says what this instance is, and how it differs from
+    reference cards of its model.  It exits 0 if numbers are comparable, 10 if only some are, 11 if not, 12 if it cannot tell.
     """
+    source = click.get_current_context().get_parameter_source("seconds")
+    qualifying.check(is_otherwise=show or source is not ParameterSource.DEFAULT)
+    if qualifying.qualify:
+        return qualify.run(options.settings(), qualifying, as_json=as_json)
     if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end
         raise UsageError("--seconds: expected seconds, found nan")
     state = options.settings().state
@@ -39,7 +57,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
         output.emit_json(
             {"gpus": [{"uuid": uuid, "floors": [_fields(floor) for floor in kept[uuid]]} for uuid in sorted(kept)]}
         )
-        return
+        return Exit.OK
     rows = [
         (
             uuid,
@@ -57,6 +75,7 @@ def command(seconds: float, show: bool, as_json: bool) -> None:
         output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "COVERS", "TRIALS", "MEASURED")))
     else:
         output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
+    return Exit.OK
 
 
 def _fields(floor: floor_record.Floor) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """The canary: fixed light work, whose clock and copy rate tell whether the GPU itself is slow."""
 
 import ctypes
-import sys
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from gpuwatch.cuda.driver import checked, current_driver, load_kernel, raw_stream, sms_count
-from gpuwatch.cuda.stamp import Stamps
+from gpuwatch.cuda.stamp import Stamped, Stamps
+from gpuwatch.process import torch_state
 
 _SPIN_CYCLES = 4_000_000  # 2 ms at 2 GHz, and too light for any power limit
 _COPY_BYTES = 128 << 20  # beyond the L2 cache of every board
@@ -28,30 +28,38 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
     Raises RuntimeError: when the driver refuses, as where memory is short.
     """
     driver = current_driver(driver)
-    stamps = Stamps.allocate(2, driver) if driver is not None else None
-    if stamps is None:
+    stamped = spin_stamped(driver)
+    cuda = torch_state.cuda_with_context()
+    if stamped is None or cuda is None:
         return None
-    cuda = sys.modules["torch"].cuda
-    stream = raw_stream()(cuda.current_device())
+    return Canary(stamped.mean_mhz(0, 1), _copied_bytes_count(driver, cuda, raw_stream()(cuda.current_device())))
+
+
+def spin_stamped(driver: Any = None) -> Stamped | None:
+    """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest clock allowed.
+
+    None where there is no context.  Raises RuntimeError: when the driver refuses.
+    """
+    driver = current_driver(driver)
+    cuda = torch_state.cuda_with_context()
+    stamps = Stamps.allocate(2, driver) if driver is not None and cuda is not None else None
+    if stamps is None or cuda is None:
+        return None
     with closing(stamps):
-        clock_mhz = _spun_mhz(driver, cuda, stamps, stream)
-    return Canary(clock_mhz, _copied_bytes_count(driver, cuda, stream))
+        stream = raw_stream()(cuda.current_device())
+        cycles = ctypes.c_uint64(_SPIN_CYCLES)
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
+        spin, sms = load_kernel(driver, "gpuwatch_spin"), sms_count(driver)
 
+        def turn() -> None:
+            checked(driver.cuLaunchKernel(spin, sms, 1, 1, 1, 1, 1, 0, stream, ctypes.addressof(arguments), 0))
 
-def _spun_mhz(driver: Any, cuda: Any, stamps: Stamps, stream: int) -> float | None:
-    cycles = ctypes.c_uint64(_SPIN_CYCLES)
-    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
-    spin, sms = load_kernel(driver, "gpuwatch_spin"), sms_count(driver)
-
-    def turn() -> None:
-        checked(driver.cuLaunchKernel(spin, sms, 1, 1, 1, 1, 1, 0, stream, ctypes.addressof(arguments), 0))
-
-    turn()  # out of an idle state first
-    stamps.put()
-    turn()
-    stamps.put()
-    cuda.current_stream().synchronize()
-    return stamps.read().mean_mhz(0, 1)
+        turn()  # out of an idle state first
+        stamps.put()
+        turn()
+        stamps.put()
+        cuda.current_stream().synchronize()
+        return stamps.read()
 
 
 def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:

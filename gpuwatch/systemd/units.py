@@ -5,17 +5,16 @@ They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an i
 
 import contextlib
 import errno
-import importlib.metadata
 import os
 import re
 import secrets
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.config.paths import user_folder
+from gpuwatch.config.shipped_files import shipped_folder
 from gpuwatch.errors import UsageError
 
 MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every file of ours; others are left alone
@@ -56,15 +55,7 @@ class InstallPlan:
 
 def folder() -> Path:
     """Find the units.  Raises UsageError: for an installation without them."""
-    candidates = [Path(__file__).parents[2] / "systemd"]
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        listed = importlib.metadata.files("gpuwatch-validity") or []
-        candidates += [Path(str(file.locate())).parent for file in listed if file.match("systemd/gpuwatch.service")]
-    candidates.append(Path(sysconfig.get_path("data")) / "share/gpuwatch/systemd")
-    for candidate in candidates:
-        if (candidate / "gpuwatch.service").is_file() and (candidate / "user/gpuwatch.service").is_file():
-            return candidate.resolve()
-    raise UsageError(f"expected the units in {candidates[-1]}, found none; install gpuwatch from its wheel or its sources")
+    return shipped_folder("systemd", ("gpuwatch.service", "user/gpuwatch.service"))
 
 
 def drop_ins() -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""The samples for Kubernetes and Slurm: they parse and name what exists."""
+"""The samples for Kubernetes and Slurm: schemas accept them, and they name what exists."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -9,13 +10,15 @@ import subprocess
 from pathlib import Path
 
 import click
+import jsonschema
 import pytest
+import yaml
 
 from gpuwatch.cli import cli
 from gpuwatch.config import keys
 from gpuwatch.config.keys import KEYS
+from tests.gpuwatch.fleet.manifest_schemas import SCHEMAS
 from tests.gpuwatch.fleet.warehouse import PAGE
-from tests.gpuwatch.programs import program
 
 SAMPLES = PAGE.parents[1] / "dashboards"
 SCRIPTS = sorted(SAMPLES.glob("slurm/*.sh"))
@@ -32,18 +35,51 @@ def test_a_script_is_one_for_any_shell(script: Path) -> None:
         subprocess.run(["shellcheck", script], check=True)
 
 
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.name)
-def test_a_manifest_is_yaml(manifest: Path) -> None:
-    # There is no parser of YAML among our dependencies, and one in VictoriaMetrics, which is told to let pass what it does not know.
-    command = [program("victoria-metrics"), f"-promscrape.config={manifest}", "-promscrape.config.dryRun"]
-    ended = subprocess.run([*command, "-promscrape.config.strictParse=false"], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+def wrongs(path: Path, manifest: object) -> list[str]:
+    """List what the published schema of this kind refuses in a manifest."""
+    schema = json.loads((SCHEMAS / f"{path.stem}.json").read_text())
+    return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(manifest)]
 
 
-def test_that_check_finds_what_is_no_yaml(tmp_path: Path) -> None:
-    (tmp_path / "bad.yaml").write_text(MANIFESTS[0].read_text() + "  - {a: b\n")
-    with pytest.raises(AssertionError):
-        test_a_manifest_is_yaml(tmp_path / "bad.yaml")
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifest_satisfies_the_published_schema(path: Path) -> None:
+    """Each sample satisfies the schema of its kind, which knows every key, and says that no cluster ran it."""
+    assert wrongs(path, yaml.safe_load(path.read_text())) == []
+    assert path.read_text().startswith("# Not run on a cluster")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "wrong"),
+    [
+        ("daemonset", "hostPID:", "hostPid:", "'hostPid' was unexpected"),
+        ("daemonset", "containerPort: 9836", "containerPort: metrics", "'metrics' is not of type 'integer'"),
+        ("daemonset", "  selector:\n    matchLabels", "  selecting:\n    matchLabels", "'selector' is a required property"),
+        ("podmonitor", "interval: 15s", "interval: fast", "'fast' does not match"),
+        ("podmonitor", "targetLabel:", "targetlabel:", "'targetlabel' was unexpected"),
+    ],
+)
+def test_schema_finds_a_mistyped_manifest(name: str, before: str, after: str, wrong: str) -> None:
+    path = SAMPLES / "kubernetes" / f"{name}.yaml"
+    assert before in path.read_text()
+    (found, *_) = [each for each in wrongs(path, yaml.safe_load(path.read_text().replace(before, after))) if wrong in each]
+    assert found
+
+
+def test_daemonset_refers_to_what_it_defines() -> None:
+    """Volumes that are mounted exist, the selector finds the pods, and the monitor's port is one of them."""
+    daemonset, monitor = (
+        yaml.safe_load((SAMPLES / "kubernetes" / name).read_text()) for name in ("daemonset.yaml", "podmonitor.yaml")
+    )
+    pod = daemonset["spec"]["template"]
+    volumes = {each["name"] for each in pod["spec"]["volumes"]}
+    ports = {port["name"] for container in pod["spec"]["containers"] for port in container.get("ports", ())}
+    for container in pod["spec"]["containers"]:
+        assert {each["name"] for each in container["volumeMounts"]} <= volumes
+        for probe in ("livenessProbe", "readinessProbe"):
+            assert container.get(probe, {}).get("httpGet", {}).get("port", "metrics") in ports
+    for selector in (daemonset["spec"]["selector"], monitor["spec"]["selector"]):
+        assert selector["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert {each["port"] for each in monitor["spec"]["podMetricsEndpoints"]} <= ports
 
 
 def test_manifests_name_options_settings_and_ports_that_exist() -> None:

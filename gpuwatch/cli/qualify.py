@@ -1,0 +1,170 @@
+"""The half of gpuwatch selftest that qualifies a machine: it looks, runs the probes, compares, and says what the numbers are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpuwatch.cli import output
+from gpuwatch.cli.exit_codes import OF_COMPARABLE, Exit
+from gpuwatch.comparing import qualify_decision
+from gpuwatch.comparing.instance_facts import FactDifference, Reach
+from gpuwatch.comparing.qualification import Qualification, read_cards, same_model, save_card, shipped_cards
+from gpuwatch.comparing.qualify_decision import Comparable, Likeness, ProbeDifference, QualifyDecision
+from gpuwatch.comparing.qualify_run import qualify
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import UsageError
+
+_ANSWERS = {
+    Comparable.YES: "COMPARABLE: numbers of this instance can be compared with those of the reference cards",
+    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not reach can be compared",
+    Comparable.NO: "NOT COMPARABLE: numbers of this instance are not those of the reference cards",
+    Comparable.UNKNOWN: "UNKNOWN: nothing was found to differ, but something was disturbed, unclear or not measured",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QualifyOptions:
+    """The values of --qualify, --reference and --save-reference."""
+
+    qualify: bool
+    reference: tuple[str, ...]
+    save_reference: str | None
+
+    def check(self, *, is_otherwise: bool) -> None:
+        """Raises UsageError: for options that do not go together, and a file that cannot take the card."""
+        given = {"--reference": self.reference, "--save-reference": self.save_reference}
+        for name, value in given.items():
+            if value and not self.qualify:
+                raise UsageError(f"{name} belongs to --qualify")
+        if self.qualify and is_otherwise:
+            raise UsageError("--qualify: expected without --seconds and --show, which belong to the noise floor")
+        if self.save_reference is not None:
+            path = Path(self.save_reference)
+            if path.exists():
+                read_cards([path])
+            elif not path.absolute().parent.is_dir():
+                raise UsageError(f"--save-reference: expected a folder {path.absolute().parent}, found none")
+
+
+def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
+    """Qualify this machine's GPU and print the answer; return the code for provisioning."""
+    given = read_cards(Path(each) for each in options.reference) if options.reference else None
+    card = qualify(settings, output.say)
+    reference = shipped_cards(card.device.name) if given is None else same_model(given, card.device.name)
+    decision = qualify_decision.decide(card, reference, settings.card_spread_ratio or None)
+    if options.save_reference:
+        _save(Path(options.save_reference), card)
+    if as_json:
+        output.emit_json({"qualification": card.to_dict(), "decision": plain_decision(decision)})
+    else:
+        output.emit("\n".join(lines(card, decision)))
+    return OF_COMPARABLE[decision.comparable]
+
+
+def _save(path: Path, card: Qualification) -> None:
+    if not card.is_clean:
+        output.say(f"{path} was left as it was: what disturbed the probes would be in the reference")
+        return
+    output.say(f"{path} now holds {output.counted(save_card(path, card), 'card')}")
+
+
+def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
+    """Return the decision as plain data for JSON."""
+    return {
+        "comparable": decision.comparable.value,
+        "reasons": list(decision.reasons),
+        "reference_cards_count": decision.cards_count,
+        "reference_is_own": decision.is_own,
+        "facts": [
+            {"name": each.name, "here": each.here, "reference": each.reference, "reach": each.reach.name.lower()}
+            for each in decision.facts
+        ],
+        "probes": [
+            {
+                "name": each.probe.name,
+                "reach": each.probe.reach.name.lower(),
+                "here": each.here,
+                "reference": each.reference,
+                "cards_count": each.cards_count,
+                "ratio": each.ratio,
+                "low_ratio": each.low_ratio,
+                "high_ratio": each.high_ratio,
+                "band_ratio": each.band_ratio,
+                "likeness": each.likeness.value,
+            }
+            for each in decision.probes
+        ],
+    }
+
+
+def lines(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
+    """Yield the answer for people: the instance, the probes, the differences, what follows."""
+    yield from _instance(card)
+    yield ""
+    yield from _probes(card, decision)
+    if decision.facts:
+        yield ""
+        yield "differs from most reference cards:"
+        yield from (f"  {each.name}: {each.here}, reference {each.reference}{_reach(each)}" for each in decision.facts)
+    yield ""
+    whose = "this card's own earlier result" if decision.is_own else output.counted(decision.cards_count, "reference card")
+    yield f"{_ANSWERS[decision.comparable]} ({whose})"
+    yield from (f"  - {reason}" for reason in decision.reasons)
+
+
+def _reach(fact: FactDifference) -> str:
+    return "" if fact.reach is Reach.NONE else f" (reaches {fact.reach.value})"
+
+
+def _instance(card: Qualification) -> Iterator[str]:
+    device = card.device
+    simulated = "SIMULATED  " if device.simulated else ""
+    yield f"{simulated}{device.name}, {device.uuid}"
+    limits = f"power limit {_amount(device.power_limit_w, 'W')} of {_amount(device.power_limit_default_w, 'W')}"
+    lock = f"SM clock at most {_amount(device.sm_clock_max_mhz, 'MHz')}, lock {_amount(card.sm_clock_lock_mhz, 'MHz', 'none')}"
+    yield f"  {limits}; {lock}"
+    modes = (("ECC", device.ecc_mode), ("MIG", device.mig_mode), ("persistence mode", device.persistence_mode))
+    words = ", ".join(f"{name} {'not known' if mode is None else 'on' if mode else 'off'}" for name, mode in modes)
+    yield f"  driver {device.driver_version}; {words}; virtualisation {device.virtualization or 'not known'}"
+    if card.host:
+        yield f"  host: {', '.join(f'{name} {value}' for name, value in card.host.items())}"
+    if card.software:
+        yield f"  software: {', '.join(f'{name} {value}' for name, value in card.software.items())}"
+    yield f"  neighbours: {'; '.join(card.neighbours) or f'none seen (process list of the {card.visibility.value})'}"
+    if card.stamps is not None:
+        apart = "" if card.stamps.apart_ratio is None else f", their clocks within {card.stamps.apart_ratio:.2%}"
+        yield f"  stamps: {card.stamps.seen_count} of {card.stamps.sms_count} SMs{apart}"
+
+
+def _amount(value: float | None, unit: str, otherwise: str = "not known") -> str:
+    return otherwise if value is None else f"{value:g} {unit}"
+
+
+def _probes(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
+    compared = {each.probe.name: each for each in decision.probes}
+    rows = []
+    for probe in qualify_decision.PROBES:
+        amount = card.amounts.get(probe.name)
+        if amount is None:
+            rows.append((probe.title, "not measured", "", "", "", card.missing.get(probe.name, "")))
+            continue
+        half = "" if amount.half_ratio is None else f" ±{amount.half_ratio:.2%}"
+        at = f" at {amount.clock_mhz:.0f} MHz" if amount.clock_mhz and probe.name == "gemm_at_clock_s" else ""
+        here = f"{_value(probe.name, amount.value)}{half}{at}"
+        found = compared.get(probe.name)
+        rows.append((probe.title, here, *(("", "", "", "") if found is None else _difference(found))))
+    yield output.table(rows, header=("PROBE", "HERE", "REFERENCE", "DIFFERENCE (95 %)", "CARDS DIFFER BY", ""))
+
+
+def _difference(found: ProbeDifference) -> tuple[str, str, str, str]:
+    likeness = found.speed.upper() if found.likeness is Likeness.DIFFERENT else found.likeness.value
+    return _value(found.probe.name, found.reference), found.interval, f"±{found.band_ratio:.2%}", likeness
+
+
+def _value(name: str, value: float) -> str:
+    if name.endswith("_mhz"):
+        return f"{value:.1f} MHz"
+    return f"{value * 1e6:.2f} µs" if value < 1e-3 else f"{value * 1e3:.4f} ms"

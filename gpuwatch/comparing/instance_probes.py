@@ -1,0 +1,269 @@
+"""The probes of a real instance: clock under light work, copy, GEMM, launch latency and stamps, on the first visible GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from annotate.budget import Number
+from annotate.evidence import Timings
+from annotate.stats.intervals import median_interval
+from annotate.times.clock_sensitivity import Sensitivity, sensitivity
+from annotate.verdict import Verdict
+from gpuwatch.comparing import selftest
+from gpuwatch.comparing.qualification import Amount, StampsSeen
+from gpuwatch.config.settings import Settings
+from gpuwatch.cuda.driver import checked, current_driver, load_kernel, raw_stream
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.host.processes import contents
+from gpuwatch.measuring.benchmark import bench
+from gpuwatch.measuring.environment import BenchEnvironment
+from gpuwatch.measuring.measurement import Measurement
+from gpuwatch.process import torch_state
+from gpuwatch.timers import HostTimer, Timer, TimingPlan
+
+GEMM_SIZE = 8192  # held by the power cap where a board has one, and long enough that no launch is waited for
+_COPY_BYTES = 1 << 30
+_SPINS_COUNT = 15
+_LAUNCHES_COUNT = 100_000  # a second of them: the host's own rhythms are slower than a launch
+_OF_GEMM = ("gemm_s", "gemm_clock_mhz", "gemm_at_clock_s")
+_OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # and launches by the driver's own calls
+
+
+@dataclass(slots=True)
+class Probed:
+    """The results of the probes, as far as they could be run."""
+
+    uuid: str | None = None
+    amounts: dict[str, Amount] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    stamps: StampsSeen | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    software: dict[str, str] = field(default_factory=dict)
+
+    def put(self, name: str, amount: Amount | None, why: str) -> None:
+        """Keep an amount, or the first reason why there is none."""
+        if amount is None:
+            self.missing.setdefault(name, why)
+        else:
+            self.amounts[name] = amount
+            self.missing.pop(name, None)
+
+    def put_gemm(self, verdict: Verdict, timings: Timings | None) -> None:
+        """Keep the numbers of a window of GEMMs, that at one clock at the clock it ran at.
+
+        The model's reference clock may lie far from that: 1500 MHz is 13 % above the clock of a capped H200.  There the
+        exponent's error alone set five cards 1.3 % apart that differ by 0.2 % where they ran.
+        """
+        why = verdict.why or "the judge gave no such number"
+        clock = None if timings is None or timings.sm_clock_mhz is None else Amount.of_series(timings.sm_clock_mhz)
+        fit = None if timings is None else sensitivity(timings)
+        at_clock = Amount.of(verdict, Number.MEDIAN_AT_CLOCK, fit.beta if isinstance(fit, Sensitivity) else None)
+        self.put("gemm_s", Amount.of(verdict, Number.MEDIAN), why)
+        self.put("gemm_clock_mhz", clock, "stamps gave no clock")
+        self.put("gemm_at_clock_s", at_clock and at_clock.moved_to(clock.value if clock else None), why)
+
+
+def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
+    """Make a context; return torch.cuda, or what stands in for it, and torch.  Raises GpuwatchError."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        torch = None
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.init()
+        torch.empty(1, device="cuda")
+        return torch.cuda, torch
+    try:
+        driver = importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        return None, None
+    from gpuwatch.cuda.driver_cuda import DriverCuda
+
+    try:
+        cuda = DriverCuda(driver)
+    except RuntimeError as error:
+        raise GpuwatchError(f"selftest: expected a GPU that takes work, found: {error}; `gpuwatch doctor` says more") from error
+    torch_state.stand_in(cuda)
+    return cuda, None
+
+
+@contextmanager
+def opened_events(cuda: Any) -> Iterator[Timer]:
+    """Yield the timer of events and stamps, on torch's GPU or what stands in for it."""
+    from gpuwatch.timers.event_timer import EventsTimer
+
+    with closing(EventsTimer(cuda)) as timer:
+        yield timer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    """The GPU and its timer as the probes reach them; a test replaces them."""
+
+    open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
+    open_driver: Callable[[], Any | None] = current_driver
+    open_timer: Callable[[Any], AbstractContextManager[Timer]] = opened_events
+    environment: BenchEnvironment = field(default_factory=BenchEnvironment)
+    launches_count: int = _LAUNCHES_COUNT
+
+
+def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
+    """Run every probe that this Python can run; ``missing`` says why it did not run another.
+
+    Raises GpuwatchError: when no GPU takes work.
+    """
+    tools = instruments or Instruments()
+    found = Probed()
+    cuda, torch = tools.open_cuda()
+    if cuda is None:
+        why = "neither torch nor cuda-bindings is installed"
+        found.missing = dict.fromkeys((*_OF_STAMPS, *_OF_GEMM, "copy_s"), why)
+        return found
+    device = tools.environment.gpu()
+    found.uuid = device.device.uuid if device is not None else None
+    found.software = _software(torch)
+    driver = tools.open_driver()
+    if driver is None:
+        found.missing |= dict.fromkeys(_OF_STAMPS, "cuda-bindings is not installed")
+    else:
+        say(f"light clock and stamps: {_SPINS_COUNT} spins of 2 ms")
+        with _refusals_noted(found, ("light_clock_mhz",)):
+            _probe_clock(found, driver)
+        say(f"launches: {tools.launches_count} of an empty kernel, each waited for")
+        with _refusals_noted(found, ("launch_s",)):
+            _probe_launches(found, driver, cuda, tools.launches_count)
+    time = partial(_timed, cuda, settings, tools)
+    say("copy: 1 GiB, 4 s after its warm-up")
+    with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
+        verdict = time(copy, "qualify: copy", (4.0, 5.0)).verdict
+        found.verdicts.append(verdict)
+        found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the judge gave no such number")
+    if torch is None:
+        found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
+        return found
+    say(f"GEMM: {GEMM_SIZE}³ bf16, 8 s after its warm-up")
+    with _refusals_noted(found, _OF_GEMM):
+        measured = time(selftest.make_gemm(torch, GEMM_SIZE), "qualify: gemm", (8.0, 10.0))
+        found.verdicts.append(measured.verdict)
+        found.put_gemm(measured.verdict, measured.timings)
+    return found
+
+
+@contextmanager
+def _refusals_noted(found: Probed, names: Sequence[str]) -> Iterator[None]:
+    """Note why a probe had no result where the driver or torch refused, as where a neighbour holds the memory."""
+    try:
+        yield
+    except RuntimeError as error:
+        for name in names:
+            found.put(name, None, str(error).partition("\n")[0])
+
+
+def _probe_clock(found: Probed, driver: Any) -> None:
+    from gpuwatch.cuda.canary import spin_stamped
+
+    seen = [each for _ in range(_SPINS_COUNT) if (each := spin_stamped(driver)) is not None]
+    clocks = np.array([mhz for each in seen if (mhz := each.mean_mhz(0, 1)) is not None])
+    if not len(clocks):
+        found.missing["light_clock_mhz"] = "no SM wrote a stamp"
+        return
+    interval = median_interval(clocks)
+    found.amounts["light_clock_mhz"] = Amount(value=float(interval.centre), half_ratio=float(interval.half_width_ratio))
+    last = seen[-1]
+    written = (last.at_ns > 0).all(axis=0)
+    each_mhz = (last.cycles[1] - last.cycles[0])[written] * 1e3 / (last.at_ns[1] - last.at_ns[0])[written]
+    apart_ratio = float(np.ptp(each_mhz) / np.median(each_mhz)) if len(each_mhz) else None
+    found.stamps = StampsSeen(sms_count=last.at_ns.shape[1], seen_count=int(written.sum()), apart_ratio=apart_ratio)
+
+
+def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
+    """Time launches of a kernel that ends at once, each until it is done, by the driver's own calls."""
+    cycles = ctypes.c_uint64(0)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
+    at, kernel, stream = ctypes.addressof(arguments), load_kernel(driver, "gpuwatch_spin"), raw_stream()(cuda.current_device())
+
+    def launch() -> None:
+        checked(driver.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, at, 0))
+
+    timer = HostTimer(lambda: checked(driver.cuStreamSynchronize(stream)))
+    plan = TimingPlan(calls=(launch,))
+    timer.take(plan, count // 50)
+    times = timer.take(plan, count).timings
+    found.put("launch_s", Amount.of_series(times.took_s), "too few launches")
+
+
+@contextmanager
+def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
+    """Yield a copy of 1 GiB within the GPU's memory, the driver's own copy with torch or without."""
+    if torch is not None:
+        yield selftest.make_copy(torch)
+        torch.cuda.empty_cache()
+        return
+    source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
+    stream = raw_stream()(0)
+    try:
+        yield lambda: checked(driver.cuMemcpyDtoDAsync(source + _COPY_BYTES, source, _COPY_BYTES, stream))
+    finally:
+        checked(driver.cuMemFree(source))
+
+
+def _timed(
+    cuda: Any, settings: Settings, instruments: Instruments, call: Callable[[], object], label: str, span_s: tuple[float, float]
+) -> Measurement:
+    least_s, most_s = span_s
+    with instruments.open_timer(cuda) as timer:
+        return bench(
+            call,
+            timer=timer,
+            cache="warm",  # the buffers exceed every L2
+            label=label,
+            min_s=least_s,
+            max_s=most_s,
+            target_ratio=0.0005,
+            warmup_max_s=6.0,
+            progress=False,
+            settings=settings,
+            seams=instruments.environment,
+        )
+
+
+def _software(torch: Any) -> dict[str, str]:
+    """Return the versions that a GEMM depends on: ``gemm`` names the library, else the torch that holds it."""
+    if torch is None:
+        return {}
+    cuda = str(torch.version.cuda)
+    names = (f"nvidia-cublas-cu{cuda.partition('.')[0]}", "nvidia-cublas")
+    library = next((f"cuBLAS {found}" for name in names if (found := _version(name))), None)
+    return {"torch": str(torch.__version__), "cuda": cuda, "gemm": library or f"torch {torch.__version__} with CUDA {cuda}"}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def host_facts() -> dict[str, str]:
+    """Return the processor, the cores this process may use, and whether the machine is virtual, where the kernel says so."""
+    text = contents("/proc/cpuinfo") or ""
+    model = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
+    flags = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
+    found = {"cores": str(len(os.sched_getaffinity(0))), "python": sys.version.split()[0]}
+    if model is not None:
+        found["cpu"] = model[1].strip()
+    if flags is not None:
+        found["machine"] = "virtual" if "hypervisor" in flags[1].split() else "not virtual"
+    return found

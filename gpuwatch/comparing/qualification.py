@@ -1,0 +1,183 @@
+"""A qualification of one machine's GPU: its identity, the numbers of the probes, and files of several as a reference."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from annotate.budget import Group, Number
+from annotate.evidence import Device, Values, Visibility
+from annotate.stats.intervals import ratio_interval
+from annotate.verdict import Verdict
+from gpuwatch import atomic_write
+from gpuwatch.errors import UsageError
+
+SCHEMA = 1
+SHIPPED = Path(__file__).parent / "references"
+_BLOCKS_COUNT = 20  # of half a second of GEMM each: the power controller swings within a second
+_BETWEEN_WINDOWS_RATIO = 0.0006  # as windows of unchanged work were measured to differ (annotate.budget.Repeatability)
+_MOST_BYTES = 16 << 20  # some thousand cards
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """A measured number, and half of its 95 % interval as a share of it; None: nobody can say how far it can be off.
+
+    ``clock_mhz`` and ``beta`` belong to a time at one clock: the clock, and the exponent with which the time follows it.
+    """
+
+    value: float
+    half_ratio: float | None
+    clock_mhz: float | None = None
+    beta: float | None = None
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether it is a positive number: files may hold anything."""
+        known = (self.value, *(each for each in (self.half_ratio, self.clock_mhz, self.beta) if each is not None))
+        return all(map(math.isfinite, known)) and self.value > 0.0 and (self.half_ratio or 0.0) >= 0.0
+
+    @staticmethod
+    def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
+        """Take a number of a verdict: its repeatability, and in full the bounds of what was noted beside it.
+
+        Left out are hazards that flag or reject, which the qualification names (a low memory clock is this instance's speed and no
+        error of it), and the timer's own time, which every card's number holds alike: on an H200 it was 1.5 to 1.8 us.
+        """
+        found = verdict.budget.number(number) if verdict.budget is not None else None
+        if found is None or found.value is None:
+            return None
+        named = {hazard.rule for hazard in verdict.hazards if hazard.severity in ("flag", "reject")}
+        bounds = tuple(each for each in found.bounds if each.rule not in named and each.group is not Group.TIMER)
+        ratios = [found.repeatability.ratio, *(bound.ratio for bound in replace(found, bounds=bounds).counted)]
+        known = [ratio for ratio in ratios if ratio is not None]
+        half_ratio = math.fsum(known) if len(known) == len(ratios) else None
+        return Amount(value=found.value, half_ratio=half_ratio, clock_mhz=found.clock_mhz, beta=beta)
+
+    def moved_to(self, clock_mhz: float | None) -> Amount:
+        """Return a time at another clock, by the exponent it was fitted with; itself where one of them is not known."""
+        if self.clock_mhz is None or self.beta is None or clock_mhz is None:
+            return self
+        return replace(self, value=self.value * (self.clock_mhz / clock_mhz) ** self.beta, clock_mhz=clock_mhz)
+
+    @staticmethod
+    def of_series(values: Values | None) -> Amount | None:
+        """Take the median of a series in the order of time, its interval from blocks of it; None for a series of few."""
+        known = np.empty(0) if values is None else values[np.isfinite(values)]
+        if len(known) < _BLOCKS_COUNT:
+            return None
+        interval = ratio_interval(np.log([np.median(block) for block in np.array_split(known, _BLOCKS_COUNT)]))
+        half_ratio = 0.5 * float(interval.high - interval.low) + _BETWEEN_WINDOWS_RATIO
+        return Amount(value=float(np.median(known)), half_ratio=half_ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampsSeen:
+    """The SMs that wrote a stamp, and the widest difference between their clocks."""
+
+    sms_count: int
+    seen_count: int
+    apart_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualification:
+    """One machine's GPU as `gpuwatch selftest --qualify` found it.
+
+    ``amounts`` are by the names of ``qualify_decision.PROBES``; ``missing`` says of each other one why it was not measured.
+    ``neighbours`` are the signs of other work on the GPU, as sentences; ``faults`` and ``disturbances`` are the other hazards
+    that reject and that flag a probe's own window.
+    """
+
+    device: Device
+    amounts: Mapping[str, Amount]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    stamps: StampsSeen | None = None
+    sm_clock_lock_mhz: int | None = None
+    visibility: Visibility = Visibility.UNKNOWN
+    neighbours: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    disturbances: tuple[str, ...] = ()
+    software: Mapping[str, str] = field(default_factory=dict)
+    host: Mapping[str, str] = field(default_factory=dict)
+    measured_wall_s: float = 0.0
+    took_s: float = 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether nothing but the card itself made the numbers."""
+        return not (self.neighbours or self.faults or self.disturbances)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        data: dict[str, object] = msgspec.to_builtins(self)
+        return data
+
+
+def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
+    """Read files of references and results of `selftest --qualify --json`, and folders of them: each card once, the latest.
+
+    Raises UsageError: for a file that is neither.
+    """
+    found: list[Qualification] = []
+    for path in paths:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not files:
+            raise UsageError(f"--reference: expected a file, or a folder with *.json, found none in {path}")
+        for file in files:
+            found += _cards_of(file)
+    return tuple({each.device.uuid: each for each in sorted(found, key=lambda card: card.measured_wall_s)}.values())
+
+
+def _cards_of(file: Path) -> list[Qualification]:
+    try:
+        size_bytes = file.stat().st_size
+        data = json.loads(file.read_bytes(), parse_float=_finite, parse_constant=_finite) if size_bytes <= _MOST_BYTES else None
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise ValueError(f"no JSON object of schema {SCHEMA}")
+        cards = data.get("cards", [data.get("qualification")])
+        found = msgspec.convert(cards, list[Qualification])
+        if wrong := next((name for card in found for name, each in card.amounts.items() if not each.is_usable), None):
+            raise ValueError(f"{wrong} is no positive number")
+    except OSError as error:
+        raise UsageError(f"--reference: {file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"--reference: {file}: expected what --save-reference or --qualify --json wrote, found: {error}"
+        ) from error
+    return found
+
+
+def _finite(text: str) -> float:
+    """Read a number.  Raises ValueError: for infinities and NaN, which could not be written again."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def save_card(path: Path, card: Qualification) -> int:
+    """Add a card to a reference file, in place of an earlier result of the same card; return the number of cards in it.
+
+    Raises UsageError: when the file holds something else.  Raises OSError: when it cannot be written.
+    """
+    before = read_cards([path]) if path.exists() else ()
+    cards = [*(each for each in before if each.device.uuid != card.device.uuid), card]
+    text = json.dumps({"schema": SCHEMA, "cards": [each.to_dict() for each in cards]}, indent=1, allow_nan=False)
+    atomic_write.replace(path, f"{text}\n".encode(), mode=0o644)
+    return len(cards)
+
+
+def shipped_cards(model: str) -> tuple[Qualification, ...]:
+    """Return the cards of this model that gpuwatch ships."""
+    return tuple(card for card in read_cards(sorted(SHIPPED.glob("*.json"))) if card.device.name == model)
+
+
+def same_model(cards: Sequence[Qualification], model: str) -> tuple[Qualification, ...]:
+    """Return the cards of this model; all of them where none is, for then the model itself is the difference."""
+    return tuple(card for card in cards if card.device.name == model) or tuple(cards)

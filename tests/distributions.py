@@ -1,0 +1,54 @@
+"""The source distribution, and the wheel built from it: ``make dist`` writes both to dist/.
+
+    python -m tests.distributions TREE FOLDER
+
+The wheel comes from the source distribution, so that a file missing there is missing in both, and nothing left over in build/ is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_BUILD_SOURCES = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+OFFLINE = ("--no-deps", "--no-index", "--no-cache-dir")
+
+
+def build(tree: Path, folder: Path) -> tuple[Path, Path]:
+    """Build both into an empty folder; return the source distribution and the wheel.
+
+    Raises CalledProcessError: when a build fails.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    run([sys.executable, "-c", _BUILD_SOURCES, str(folder)], cwd=tree)
+    (sources,) = folder.glob("*.tar.gz")
+    run([*PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", str(folder), str(sources)])
+    (wheel,) = folder.glob("*.whl")
+    return sources, wheel
+
+
+def run(command: list[str], cwd: Path | None = None) -> str:
+    """Run a command with nothing of this environment's paths; return its standard output.  Raises CalledProcessError."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "GPUWATCH_"))}
+    ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        sys.stderr.write(ended.stdout + ended.stderr)
+        ended.check_returncode()
+    return ended.stdout
+
+
+def main(arguments: list[str]) -> int:
+    """Build into a folder without older distributions."""
+    tree, folder = map(Path, arguments)
+    for old in (*folder.glob("*.tar.gz"), *folder.glob("*.whl")):
+        old.unlink()
+    for file in build(tree, folder.resolve()):
+        sys.stdout.write(f"{folder / file.name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

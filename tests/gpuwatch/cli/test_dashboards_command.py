@@ -1,0 +1,48 @@
+"""gpuwatch dashboards: the files are listed, written, left alone where they are the same, and replaced only on request."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gpuwatch.cli.dashboards import read_shipped
+from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.cli.test_schemas import check
+
+
+def test_files_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """Each file goes to its place below the folder; scripts can be run; a second time nothing is left to do."""
+    listed = gpuwatch("dashboards").out.split()
+    assert listed == list(read_shipped())
+    assert {"fleet.json", "alerts.yml", "recording.yml", "slurm/epilog.sh", "kubernetes/daemonset.yaml"} <= set(listed)
+    assert not {"compose.yml", "up.sh", "build.py"} & set(listed)
+    folder = tmp_path / "new" / "folder"
+    first = gpuwatch("dashboards", "--to", str(folder), "--json")
+    check(first.data, "urn:gpuwatch:cli:1#/$defs/dashboards")
+    assert {each["state"] for each in first.data["files"]} == {"written"}
+    assert {name: (folder / name).read_bytes() for name in listed} == read_shipped()
+    assert os.access(folder / "slurm" / "prolog.sh", os.X_OK)
+    assert not os.access(folder / "alerts.yml", os.X_OK)
+    again = gpuwatch("dashboards", "--to", str(folder))
+    assert {line.split()[0] for line in again.out.splitlines()} == {"unchanged"}
+
+
+def test_changed_files_are_replaced_only_on_request(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A file that differs is named and nothing is written; --overwrite replaces it and says so."""
+    (tmp_path / "alerts.yml").write_text("mine")
+    refused = gpuwatch("dashboards", "--to", str(tmp_path))
+    assert (refused.code, refused.out) == (2, "")
+    assert "found alerts.yml" in refused.err
+    assert "--overwrite" in refused.err
+    assert [path.name for path in tmp_path.iterdir()] == ["alerts.yml"]
+    done = gpuwatch("dashboards", "--to", str(tmp_path), "--overwrite")
+    assert f"replaced   {tmp_path / 'alerts.yml'}" in done.out
+    assert (tmp_path / "alerts.yml").read_bytes() == read_shipped()["alerts.yml"]
+
+
+def test_places_that_take_no_files_are_named(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "fleet.json").mkdir()
+    assert gpuwatch("dashboards", "--to", str(tmp_path / "file")).code == 2
+    assert "fleet.json" in gpuwatch("dashboards", "--to", str(tmp_path)).err
+    assert "belongs to --to" in gpuwatch("dashboards", "--overwrite").err
