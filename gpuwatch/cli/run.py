@@ -21,6 +21,8 @@ from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
 
+_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # its sitecustomize runs in each Python program below
+
 
 class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
     """The command failed or was killed.  A window tells the judge the name of what left its body, so that name is the news."""
@@ -65,6 +67,9 @@ def _as_wrapper() -> Any:
 @options.stated_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
+@click.option(
+    "--auto", is_flag=True, help="Give each benchmark of Triton, torch's Timer and CuPy in a Python program its own window."
+)
 @options.settings_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -74,6 +79,7 @@ def command(
     stated_options: options.StatedOptions,
     fail_on: str | None,
     json_path: str | None,
+    auto: bool,
     command: tuple[str, ...],
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
@@ -105,7 +111,7 @@ def command(
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+            outcome = child.wait(child.spawn(command, _environment(watched, settings.given, is_auto=auto), mask))
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -129,7 +135,7 @@ def _name(command: tuple[str, ...]) -> str:
     return program
 
 
-def _environment(watched: Window, flags: Any) -> dict[str, str]:
+def _environment(watched: Window, flags: Any, *, is_auto: bool = False) -> dict[str, str]:
     """Return the command's environment: this one's, and where windows inside find this daemon and their parent."""
     from gpuwatch.config.keys import BY_NAME
 
@@ -138,6 +144,11 @@ def _environment(watched: Window, flags: Any) -> dict[str, str]:
         ours["GPUWATCH_CONFIG"] = str(Path(flags["config"]).absolute())
     if watched.run_id is not None:
         ours["GPUWATCH_PARENT"] = watched.run_id
+    if is_auto:
+        ours |= {
+            "GPUWATCH_AUTO": "1",
+            "PYTHONPATH": os.pathsep.join((str(_STARTUP), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep),
+        }
     return {**os.environ, **ours}
 
 

@@ -1,0 +1,45 @@
+"""The times that a harness took itself, laid on the begins and clocks of gpuwatch's own marks where there are as many."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from gpuwatch.wire.messages import TIMES_COUNT
+from gpuwatch.wire.packed_times import PackedTimes
+
+if TYPE_CHECKING:
+    from annotate.evidence import Timings
+
+
+def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[int]:
+    """Return begins for calls that ran in order between two moments: what they did not take lies between them in equal parts."""
+    gap_ns = max(0.0, end_ns - begin_ns - 1e9 * sum(took_s)) / max(1, len(took_s))
+    begins_ns, at_ns = array("q"), begin_ns + gap_ns
+    for each_s in took_s:
+        begins_ns.append(int(at_ns))
+        at_ns += 1e9 * each_s + gap_ns
+    return begins_ns
+
+
+class HarnessTimes:
+    """The durations of a harness's entries in seconds, when each began, and how many calls one entry holds."""
+
+    def __init__(self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1) -> None:
+        """Each entry takes as long as all its calls together; the judge is given the time of one call."""
+        self._calls_count = max(1, calls_count)
+        self._took_s = array("d", [each_s / self._calls_count for each_s in took_s][:TIMES_COUNT])
+        self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
+
+    def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:
+        """Return these times with the begins and clocks of the marks; with the harness's own begins where marks are missing."""
+        if not self._took_s or len(self._took_s) != len(self._begins_ns):
+            return marked
+        if isinstance(marked, PackedTimes) or marked is None or len(marked.took_s) != len(self._took_s):
+            return PackedTimes(self._begins_ns.tobytes(), self._took_s.tobytes(), None, self._calls_count)
+        import numpy as np  # whoever has marks of a GPU has imported it
+
+        from annotate.evidence import Timings
+
+        return Timings(marked.at_ns, np.array(self._took_s, np.float64), marked.sm_clock_mhz, self._calls_count)

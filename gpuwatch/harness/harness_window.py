@@ -1,0 +1,85 @@
+"""A window that a harness opens around its timed part.  It raises nothing, and keeps quiet until the harness is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from annotate.user_policy import Policy
+from gpuwatch import clock
+from gpuwatch.client.iteration import Iteration
+from gpuwatch.client.window import Window
+from gpuwatch.harness.harness_times import HarnessTimes, spread_begins
+from gpuwatch.harness.quiet_log import quietly
+from gpuwatch.wire.messages import FactValue
+
+
+class HarnessWindow(Window):
+    """One timed part of a harness; ``face`` names the harness, ``attached`` is the plain data that its result carries."""
+
+    def __init__(self, face: str, label: str, policy: Policy) -> None:
+        super().__init__(label, policy, gpus=None, sync=True, on_reject="report", settings=None)
+        self.face = face
+        self.unknown: str | None = None  # why this harness's times cannot be read
+        self.attached: dict[str, object] = {"run": None, "status": None}
+        self._iteration: Iteration | None = None
+        self._flush: Iteration | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.begin_ns is not None and self.end_ns is None
+
+    def begin(self) -> None:
+        """Open the window; on a failure its verdict is unproven."""
+        if self.begin_ns is None:
+            with quietly("opening a window"):
+                self.__enter__()
+                self.attached["run"] = self.run_id
+
+    def begin_round(self) -> None:
+        """Mark the beginning of a timed entry: an event and a stamp of the clock on a GPU, outside what the harness times."""
+        if self._iteration is None:
+            with quietly("preparing to mark rounds"):
+                self._iteration = self._testimony.iteration()
+        if self._iteration is not None:
+            self._iteration.__enter__()
+
+    def end_round(self) -> None:
+        """Mark the end of the entry that began last, if one did."""
+        if self._iteration is not None:
+            self._iteration.__exit__()
+
+    def begin_flush(self) -> None:
+        """Mark the beginning of work between the timed entries that empties the cache."""
+        if self._flush is None:
+            with quietly("preparing to mark flushes"):
+                self._flush = self._testimony.other_work("flush")
+        if self._flush is not None:
+            self._flush.__enter__()
+
+    def end_flush(self) -> None:
+        """Mark the end of that work."""
+        if self._flush is not None:
+            self._flush.__exit__()
+
+    def take_times(self, took_s: Sequence[float], begins_ns: Iterable[int] | None = None, *, calls_count: int = 1) -> None:
+        """Keep the harness's own times in seconds.  Without begins the entries are spread evenly from the window's begin to now."""
+        with quietly("reading the harness's times"):
+            begins = spread_begins(self.begin_ns or 0, clock.now_ns(), took_s) if begins_ns is None else begins_ns
+            self._testimony.replace_times = HarnessTimes(took_s, begins, calls_count).replace
+
+    def tell(self, **facts: FactValue) -> None:
+        """Declare facts of the harness; one that cannot be sent is left out."""
+        with quietly("declaring facts"):
+            self.declare(**facts)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Close the window; the times are handed over now, and the verdict is asked for later."""
+        if self.is_open:
+            with quietly("closing a window"):
+                self.__exit__(type(error) if error is not None else None, error, None)
+                if mhz := self._testimony.all().get("true_clock_mhz"):
+                    self.attached["true_clock_mhz"] = mhz
+
+    def disown(self, why: str) -> None:
+        """Make the verdict unproven: this version of the harness does not do what gpuwatch expects of it."""
+        self.unknown = why

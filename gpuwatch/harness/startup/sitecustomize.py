@@ -1,0 +1,27 @@
+"""Python's start under `gpuwatch run --auto`, which puts this folder first on PYTHONPATH of the program it runs."""
+
+import importlib
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would cost every start of Python 5 ms
+
+
+def _run_hidden() -> None:
+    """Run the sitecustomize that this one hides, if the environment has one, as if this one were not there."""
+    sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != _HERE]  # noqa: PTH100 - as above
+    here = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+        if here is not None:
+            sys.modules["sitecustomize"] = here
+
+
+if os.environ.get("GPUWATCH_AUTO") == "1":
+    from gpuwatch_import_hook import install
+
+    install()
+    _run_hidden()
