@@ -12,7 +12,7 @@ from collections.abc import Callable
 class HostEvent:
     """An event that is recorded at once."""
 
-    def __init__(self, enable_timing: bool = False) -> None:
+    def __init__(self, **_: bool) -> None:
         self.at_s = 0.0
 
     def record(self) -> None:

@@ -33,13 +33,15 @@ class HarnessTimes:
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
 
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:
-        """Return these times with the begins and clocks of the marks; with the harness's own begins where marks are missing."""
-        if not self._took_s or len(self._took_s) != len(self._begins_ns):
+        """Return these times with the begins and clocks of the last as many marks; of too few marks, with the harness's begins."""
+        count = len(self._took_s)
+        if not count or count != len(self._begins_ns):
             return marked
-        if isinstance(marked, PackedTimes) or marked is None or len(marked.took_s) != len(self._took_s):
+        if isinstance(marked, PackedTimes) or marked is None or len(marked.took_s) < count:
             return PackedTimes(self._begins_ns.tobytes(), self._took_s.tobytes(), None, self._calls_count)
         import numpy as np  # whoever has marks of a GPU has imported it
 
         from annotate.evidence import Timings
 
-        return Timings(marked.at_ns, np.array(self._took_s, np.float64), marked.sm_clock_mhz, self._calls_count)
+        clocks_mhz = None if marked.sm_clock_mhz is None else marked.sm_clock_mhz[-count:]
+        return Timings(marked.at_ns[-count:], np.array(self._took_s, np.float64), clocks_mhz, self._calls_count)

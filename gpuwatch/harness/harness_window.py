@@ -61,6 +61,11 @@ class HarnessWindow(Window):
         if self._flush is not None:
             self._flush.__exit__()
 
+    def note_other_work(self, kind: str, begin_ns: int, end_ns: int) -> None:
+        """Keep a piece of work that the harness ran and did not count."""
+        other = self._testimony.beside.other
+        other.add(begin_ns, end_ns, other.number_of(kind))
+
     def take_times(self, took_s: Sequence[float], begins_ns: Iterable[int] | None = None, *, calls_count: int = 1) -> None:
         """Keep the harness's own times in seconds.  Without begins the entries are spread evenly from the window's begin to now."""
         with quietly("reading the harness's times"):

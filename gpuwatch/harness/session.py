@@ -59,7 +59,8 @@ class HarnessSession:
 
 def attachment(verdict: Verdict) -> dict[str, object]:
     """Return a verdict as a few plain facts for a harness's own result."""
-    facts: dict[str, object] = {"status": verdict.status.value, "causes": list(list_causes(verdict))}
+    facts: dict[str, object] = {"status": verdict.status.value}
+    facts |= {"why": verdict.why} if verdict.status is Status.UNPROVEN else {"causes": list(list_causes(verdict))}
     if verdict.simulated:
         facts["simulated"] = True
     numbers = verdict.budget.numbers if verdict.budget is not None else ()

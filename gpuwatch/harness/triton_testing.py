@@ -131,6 +131,10 @@ class _FlushSpy:
         self._window.take_times([each * _MS for each in times])
 
 
+def _keep_nothing(_: Times) -> None:
+    """Leave the times alone: nothing told where they were taken."""
+
+
 @contextlib.contextmanager
 def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times], None]]:
     """Look at each flush of the active driver meanwhile; give what checks and keeps the times."""
@@ -139,7 +143,7 @@ def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times
         driver = sys.modules["triton.runtime.driver"].driver.active
     clear_cache = getattr(driver, "clear_cache", None)
     if clear_cache is None:
-        yield len
+        yield _keep_nothing
         return
     spy = _FlushSpy(clear_cache, window)
     had_own = "clear_cache" in vars(driver)
@@ -159,7 +163,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
     graph: Any = getattr(getattr(sys.modules.get("torch"), "cuda", None), "CUDAGraph", None)  # torch has no types here
     end = getattr(graph, "capture_end", None)
     if end is None:
-        yield len
+        yield _keep_nothing
         return
     inner, calls = asked["fn"], [0, 0]  # all, and those before the capture began
 

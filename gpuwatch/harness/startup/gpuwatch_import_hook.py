@@ -26,7 +26,7 @@ class PatchingFinder(MetaPathFinder):
     def __init__(self) -> None:
         self._finding: set[str] = set()
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname not in PATCHES or fullname in self._finding:
             return None
         self._finding.add(fullname)

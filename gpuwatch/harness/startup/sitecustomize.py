@@ -21,7 +21,5 @@ def _run_hidden() -> None:
 
 
 if os.environ.get("GPUWATCH_AUTO") == "1":
-    from gpuwatch_import_hook import install
-
-    install()
+    importlib.import_module("gpuwatch_import_hook").install()
     _run_hidden()
