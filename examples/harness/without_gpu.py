@@ -5,6 +5,8 @@ Triton's own ``do_bench`` runs on it unchanged; its events are the host's clock.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import time
 from collections.abc import Callable
 
@@ -57,3 +59,9 @@ def use_host() -> None:
     from triton.runtime.driver import driver
 
     driver.set_active(HostDriver())
+
+
+def use_host_without_gpu() -> None:
+    """Make Triton run on this driver where torch finds no GPU."""
+    if importlib.util.find_spec("torch") is None or not importlib.import_module("torch").cuda.is_available():
+        use_host()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from gpuwatch.wire.messages import TIMES_COUNT
 from gpuwatch.wire.packed_times import PackedTimes
 
 if TYPE_CHECKING:
     from annotate.evidence import Timings
+
+
+Between: TypeAlias = Callable[[int, int], object]
 
 
 def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[int]:
@@ -26,8 +29,14 @@ def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[
 class HarnessTimes:
     """The durations of a harness's entries in seconds, when each began, and how many calls one entry holds."""
 
-    def __init__(self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1) -> None:
-        """Each entry takes as long as all its calls together; the judge is given the time of one call."""
+    def __init__(
+        self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1, between: Between | None = None
+    ) -> None:
+        """Each entry takes as long as all its calls together; the judge is given the time of one call.
+
+        ``between`` is told of the time from the end of each marked entry to the begin of the next.
+        """
+        self._between = between
         self._calls_count = max(1, calls_count)
         self._took_s = array("d", [each_s / self._calls_count for each_s in took_s][:TIMES_COUNT])
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
@@ -43,5 +52,9 @@ class HarnessTimes:
 
         from annotate.evidence import Timings
 
-        clocks_mhz = None if marked.sm_clock_mhz is None else marked.sm_clock_mhz[-count:]
-        return Timings(marked.at_ns[-count:], np.array(self._took_s, np.float64), clocks_mhz, self._calls_count)
+        marked = marked.pick(np.arange(len(marked.took_s) - count, len(marked.took_s)))
+        if self._between is not None:
+            ends_ns = marked.at_ns + (np.array(self._took_s) * self._calls_count * 1e9).astype(np.int64)
+            for end_ns, next_ns in zip(ends_ns[:-1].tolist(), marked.at_ns[1:].tolist(), strict=True):
+                self._between(end_ns, next_ns)
+        return Timings(marked.at_ns, np.array(self._took_s, np.float64), marked.sm_clock_mhz, self._calls_count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 
 from annotate.user_policy import Policy
@@ -11,6 +12,8 @@ from gpuwatch.client.window import Window
 from gpuwatch.harness.harness_times import HarnessTimes, spread_begins
 from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.wire.messages import FactValue
+
+_ROOM_COUNT = 4000  # rounds with a stamp of the clock: four times what do_bench and torch's Timer run by default
 
 
 class HarnessWindow(Window):
@@ -22,24 +25,23 @@ class HarnessWindow(Window):
         self.unknown: str | None = None  # why this harness's times cannot be read
         self.attached: dict[str, object] = {"run": None, "status": None}
         self._iteration: Iteration | None = None
-        self._flush: Iteration | None = None
 
     @property
     def is_open(self) -> bool:
         return self.begin_ns is not None and self.end_ns is None
 
-    def begin(self) -> None:
-        """Open the window; on a failure its verdict is unproven."""
+    def begin(self, *, is_marked: bool = True) -> None:
+        """Open the window; on a failure its verdict is unproven.  ``is_marked`` makes room for the marks of rounds before it."""
         if self.begin_ns is None:
+            if is_marked:
+                with quietly("preparing to mark rounds"):
+                    self._iteration = self._testimony.iteration(_ROOM_COUNT)
             with quietly("opening a window"):
                 self.__enter__()
                 self.attached["run"] = self.run_id
 
     def begin_round(self) -> None:
         """Mark the beginning of a timed entry: an event and a stamp of the clock on a GPU, outside what the harness times."""
-        if self._iteration is None:
-            with quietly("preparing to mark rounds"):
-                self._iteration = self._testimony.iteration()
         if self._iteration is not None:
             self._iteration.__enter__()
 
@@ -47,19 +49,6 @@ class HarnessWindow(Window):
         """Mark the end of the entry that began last, if one did."""
         if self._iteration is not None:
             self._iteration.__exit__()
-
-    def begin_flush(self) -> None:
-        """Mark the beginning of work between the timed entries that empties the cache."""
-        if self._flush is None:
-            with quietly("preparing to mark flushes"):
-                self._flush = self._testimony.other_work("flush")
-        if self._flush is not None:
-            self._flush.__enter__()
-
-    def end_flush(self) -> None:
-        """Mark the end of that work."""
-        if self._flush is not None:
-            self._flush.__exit__()
 
     def note_other_work(self, kind: str, begin_ns: int, end_ns: int) -> None:
         """Keep a piece of work that the harness ran and did not count."""

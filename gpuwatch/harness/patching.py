@@ -39,5 +39,5 @@ def name_of(function: object) -> str:
     """Return what to call a measured function: a partial's is that of the function inside."""
     while isinstance(function, functools.partial):
         function = function.func
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__
     return str(name).replace("<locals>.", "")

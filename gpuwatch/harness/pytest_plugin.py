@@ -81,7 +81,7 @@ class GpuwatchWindows:
         window = self._open(item, FACE, item.nodeid, policy_of(item)) if is_whole else None
         if window is not None:
             window.tell(whole_program=True)
-            window.begin()
+            window.begin(is_marked=False)
         try:
             result = yield
         except BaseException as error:

@@ -116,9 +116,7 @@ class _FlushSpy:
             window.begin()
         else:
             window.end_round()
-        window.begin_flush()
         self._clear_cache(cache)
-        window.end_flush()
         window.begin_round()
 
     def check(self, times: Times) -> None:
@@ -128,7 +126,7 @@ class _FlushSpy:
             self._window.disown(UNKNOWN)
             return
         self._window.tell(timer="events", cache="cold", flush_bytes=self.flush_bytes)
-        self._window.take_times([each * _MS for each in times])
+        self._window.take_times([each * _MS for each in times], between="flush")
 
 
 def _keep_nothing(_: Times) -> None:
@@ -173,7 +171,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
 
     def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:  # as torch's
         ended = end(self, *args, **kwargs)
-        window.begin()
+        window.begin(is_marked=False)
         return ended
 
     def check(times: Times) -> None:

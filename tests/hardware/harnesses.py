@@ -22,6 +22,7 @@ from gpuwatch import auto
 from gpuwatch.harness import session
 
 RUNS_COUNT = 10
+FEWER_RUNS = {"gpuwatch.do_bench": 5, "triton.testing.do_bench_cudagraph": 5}
 IDLE_S = 1.0  # before each run: an H200's clock is at its highest, and its power controller at rest
 SIDE = 4096  # of a product of two matrices of float16: 0.2 ms, at the power cap when it goes on
 _TEST = """
@@ -55,7 +56,7 @@ def main(folder: Path, seconds: float) -> None:
     torch.cuda.synchronize()
     rows: list[Row] = []
     for name, measure in _harnesses(torch, product, folder):
-        for _ in range(RUNS_COUNT):
+        for _ in range(FEWER_RUNS.get(name, RUNS_COUNT)):
             if time.monotonic() > deadline_s:
                 break
             torch.cuda.synchronize()
