@@ -46,15 +46,12 @@ class HarnessTimes:
         count = len(self._took_s)
         if not count or count != len(self._begins_ns):
             return marked
-        if isinstance(marked, PackedTimes) or marked is None or len(marked.took_s) < count:
-            return PackedTimes(self._begins_ns.tobytes(), self._took_s.tobytes(), None, self._calls_count)
-        import numpy as np  # whoever has marks of a GPU has imported it
-
-        from annotate.evidence import Timings
-
-        marked = marked.pick(np.arange(len(marked.took_s) - count, len(marked.took_s)))
+        packed = marked if marked is None or isinstance(marked, PackedTimes) else PackedTimes.of(marked)
+        begins_ns, clocks_mhz = self._begins_ns, None
+        if packed is not None and packed.count >= count:
+            begins_ns = array("q", packed.at_ns)[-count:]
+            clocks_mhz = packed.sm_clock_mhz[-4 * count :] if packed.sm_clock_mhz else None
         if self._between is not None:
-            ends_ns = marked.at_ns + (np.array(self._took_s) * self._calls_count * 1e9).astype(np.int64)
-            for end_ns, next_ns in zip(ends_ns[:-1].tolist(), marked.at_ns[1:].tolist(), strict=True):
-                self._between(end_ns, next_ns)
-        return Timings(marked.at_ns, np.array(self._took_s, np.float64), marked.sm_clock_mhz, self._calls_count)
+            for begin_ns, took_s, next_ns in zip(begins_ns, self._took_s, begins_ns[1:], strict=False):
+                self._between(begin_ns + int(1e9 * took_s * self._calls_count), next_ns)
+        return PackedTimes(begins_ns.tobytes(), self._took_s.tobytes(), clocks_mhz, self._calls_count)

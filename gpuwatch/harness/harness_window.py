@@ -55,11 +55,17 @@ class HarnessWindow(Window):
         other = self._testimony.beside.other
         other.add(begin_ns, end_ns, other.number_of(kind))
 
-    def take_times(self, took_s: Sequence[float], begins_ns: Iterable[int] | None = None, *, calls_count: int = 1) -> None:
-        """Keep the harness's own times in seconds.  Without begins the entries are spread evenly from the window's begin to now."""
+    def take_times(
+        self, took_s: Sequence[float], begins_ns: Iterable[int] | None = None, *, calls_count: int = 1, between: str = ""
+    ) -> None:
+        """Keep the harness's own times in seconds.  Without begins the entries are spread evenly from the window's begin to now.
+
+        ``between`` is a word for the work from each marked entry to the next, such as ``"flush"``.
+        """
         with quietly("reading the harness's times"):
             begins = spread_begins(self.begin_ns or 0, clock.now_ns(), took_s) if begins_ns is None else begins_ns
-            self._testimony.replace_times = HarnessTimes(took_s, begins, calls_count).replace
+            note = functools.partial(self.note_other_work, between) if between else None
+            self._testimony.replace_times = HarnessTimes(took_s, begins, calls_count, note).replace
 
     def tell(self, **facts: FactValue) -> None:
         """Declare facts of the harness; one that cannot be sent is left out."""
