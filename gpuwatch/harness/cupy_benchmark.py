@@ -34,7 +34,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_extended():
             from gpuwatch.measuring.warm_up import warm_until_steady
 
-            warm_until_steady(lambda: func(*args, **kwargs))
+            window.tell(**warm_until_steady(lambda: func(*args, **kwargs)))
         _make_ready()
         window.begin(is_marked=False)
         try:

@@ -69,7 +69,9 @@ class GpuwatchWindows:
         if fixturedef.argname in _FIXTURES and hasattr(benchmark, "extra_info"):
             item = request.node
             if getattr(benchmark, "disabled", False):
-                session.current_session().notes[f"{BENCHMARK_FACE} is disabled (under xdist it always is): no windows"] += 1
+                item.user_properties.append(
+                    ("gpuwatch_note", f"{BENCHMARK_FACE} is disabled, as it always is under xdist: no window")
+                )
             elif (window := self._open(item, BENCHMARK_FACE, item.nodeid, policy_of(item))) is not None:
                 BenchmarkRounds(benchmark, window)
         return benchmark
@@ -108,9 +110,13 @@ class GpuwatchWindows:
             pytest.fail("gpuwatch: " + "\n".join(failed), pytrace=False)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.when == "call" and not self._windows:  # this process ran no benchmark: xdist's workers did
-            told = [value for name, value in report.user_properties if name == "gpuwatch_status"]
-            self._told += [f"{report.nodeid}: {status}" for status in told]
+        if report.when != "call":
+            return
+        for name, value in report.user_properties:
+            if name == "gpuwatch_note":
+                session.current_session().notes[value] += 1
+            elif name == "gpuwatch_status" and not self._windows:  # this process ran no benchmark: xdist's workers did
+                self._told.append(f"{report.nodeid}: {value}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:

@@ -10,6 +10,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.harness.patching import original_of
 from gpuwatch.harness.session import is_off
 from gpuwatch.harness.triton_testing import watch_do_bench
+from gpuwatch.measuring.warm_up import warm_until_steady
 
 
 def do_bench(
@@ -34,5 +35,4 @@ def do_bench(
     given = (warmup, rep, grad_to_none, quantiles, return_mode)
     if is_off():
         return original_of(testing.do_bench)(fn, *given)
-    importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(fn)
-    return watch_do_bench(testing)(fn, *given)
+    return watch_do_bench(testing, warm_until_steady(fn))(fn, *given)

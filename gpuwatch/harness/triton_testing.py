@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
@@ -15,6 +15,7 @@ from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.patching import has_parameters, name_of, original_of, replace_function
 from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.harness.session import is_extended, is_off, open_window
+from gpuwatch.wire.messages import FactValue
 
 UNKNOWN = "this triton is not known: its do_bench does not run as that of 3.9 does; its number is its own, and nothing of it was judged"
 EXTENDED_REP_MS = 1000  # GPUWATCH_EXTEND=1: a second of measuring
@@ -41,12 +42,14 @@ def patch_testing(testing: ModuleType) -> None:
         replace_function(mark, "_run", _label_cases)
 
 
-def watch_do_bench(testing: Any) -> Callable[..., Any]:  # triton has no types
-    """Return ``do_bench`` of an imported ``triton.testing`` in windows, without patching the module."""
-    return _watched(testing, _FACE, _spied_flushes, original_of(testing.do_bench))
+def watch_do_bench(testing: Any, facts: Mapping[str, FactValue]) -> Callable[..., Any]:  # triton has no types
+    """Return ``do_bench`` of an imported ``triton.testing`` in windows that declare facts, without patching the module."""
+    return _watched(testing, _FACE, _spied_flushes, original_of(testing.do_bench), facts)
 
 
-def _watched(testing: Any, face: str, spied: Any, original: Callable[..., Any]) -> Callable[..., Any]:  # triton has no types
+def _watched(
+    testing: Any, face: str, spied: Any, original: Callable[..., Any], facts: Mapping[str, FactValue] | None = None
+) -> Callable[..., Any]:
     """Make the function that runs the original in a window, in the mode that returns every time."""
     signature = inspect.signature(original)
 
@@ -62,8 +65,9 @@ def _watched(testing: Any, face: str, spied: Any, original: Callable[..., Any]) 
         window = open_window(face, label) if mode in _MODES else None
         if window is None:
             return original(*args, **kwargs)
+        window.tell(**(facts or {}))
         if is_extended():
-            _extend(asked)
+            window.tell(**_extend(asked))
         asked |= {"quantiles": None, "return_mode": "all"}
         times = run_timed(lambda: original(**asked), window, spied(window, asked))
         return testing._summarize_statistics(times, quantiles, mode)  # noqa: SLF001 - so that the number is Triton's
@@ -89,11 +93,12 @@ def run_timed(call: Callable[[], Times], window: HarnessWindow, spying: Any) -> 
     return times
 
 
-def _extend(asked: dict[str, Any]) -> None:
+def _extend(asked: dict[str, Any]) -> dict[str, FactValue]:
+    """Warm up until steady and ask for more; return the facts of the warm-up."""
     from gpuwatch.measuring.warm_up import warm_until_steady
 
-    warm_until_steady(asked["fn"])
     asked["rep"] = max(asked["rep"], EXTENDED_REP_MS)
+    return warm_until_steady(asked["fn"])
 
 
 class _FlushSpy:

@@ -1,0 +1,124 @@
+"""The real Triton returns what it did, and each of its benchmarks has a window."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpuwatch.config.settings import Settings
+from gpuwatch.harness import session, triton_testing
+from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, run, said
+
+PROGRAM = "tests/gpuwatch/harness/triton_program.py"
+
+
+@pytest.fixture(scope="module")
+def ran(copying: Settings) -> subprocess.CompletedProcess[str]:
+    """The program above under `gpuwatch run --auto`: it imports gpuwatch for its own summary only."""
+    given = environment(copying, folder("triton"), TRITON_INTERPRET="1", MPLBACKEND="agg")
+    return run(sys.executable, "-m", "gpuwatch", "run", "--auto", "--", sys.executable, PROGRAM, given=given)
+
+
+@pytest.fixture(scope="module")
+def windows(ran: subprocess.CompletedProcess[str]) -> dict[str, list[dict[str, Any]]]:
+    by_face: dict[str, list[dict[str, Any]]] = {}
+    for each in said(ran)["windows"]:
+        by_face.setdefault(each["face"], []).append(each)
+    return by_face
+
+
+def test_do_bench_returns_what_triton_returns(ran: subprocess.CompletedProcess[str]) -> None:
+    """Every mode and the quantiles give the same numbers from the same state, with a window and without."""
+    found = said(ran)
+    assert set(found["modes"]) == {"min", "max", "mean", "median", "all"}
+    for original, watched in [*found["modes"].values(), found["quantiles"], found["graph"]]:
+        assert original == watched
+    assert len(found["modes"]["all"][0]) > 50
+    assert found["quantiles"][0] == [1.25, 1.125]
+
+
+def test_do_bench_fails_as_triton_fails(ran: subprocess.CompletedProcess[str]) -> None:
+    found = said(ran)
+    assert found["wrong"] == ["AssertionError", "TypeError", "of the measured function"]
+    assert found["is_restored"]
+
+
+def test_each_do_bench_has_a_window(windows: dict[str, list[dict[str, Any]]]) -> None:
+    found = windows["triton.testing.do_bench"]
+    assert [each["label"] for each in found[:6]] == ["work"] * 6
+    assert all(each["simulated"] and each["run"] for each in found)
+    assert {each["status"] for each in found} <= {"valid", "unproven", "flagged", "rejected"}
+
+
+def test_do_bench_hands_its_times_over(windows: dict[str, list[dict[str, Any]]], copying: Settings) -> None:
+    """The stored times are Triton's own: every timed call, in seconds, without warm-up."""
+    stored = evidence_of(copying, str(windows["triton.testing.do_bench"][4]["run"]))
+    graph = evidence_of(copying, str(windows["triton.testing.do_bench_cudagraph"][0]["run"]))
+    assert stored.timings is not None
+    assert sorted({round(each * 1e3, 6) for each in stored.timings.took_s.tolist()}) == [1.0, 1.125, 1.25, 1.375, 1.5]
+    assert stored.declared["cache"] == "cold"
+    assert graph.timings is not None
+    assert graph.timings.calls_count == 16, "20 ms of calls that take 1.25 ms"
+
+
+def test_perf_report_names_its_windows(windows: dict[str, list[dict[str, Any]]]) -> None:
+    labels = [each["label"] for each in windows["triton.testing.do_bench"]]
+    assert labels[-2:] == ["scaling n=1 provider=a work", "scaling n=2 provider=a work"]
+
+
+def test_autotuner_has_one_window_a_key(windows: dict[str, list[dict[str, Any]]], ran: Any) -> None:
+    """Three configurations are counted in one window for each of two keys, and none of them has its own."""
+    tuned = windows["triton.autotune"]
+    assert [(each["label"], each["trials_count"]) for each in tuned] == [("autotune tune.scale", 3)] * 2
+    assert "BLOCK" in said(ran)["best"]
+    assert len(windows["triton.testing.do_bench"]) == 6 + 1 + 2
+
+
+def test_summary_has_one_line_a_cause(ran: subprocess.CompletedProcess[str]) -> None:
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("gpuwatch:")]
+    assert any("2 × triton.autotune: autotune tune.scale: 3 trials in one window" in line for line in lines)
+    causes = [line for line in lines if "profiler-attached" in line]
+    assert len(causes) == len({line.split("TRITON")[0] for line in causes}), "one a harness, however many windows"
+    assert any("of 9  profiler-attached" in line for line in causes)
+
+
+def fake_testing(do_bench: Any) -> ModuleType:
+    testing = ModuleType("triton.testing")
+    vars(testing).update(do_bench=do_bench, _summarize_statistics=lambda times, quantiles, mode: sum(times))
+    return testing
+
+
+def test_unknown_do_bench_is_unproven(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A do_bench that flushes another number of times keeps its number, and its verdict says that it is not known."""
+
+    def do_bench(
+        fn: Any, warmup: int = 25, rep: int = 100, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean"
+    ) -> list[float]:
+        for _ in range(9):
+            driver.clear_cache(b"")
+            fn()
+        return [1.0, 2.0]
+
+    driver = SimpleNamespace(clear_cache=len)
+    holder = ModuleType("triton.runtime.driver")
+    vars(holder).update(driver=SimpleNamespace(active=driver))
+    monkeypatch.setitem(sys.modules, "triton.runtime.driver", holder)
+    testing = fake_testing(do_bench)
+    triton_testing.patch_testing(testing)
+    assert testing.do_bench(lambda: None) == 3.0
+    assert driver.clear_cache is len
+    [(window, verdict)] = fresh.judge()
+    assert (verdict.status.value, verdict.why) == ("unproven", triton_testing.UNKNOWN)
+    assert window.attached["status"] == "unproven"
+
+
+def test_do_bench_of_other_arguments_is_left_alone() -> None:
+    def do_bench(fn: Any, rep: int = 100) -> None: ...
+
+    testing = fake_testing(do_bench)
+    triton_testing.patch_testing(testing)
+    assert testing.do_bench is do_bench
