@@ -12,7 +12,7 @@ use_host_without_gpu()
 @triton.testing.perf_report(
     triton.testing.Benchmark(
         x_names=["side"],
-        x_vals=[128, 256],
+        x_vals=[2048, 4096],
         line_arg="provider",
         line_vals=["library"],
         line_names=["library"],

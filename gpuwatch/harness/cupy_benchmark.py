@@ -36,7 +36,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
 
             window.tell(**warm_until_steady(lambda: func(*args, **kwargs)))
         _make_ready()
-        window.begin(is_marked=False)
+        window.begin()
         try:
             result = original(func, args, kwargs, *more, **(options | {"n_warmup": 0}))
         except BaseException as error:

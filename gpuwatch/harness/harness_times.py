@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from annotate.evidence import Timings
 
 
-Between: TypeAlias = Callable[[int, int], object]
+Note: TypeAlias = Callable[[str, int, int], object]
 
 
 def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[int]:
@@ -29,17 +29,18 @@ def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[
 class HarnessTimes:
     """The durations of a harness's entries in seconds, when each began, and how many calls one entry holds."""
 
-    def __init__(
-        self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1, between: Between | None = None
-    ) -> None:
-        """Each entry takes as long as all its calls together; the judge is given the time of one call.
-
-        ``between`` is told of the time from the end of each marked entry to the begin of the next.
-        """
-        self._between = between
+    def __init__(self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1) -> None:
+        """Each entry takes as long as all its calls together; the judge is given the time of one call."""
+        self._note: Note | None = None
+        self._between = ""
+        self._since_ns = 0
         self._calls_count = max(1, calls_count)
         self._took_s = array("d", [each_s / self._calls_count for each_s in took_s][:TIMES_COUNT])
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
+
+    def note_gaps(self, note: Note, between: str, since_ns: int) -> None:
+        """Have the time from each entry to the next noted as work of this kind, and that before the first as warm-up."""
+        self._note, self._between, self._since_ns = note, between, since_ns
 
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:
         """Return these times with the begins and clocks of the last as many marks; of too few marks, with the harness's begins."""
@@ -51,7 +52,8 @@ class HarnessTimes:
         if packed is not None and packed.count >= count:
             begins_ns = array("q", packed.at_ns)[-count:]
             clocks_mhz = packed.sm_clock_mhz[-4 * count :] if packed.sm_clock_mhz else None
-        if self._between is not None:
+        if self._note is not None:
+            self._note("warm-up", self._since_ns, begins_ns[0])
             for begin_ns, took_s, next_ns in zip(begins_ns, self._took_s, begins_ns[1:], strict=False):
-                self._between(begin_ns + int(1e9 * took_s * self._calls_count), next_ns)
+                self._note(self._between, begin_ns + int(1e9 * took_s * self._calls_count), next_ns)
         return PackedTimes(begins_ns.tobytes(), self._took_s.tobytes(), clocks_mhz, self._calls_count)

@@ -83,7 +83,7 @@ class GpuwatchWindows:
         window = self._open(item, FACE, item.nodeid, policy_of(item)) if is_whole else None
         if window is not None:
             window.tell(whole_program=True)
-            window.begin(is_marked=False)
+            window.begin()
         try:
             result = yield
         except BaseException as error:
@@ -118,9 +118,10 @@ class GpuwatchWindows:
             elif name == "gpuwatch_status" and not self._windows:  # this process ran no benchmark: xdist's workers did
                 self._told.append(f"{report.nodeid}: {value}")
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self) -> None:
-        session.current_session().judge()  # before pytest-benchmark writes what the verdicts are part of
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        session.current_session().judge()  # before pytest-benchmark, whose hook is a wrapper too, writes what they are part of
+        return (yield)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:

@@ -97,8 +97,11 @@ def current_session() -> HarnessSession:
     return _session
 
 
-def open_window(face: str, label: str, policy: Policy | None = None) -> HarnessWindow | None:
-    """Return a window that is not begun yet; None where this call is only counted, or gpuwatch is off."""
+def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bool = True) -> HarnessWindow | None:
+    """Return a window that is not begun yet; None where this call is only counted, or gpuwatch is off.
+
+    ``sync=False`` leaves what the GPU still has to do in its queue when the window begins.
+    """
     session = current_session()
     if is_off() or is_counted():
         return None
@@ -106,7 +109,7 @@ def open_window(face: str, label: str, policy: Policy | None = None) -> HarnessW
         session.notes[f"{face}: no window, as this process had {_MOST_WINDOWS_COUNT}"] += 1
         return None
     with quietly("making a window"):
-        made = HarnessWindow(face, label[:200], policy or Policy())
+        made = HarnessWindow(face, label[:200], policy or Policy(), sync=sync)
         _say_at_exit()
         session.windows.append(made)
         return made

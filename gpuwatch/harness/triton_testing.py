@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
+from gpuwatch import clock
 from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.patching import has_parameters, name_of, original_of, replace_function
 from gpuwatch.harness.quiet_log import quietly
@@ -22,6 +23,7 @@ EXTENDED_REP_MS = 1000  # GPUWATCH_EXTEND=1: a second of measuring
 _ESTIMATING_COUNT = 5  # calls behind a cleared cache by which do_bench estimates, before those it times
 _MODES = frozenset({"min", "max", "mean", "median", "all"})
 _MS = 1e-3
+_SPIED = ("clear_cache", "get_device_interface")
 _FACE = "triton.testing.do_bench"
 
 _case: ContextVar[str] = ContextVar("gpuwatch_triton_case", default="")  # of the perf_report that runs
@@ -62,7 +64,7 @@ def _watched(
         asked = given.arguments
         quantiles, mode = asked["quantiles"], asked["return_mode"]
         label = " ".join(part for part in (_case.get(), name_of(asked["fn"])) if part)
-        window = open_window(face, label) if mode in _MODES else None
+        window = open_window(face, label, sync=spied is not _spied_flushes) if mode in _MODES else None
         if window is None:
             return original(*args, **kwargs)
         window.tell(**(facts or {}))
@@ -102,15 +104,20 @@ def _extend(asked: dict[str, Any]) -> dict[str, FactValue]:
 
 
 class _FlushSpy:
-    """Triton's ``clear_cache`` with a look at the clock: behind the fifth flush of the estimate the timed part begins."""
+    """Triton's ``clear_cache`` with a look at the clock: behind the fifth flush of the estimate the timed part begins.
 
-    def __init__(self, clear_cache: Callable[[Any], None], window: HarnessWindow) -> None:
-        self._clear_cache = clear_cache
+    What is queued of the warm-up stays queued, so that the GPU does not rest while the window opens.
+    """
+
+    def __init__(self, driver: Any, window: HarnessWindow) -> None:  # triton's have no types
+        self._clear_cache, self._interface = driver.clear_cache, driver.get_device_interface()
         self._window = window
         self.count = 0
         self.flush_bytes: int | None = None
+        self.done_ns = 0  # when the last synchronisation ended
 
-    def __call__(self, cache: Any) -> None:  # a tensor of whatever library
+    def clear_cache(self, cache: Any) -> None:  # a tensor of whatever library
+        """Flush, and mark the edges of the timed entries around it."""
         self.count += 1
         if self.count <= _ESTIMATING_COUNT:
             self._clear_cache(cache)
@@ -125,6 +132,10 @@ class _FlushSpy:
         self._clear_cache(cache)
         window.begin_round()
 
+    def get_device_interface(self) -> Any:
+        """Return the driver's interface to its devices, which is asked for once a benchmark, with a watched synchronisation."""
+        return _WatchedInterface(self._interface, self)
+
     def check(self, times: Times) -> None:
         """Hand the times over, if each belongs to a flush."""
         self._window.end_round()
@@ -133,6 +144,23 @@ class _FlushSpy:
             return
         self._window.tell(timer="events", cache="cold", flush_bytes=self.flush_bytes)
         self._window.take_times([each * _MS for each in times], between="flush")
+        if self.done_ns:
+            self._window.narrow(0, self.done_ns)
+
+
+class _WatchedInterface:
+    """torch.cuda, or what stands in its place, whose ``synchronize`` notes when the GPU was done."""
+
+    def __init__(self, interface: Any, spy: _FlushSpy) -> None:  # a module or a class
+        self._interface, self._spy = interface, spy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._interface, name)
+
+    def synchronize(self, *args: Any, **kwargs: Any) -> Any:
+        done = self._interface.synchronize(*args, **kwargs)
+        self._spy.done_ns = clock.now_ns()
+        return done
 
 
 def _keep_nothing(_: Times) -> None:
@@ -142,23 +170,24 @@ def _keep_nothing(_: Times) -> None:
 @contextlib.contextmanager
 def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times], None]]:
     """Look at each flush of the active driver meanwhile; give what checks and keeps the times."""
+    spy: _FlushSpy | None = None
     driver: Any = None  # Triton's have no types
     with quietly("looking for triton's driver"):
         driver = sys.modules["triton.runtime.driver"].driver.active
-    clear_cache = getattr(driver, "clear_cache", None)
-    if clear_cache is None:
+        spy = _FlushSpy(driver, window)
+    if spy is None:
         yield _keep_nothing
         return
-    spy = _FlushSpy(clear_cache, window)
-    had_own = "clear_cache" in vars(driver)
-    driver.clear_cache = spy
+    window.make_marks()
+    own = {name: vars(driver)[name] for name in _SPIED if name in vars(driver)}
+    for name in _SPIED:
+        setattr(driver, name, getattr(spy, name))
     try:
         yield spy.check
     finally:
-        if had_own:
-            driver.clear_cache = clear_cache
-        else:
-            del driver.clear_cache
+        for name in _SPIED:
+            delattr(driver, name)
+        vars(driver).update(own)
 
 
 @contextlib.contextmanager
@@ -177,7 +206,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
 
     def capture_end(self: Any, *args: Any, **kwargs: Any) -> Any:  # as torch's
         ended = end(self, *args, **kwargs)
-        window.begin(is_marked=False)
+        window.begin()
         return ended
 
     def check(times: Times) -> None:

@@ -23,7 +23,7 @@ class Tuning:
         """Surround one trial: benchmarks inside of it open no windows."""
         self.count += 1
         if self._window is not None and self.count == 1:
-            self._window.begin(is_marked=False)
+            self._window.begin()
         with counting(self._inner):
             yield
 

@@ -100,7 +100,7 @@ def _harnesses(torch: Any, product: Callable[[], Any], folder: Path) -> list[tup
         return {"number_s": 1e-3 * testing.do_bench_cudagraph(product), "attached": newest()}
 
     def ours() -> Row:
-        return {"number_s": 1e-3 * gpuwatch.do_bench(product, rep=500), "attached": newest()}
+        return {"number_s": 1e-3 * gpuwatch.do_bench(product, rep=1500), "attached": newest()}
 
     def timer() -> Row:
         kind = importlib.import_module("torch.utils.benchmark").Timer

@@ -20,6 +20,7 @@ def _run_hidden() -> None:
             sys.modules["sitecustomize"] = here
 
 
-if os.environ.get("GPUWATCH_AUTO") == "1":
-    importlib.import_module("gpuwatch_import_hook").install()
+if __name__ == "sitecustomize":  # and not imported as part of the package
+    if os.environ.get("GPUWATCH_AUTO") == "1":
+        importlib.import_module("gpuwatch_import_hook").install()
     _run_hidden()

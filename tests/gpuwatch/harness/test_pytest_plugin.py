@@ -135,10 +135,12 @@ def test_xdist_is_told_and_workers_report(copying: Settings, tmp_path: Path) -> 
     assert "pytest-benchmark is disabled" in ended.stdout + ended.stderr
 
 
-def test_unknown_status_is_refused(copying: Settings, tmp_path: Path) -> None:
-    ended = pytest_run(copying, tmp_path, "--gpuwatch-fail-on=slow", paths=())
-    assert ended.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "--gpuwatch-fail-on: expected some of unproven, flagged, rejected, found 'slow'" in ended.stderr
+def test_unknown_status_is_refused() -> None:
+    config: Any = SimpleNamespace(getoption=lambda *_: "slow", getini=lambda _: "")
+    with pytest.raises(
+        pytest.UsageError, match="--gpuwatch-fail-on: expected some of unproven, flagged, rejected, found 'slow'"
+    ):
+        pytest_plugin.register(config)
 
 
 def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> None:

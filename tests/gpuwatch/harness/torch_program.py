@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.utils.benchmark import Timer
 
 from gpuwatch import auto
 
-entered = []
 
-
-@contextlib.contextmanager
-def own_lock() -> Iterator[None]:
-    entered.append(1)
-    yield
-
-
-def measure() -> dict[str, object]:
+def measure() -> dict[str, Any]:
     timer = Timer("a + 1", globals={"a": torch.zeros(10)}, label="add", description="ten")
     blocked = timer.blocked_autorange(min_run_time=0.02)
     adaptive = timer.adaptive_autorange(min_run_time=0.01, max_run_time=0.05)
@@ -59,7 +50,7 @@ def main() -> None:
     compile_something()
     windows = auto.results()
     statuses = found.pop("statuses")
-    print(json.dumps({**found, "statuses": statuses(), "windows": windows, "report": auto.report()}))  # type: ignore[operator]
+    print(json.dumps({**found, "statuses": statuses(), "windows": windows, "report": auto.report()}))
 
 
 if __name__ == "__main__":

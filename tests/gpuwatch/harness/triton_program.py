@@ -6,15 +6,11 @@ import contextlib
 import json
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
 import triton
 import triton.language as tl
 import triton.testing
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "harness"))
-from without_gpu import HostDriver
 
 from gpuwatch import auto
 
@@ -47,12 +43,18 @@ class VirtualInterface:
         pass
 
 
-class VirtualDriver(HostDriver):
+class VirtualDriver:
     def get_device_interface(self) -> Any:
         return VirtualInterface
 
-    def clear_cache(self, cache: bytearray) -> None:
+    def get_empty_cache_for_benchmark(self) -> bytes:
+        return bytes(1 << 20)
+
+    def clear_cache(self, cache: bytes) -> None:
         Virtual.now_ms += 0.25
+
+    def get_benchmarker(self) -> Any:
+        return triton.testing.do_bench
 
 
 def work() -> None:
@@ -78,6 +80,8 @@ def pretend_torch() -> None:
     """Put a torch there whose graphs replay virtual work: Triton's own do_bench_cudagraph runs on it."""
 
     class Graph:
+        begun_ms = calls_ms = 0.0
+
         def capture_end(self) -> None:
             self.calls_ms = Virtual.now_ms - self.begun_ms
             Virtual.now_ms = self.begun_ms
@@ -91,31 +95,24 @@ def pretend_torch() -> None:
         yield captured
         captured.capture_end()
 
-    torch = types.ModuleType("torch")
-    torch.cuda = types.SimpleNamespace(  # type: ignore[attr-defined]
+    torch: Any = types.ModuleType("torch")
+    torch.cuda = types.SimpleNamespace(
         CUDAGraph=Graph, Event=VirtualEvent, Stream=object, graph=graph, stream=lambda _: contextlib.nullcontext(),
         synchronize=lambda: None, is_initialized=lambda: False,
     )  # fmt: skip
     sys.modules["torch"] = torch
 
 
+def scale(n: Any, BLOCK: tl.constexpr) -> None:  # noqa: N803 - as Triton names them
+    tl.arange(0, BLOCK) * n
+
+
 def tune() -> str:
-    @triton.autotune(configs=[triton.Config({"BLOCK": block}) for block in (16, 32, 64)], key=["n"])
-    @triton.jit
-    def scale(n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803 - as Triton names them
-        tl.arange(0, BLOCK) * n
-
+    configurations = [triton.Config({"BLOCK": block}) for block in (16, 32, 64)]
+    tuned: Any = triton.autotune(configs=configurations, key=["n"])(triton.jit(scale))
     for n in (5, 5, 6):
-        scale[(1,)](n)
-    return str(scale.best_config)
-
-
-def plot() -> None:
-    points = triton.testing.Benchmark(
-        x_names=["n"], x_vals=[1, 2], line_arg="provider", line_vals=["a"], line_names=["A"], plot_name="scaling", args={}
-    )
-    measured = triton.testing.perf_report(points)(lambda n, provider: triton.testing.do_bench(work))
-    measured.run()
+        tuned[(1,)](n)
+    return str(tuned.best_config)
 
 
 def main() -> None:
@@ -134,7 +131,6 @@ def main() -> None:
         wrong.append(str(error))
     is_restored = "clear_cache" not in vars(triton.runtime.driver.active)
     best = tune()
-    plot()
     pretend_torch()
     graph = both(triton.testing.do_bench_cudagraph, return_mode="all")
     print(json.dumps({
