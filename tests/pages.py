@@ -11,6 +11,7 @@ from tests.annotate.output import page as rules
 from tests.bench import render as bench
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
+from tests.hardware import harnesses_page
 from tests.hardware import render as validation
 from tests.proof import fooling_page
 
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str]) -> int:
         build.main(given),
         validation.main(given),
         fooling_page.main(given),
+        harnesses_page.main(given),
         bench.main(given),
         load_record.main(given or ["--render"]),
     ]

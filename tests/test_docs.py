@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS_COUNT = 30  # a map with more of them is no map
 PAGES = (
     "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/BENCH.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
-    "docs/FLEET.md", "docs/METRICS.md", "docs/TRUE_CLOCK.md", "dashboards/README.md", "systemd/README.md",
+    "docs/FLEET.md", "docs/INTEGRATIONS.md", "docs/METRICS.md", "docs/TRUE_CLOCK.md", "dashboards/README.md", "systemd/README.md",
 )  # fmt: skip
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,

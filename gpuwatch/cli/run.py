@@ -21,6 +21,7 @@ from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
 from gpuwatch.errors import GpuwatchError
 
+_AUTO = "gpuwatch.auto"  # where click keeps it: the command has as many parameters as it may
 _STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # its sitecustomize runs in each Python program below
 
 
@@ -68,7 +69,11 @@ def _as_wrapper() -> Any:
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
 @click.option(
-    "--auto", is_flag=True, help="Give each benchmark of Triton, torch's Timer and CuPy in a Python program its own window."
+    "--auto",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, is_asked: context.meta.update({_AUTO: is_asked}),
+    help="Give each benchmark of Triton, torch's Timer and CuPy in a Python program its own window.",
 )
 @options.settings_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -79,7 +84,6 @@ def command(
     stated_options: options.StatedOptions,
     fail_on: str | None,
     json_path: str | None,
-    auto: bool,
     command: tuple[str, ...],
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
@@ -111,7 +115,7 @@ def command(
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            outcome = child.wait(child.spawn(command, _environment(watched, settings.given, is_auto=auto), mask))
+            outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -135,7 +139,7 @@ def _name(command: tuple[str, ...]) -> str:
     return program
 
 
-def _environment(watched: Window, flags: Any, *, is_auto: bool = False) -> dict[str, str]:
+def _environment(watched: Window, flags: Any) -> dict[str, str]:
     """Return the command's environment: this one's, and where windows inside find this daemon and their parent."""
     from gpuwatch.config.keys import BY_NAME
 
@@ -144,11 +148,9 @@ def _environment(watched: Window, flags: Any, *, is_auto: bool = False) -> dict[
         ours["GPUWATCH_CONFIG"] = str(Path(flags["config"]).absolute())
     if watched.run_id is not None:
         ours["GPUWATCH_PARENT"] = watched.run_id
-    if is_auto:
-        ours |= {
-            "GPUWATCH_AUTO": "1",
-            "PYTHONPATH": os.pathsep.join((str(_STARTUP), os.environ.get("PYTHONPATH", ""))).rstrip(os.pathsep),
-        }
+    if click.get_current_context().meta.get(_AUTO):
+        paths = (str(_STARTUP), os.environ.get("PYTHONPATH", ""))
+        ours |= {"GPUWATCH_AUTO": "1", "PYTHONPATH": os.pathsep.join(each for each in paths if each)}
     return {**os.environ, **ours}
 
 

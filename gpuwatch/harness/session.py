@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from annotate.errors import AnnotateError
 from annotate.user_policy import Policy
@@ -80,10 +80,7 @@ def list_causes(verdict: Verdict) -> dict[str, str]:
 def _of_known(window: HarnessWindow, verdict: Verdict) -> Verdict:
     if window.unknown is None:
         return verdict
-    return Verdict(
-        status=Status.UNPROVEN, findings=(), claim=verdict.claim, label=window.label, why=window.unknown,
-        begin_ns=verdict.begin_ns, end_ns=verdict.end_ns, simulated=verdict.simulated,
-    )  # fmt: skip
+    return replace(verdict, status=Status.UNPROVEN, findings=(), labels=(), budget=None, why=window.unknown)
 
 
 _session = HarnessSession()
