@@ -26,7 +26,7 @@ STATEMENTS_COUNT = sum(
         "verdicts with bounds": 3_270,
         "verdicts on a busy machine": 45,
         "comparisons by quads": 640,
-        "windows around pytest, Triton, torch and CuPy benchmarks as they are": 1_117,
+        "windows around pytest, Triton, torch and CuPy benchmarks as they are": 1_125,
         "pauses, other work and stated claims": 800,
         "status from bounds, schema 2, records of work": 640,
         "numbers of two machines, and the GPU's share": 560,

@@ -15,6 +15,7 @@ from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch.client.launch import say
 from gpuwatch.client.many_verdicts import verdicts
+from gpuwatch.client.start import start
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.quiet_log import quietly, take_messages
@@ -106,6 +107,8 @@ def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bo
         session.notes[f"{face}: no window, as this process had {_MOST_WINDOWS_COUNT}"] += 1
         return None
     with quietly("making a window"):
+        if not session.windows:
+            start()  # here and not between the harness's warm-up and its timed part
         made = HarnessWindow(face, label[:200], policy or Policy(), sync=sync)
         _say_at_exit()
         session.windows.append(made)

@@ -1,6 +1,6 @@
 """Five harnesses on one GEMM, ten runs each after a second of idle: their numbers, their verdicts, and the numbers at one clock.
 
-python -m tests.hardware.harnesses OUT [SECONDS]    on a GPU with torch, triton, CuPy and pytest-benchmark; writes OUT/harnesses.json
+python -m tests.hardware.harnesses OUT [SECONDS [NAME…]]    on a GPU with torch, triton, CuPy and pytest-benchmark; writes OUT/harnesses.json
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,8 @@ def test_product(benchmark, number):
 Row = dict[str, object]
 
 
-def main(folder: Path, seconds: float) -> None:
-    """Run each harness until the time is over, and write what came of it."""
+def main(folder: Path, seconds: float, names: Sequence[str] = ()) -> None:
+    """Run each harness, or those named, until the time is over, and write what came of it."""
     deadline_s = time.monotonic() + seconds
     torch = importlib.import_module("torch")
     a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.float16) for _ in "ab")
@@ -55,7 +55,9 @@ def main(folder: Path, seconds: float) -> None:
     product()
     torch.cuda.synchronize()
     rows: list[Row] = []
-    for name, measure in _harnesses(torch, product, folder):
+    for name, measure in _harnesses(torch, product):
+        if names and name not in names:
+            continue
         for _ in range(FEWER_RUNS.get(name, RUNS_COUNT)):
             if time.monotonic() > deadline_s:
                 break
@@ -67,7 +69,7 @@ def main(folder: Path, seconds: float) -> None:
             except Exception as error:  # noqa: BLE001 - the other harnesses are still of use
                 print(f"{name}: {type(error).__name__}: {error}", flush=True)
                 break
-    if time.monotonic() < deadline_s:
+    if time.monotonic() < deadline_s and (not names or "pytest-benchmark" in names):
         rows += _run_pytest(folder)
     session.current_session().judge()
     for row in rows:
@@ -87,7 +89,7 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _harnesses(torch: Any, product: Callable[[], Any], folder: Path) -> list[tuple[str, Callable[[], Row]]]:
+def _harnesses(torch: Any, product: Callable[[], Any]) -> list[tuple[str, Callable[[], Row]]]:
     def newest() -> dict[str, object]:
         return session.current_session().windows[-1].attached
 
@@ -169,4 +171,4 @@ def _show(rows: list[Row]) -> None:
 if __name__ == "__main__":
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
-    main(out, float(sys.argv[2]) if len(sys.argv) > 2 else 150.0)
+    main(out, float(sys.argv[2]) if len(sys.argv) > 2 else 150.0, sys.argv[3:])

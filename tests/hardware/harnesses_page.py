@@ -20,11 +20,18 @@ REFERENCE_MHZ = 1500.0  # the judge's reference clock of an H200
 _KEPT = ("harness", "number_s", "status", "causes", "why", "median_at_clock_s", "clock_mhz", "true_clock_mhz")
 
 
-def take(path: Path) -> None:
-    """Make committed data of a run's output, without ids of runs."""
-    found = json.loads(path.read_text())
-    rows = [{name: row[name] for name in _KEPT if name in row} for row in found["rows"]]
-    DATA.write_text(json.dumps(found | {"rows": rows}, indent=1) + "\n")
+def take(paths: Sequence[Path]) -> None:
+    """Make committed data of the output of runs, without ids; each harness's rows are those of the last run that had all of them."""
+    found: dict[str, Any] = {}
+    by_harness: dict[str, list[dict[str, Any]]] = {}
+    for path in paths:
+        found = json.loads(path.read_text())
+        rows = [{name: row[name] for name in _KEPT if name in row} for row in found["rows"]]
+        for name in dict.fromkeys(row["harness"] for row in rows):
+            mine = [row for row in rows if row["harness"] == name]
+            by_harness[name] = max((by_harness.get(name, []), mine), key=len) if name in by_harness else mine
+    rows = [row for mine in by_harness.values() for row in mine]
+    DATA.write_text(json.dumps(found | {"runs_count": len(paths), "rows": rows}, indent=1) + "\n")
 
 
 def render(found: dict[str, Any]) -> str:
@@ -33,7 +40,7 @@ def render(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return "\n".join([
         BEGIN,
-        f"One {found['gpu']}, a product of two {found['side']} × {found['side']} matrices of float16, each run behind "
+        f"{found['gpu']}, {found['runs_count']} machines, a product of two {found['side']} × {found['side']} matrices of float16, each run behind "
         f"{found['idle_s']:g} s of idle; {versions}. Scatter is (largest − smallest) / median of the runs.",
         "",
         f"| Harness | runs | its number, median (scatter) | verdicts | most frequent causes | at {REFERENCE_MHZ:.0f} MHz, median (scatter) |",
@@ -70,9 +77,8 @@ def _scatter(values_s: Sequence[float]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the table; with ``--check`` say whether the one there is it; with a file take its data first."""
-    for given in arguments:
-        if given != "--check":
-            take(Path(given))
+    if paths := [Path(given) for given in arguments if given != "--check"]:
+        take(paths)
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     text = before + render(json.loads(DATA.read_text())) + rest.partition(END)[2]

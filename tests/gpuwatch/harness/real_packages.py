@@ -35,7 +35,7 @@ def folder(name: str) -> str:
 
 def environment(settings: Settings, *paths: str, **more: str) -> dict[str, str]:
     """Return the environment in which a program finds a test's daemon, and modules on these paths."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH", "PYTHON"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH", "PYTHON", "PYTEST"))}
     ours = {f"GPUWATCH_{name.upper()}": str(getattr(settings, name)) for name in ("source", "state", "socket")}
     return {**kept, **ours, "PYTHONPATH": os.pathsep.join(paths), **more}
 

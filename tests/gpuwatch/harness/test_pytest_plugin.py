@@ -36,33 +36,32 @@ def benchmark_run(settings: Settings, tmp_path: Path, package: str, *options: st
     return pytest_run(settings, tmp_path, "-p", "pytest_benchmark.plugin", *QUICK, *options, paths=(folder(package),))
 
 
-@pytest.fixture(scope="module")
-def watched(copying: Settings, tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """The newest version's run, and the folder of its files."""
-    place = tmp_path_factory.mktemp("watched")
-    options = ("--gpuwatch", "--benchmark-json=b.json")
+def test_newest_version_is_watched(copying: Settings, tmp_path: Path) -> None:
+    """With 5.3.1 the rounds of unchanged benchmarks have windows, which its file, the summary and the store agree on."""
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"
-    ended = benchmark_run(
-        copying, place, "pytest-benchmark", *options, timer, "--benchmark-warmup=on", "--benchmark-warmup-iterations=3"
-    )
+    warmed = ("--benchmark-warmup=on", "--benchmark-warmup-iterations=3")
+    ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--gpuwatch", "--benchmark-json=b.json", timer, *warmed)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended, place
+    found = read_benchmarks(tmp_path)
+    check_json_holds_run_and_status(found)
+    check_warm_up_rounds_are_told_apart(found, copying)
+    check_marker_states_claim_and_tolerance(found, copying)
+    check_machine_info_holds_the_gpus(tmp_path)
+    check_summary_stands_at_the_end(ended)
 
 
 def read_benchmarks(place: Path) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads((place / "b.json").read_text())["benchmarks"]}
 
 
-def test_benchmark_json_holds_run_and_status(watched: tuple[Any, Path]) -> None:
-    found = read_benchmarks(watched[1])
+def check_json_holds_run_and_status(found: dict[str, Any]) -> None:
     attached = [each["extra_info"]["gpuwatch"] for each in found.values()]
     assert len({each["run"] for each in attached}) == 2
     assert {each["status"] for each in attached} <= STATUSES
 
 
-def test_warm_up_rounds_are_told_apart(watched: tuple[Any, Path], copying: Settings) -> None:
+def check_warm_up_rounds_are_told_apart(found: dict[str, Any], copying: Settings) -> None:
     """The stored times are the rounds that pytest-benchmark counted; those before them are declared as warm-up."""
-    found = read_benchmarks(watched[1])
     for name, warmed in (("test_pedantic", 5), ("test_benchmark", None)):
         attached = found[name]["extra_info"]["gpuwatch"]
         stored = evidence_of(copying, attached["run"])
@@ -76,25 +75,25 @@ def test_warm_up_rounds_are_told_apart(watched: tuple[Any, Path], copying: Setti
         assert stored.declared["timer"] == "host"
 
 
-def test_machine_info_holds_the_gpus(watched: tuple[Any, Path]) -> None:
-    [gpu] = json.loads((watched[1] / "b.json").read_text())["machine_info"]["gpuwatch"]
+def check_machine_info_holds_the_gpus(place: Path) -> None:
+    [gpu] = json.loads((place / "b.json").read_text())["machine_info"]["gpuwatch"]
     assert (gpu["name"], gpu["power_limit_w"], gpu["simulated"]) == ("SIMULATED NVIDIA H200", 700.0, True)
     assert not any("clock" in name or "temperature" in name for name in gpu), "nothing that moves from run to run"
 
 
-def test_marker_states_claim_and_tolerance(watched: tuple[Any, Path], copying: Settings) -> None:
-    attached = read_benchmarks(watched[1])["test_pedantic"]["extra_info"]["gpuwatch"]
+def check_marker_states_claim_and_tolerance(found: dict[str, Any], copying: Settings) -> None:
+    attached = found["test_pedantic"]["extra_info"]["gpuwatch"]
     judged = judged_run(copying.state, attached["run"])
     assert judged.claim == "burst"
     assert judged.policy["tolerance_ratio"] == 0.05
 
 
-def test_summary_stands_at_the_end(watched: tuple[Any, Path]) -> None:
-    out = watched[0].stdout
+def check_summary_stands_at_the_end(ended: subprocess.CompletedProcess[str]) -> None:
+    out = ended.stdout
     assert "= gpuwatch =" in out
     assert "SIMULATED pytest-benchmark: 2 windows: " in out
     assert "SIMULATED pytest: 2 windows: " in out
-    assert "gpuwatch" not in watched[0].stderr, "the end of the process says nothing again"
+    assert "gpuwatch" not in ended.stderr, "the end of the process says nothing again"
 
 
 def test_older_version_fails_tests_and_writes_junit(copying: Settings, tmp_path: Path) -> None:

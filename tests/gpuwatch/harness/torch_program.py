@@ -9,6 +9,7 @@ import torch
 from torch.utils.benchmark import Timer
 
 from gpuwatch import auto
+from gpuwatch.process import tampering
 
 
 def measure() -> dict[str, Any]:
@@ -48,9 +49,10 @@ def compile_something() -> None:
 def main() -> None:
     found = measure()
     compile_something()
+    tampered = tampering.replaced()
     windows = auto.results()
     statuses = found.pop("statuses")
-    print(json.dumps({**found, "statuses": statuses(), "windows": windows, "report": auto.report()}))
+    print(json.dumps({**found, "statuses": statuses(), "tampered": tampered, "windows": windows, "report": auto.report()}))
 
 
 if __name__ == "__main__":
