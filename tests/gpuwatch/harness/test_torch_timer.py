@@ -18,6 +18,7 @@ def test_real_torch_is_watched(copying: Settings) -> None:
         check_window_holds_the_times_torch_took(found, copying, name)
     check_inductor_counts_in_one_window(found)
     assert [each["label"] for each in found["windows"][:3]] == ["add ten", "add ten", "a + 1"]
+    assert found["windows"][-1]["label"] == "matmul", "of examples/harness/torch_timer.py"
     assert found["failed"] == "division by zero", "a statement that fails is torch's to report"
     assert found["tampered"] == [], "no clock, event or synchronisation is replaced: the rule needs no exception for gpuwatch"
 
@@ -42,6 +43,6 @@ def check_inductor_counts_in_one_window(found: Any) -> None:
     """Three benchmarks of a compilation, each under two locks, are three trials of one window; Timers inside have none."""
     tuned = [each for each in found["windows"] if each["face"] == "torch.compile"]
     assert [(each["label"], each["trials_count"]) for each in tuned] == [("autotune 0/0", 3)]
-    assert len(found["windows"]) == 4
+    assert len(found["windows"]) == 5, "the last is the example's"
     assert "torch.compile: autotune 0/0: 3 trials in one window" in found["report"]
     assert "torch.compile: a benchmark outside of a compilation has no window" in found["report"]
