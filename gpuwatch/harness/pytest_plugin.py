@@ -17,6 +17,7 @@ from gpuwatch.harness.machine_facts import list_gpus
 from gpuwatch.harness.pytest_rounds import FACE as BENCHMARK_FACE
 from gpuwatch.harness.pytest_rounds import BenchmarkRounds
 from gpuwatch.utf8 import found_words
+from pytest_gpuwatch import UnwatchedWindow
 
 FACE = "pytest"
 _ARGUMENTS = ("claim", "tolerance", "precision", "accept", "limits")
@@ -48,12 +49,12 @@ class GpuwatchWindows:
         is_worker = hasattr(config, "workerinput")
         self._waits = bool(failing) or is_worker or bool(config.getoption("xmlpath", None))
 
-    def window_maker(self, item: pytest.Item) -> Callable[..., HarnessWindow | _Unopened]:
+    def window_maker(self, item: pytest.Item) -> Callable[..., HarnessWindow | UnwatchedWindow]:
         """Return what makes a test's windows, called after the test where no label is given."""
         policy = policy_of(item)
 
-        def make(label: str | None = None) -> HarnessWindow | _Unopened:
-            return self._open(item, FACE, label or item.nodeid, policy) or _Unopened()
+        def make(label: str | None = None) -> HarnessWindow | UnwatchedWindow:
+            return self._open(item, FACE, label or item.nodeid, policy) or UnwatchedWindow()
 
         return make
 
@@ -134,19 +135,6 @@ class GpuwatchWindows:
             terminalreporter.section("gpuwatch")
             for line in lines:
                 terminalreporter.write_line(line)
-
-
-class _Unopened(HarnessWindow):
-    """A window beyond the number that a process may have, or inside of a tuner's: entering it does nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(FACE, "", Policy())
-
-    def __enter__(self) -> _Unopened:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 def policy_of(item: pytest.Item) -> Policy:

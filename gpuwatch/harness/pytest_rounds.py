@@ -10,6 +10,7 @@ from gpuwatch import clock
 from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.patching import has_parameters
 from gpuwatch.harness.quiet_log import quietly
+from gpuwatch.harness.session import current_session
 
 FACE = "pytest-benchmark"
 UNKNOWN = "this pytest-benchmark is not known: its rounds are not where those of 5.2.3 and 5.3.1 are"
@@ -27,7 +28,7 @@ class BenchmarkRounds:
         self._calls_count = 1
         benchmark.extra_info["gpuwatch"] = window.attached
         if not is_known(benchmark):
-            window.unknown = UNKNOWN
+            current_session().notes[f"{FACE}: {UNKNOWN}"] += 1
             window.attached |= {"status": "unproven", "why": UNKNOWN}
             return
         self._make_runner, self._make_stats = benchmark._make_runner, benchmark._make_stats  # noqa: SLF001 - see is_known

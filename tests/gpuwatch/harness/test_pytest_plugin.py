@@ -13,9 +13,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import gpuwatch
 from gpuwatch.config.settings import Settings
 from gpuwatch.harness import pytest_plugin, pytest_rounds, session
 from gpuwatch.harness.harness_window import HarnessWindow
+from pytest_gpuwatch import UnwatchedWindow
 from tests.gpuwatch.harness.real_packages import ROOT, environment, evidence_of, folder, run_python
 from tests.gpuwatch.live import judged_run
 
@@ -146,6 +148,17 @@ def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> 
     pytest_rounds.BenchmarkRounds(benchmark, window)
     assert benchmark.extra_info == {"gpuwatch": {"run": None, "status": "unproven", "why": pytest_rounds.UNKNOWN}}
     assert not window.is_open
+    assert session.summarize(fresh) == [f"pytest-benchmark: {pytest_rounds.UNKNOWN}"]
+
+
+def test_windows_beyond_the_bound_watch_nothing(fresh: session.HarnessSession) -> None:
+    """A test goes on as it would without --gpuwatch when its process has had all windows that it may have."""
+    fresh.windows = [HarnessWindow("a harness", "work", gpuwatch.Policy())] * 500
+    windows = pytest_plugin.GpuwatchWindows(SimpleNamespace(getoption=lambda *_: None), frozenset())  # type: ignore[arg-type]
+    item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: None)
+    with windows.window_maker(item)() as w:
+        assert list(w.iterations(3)) == [0, 1, 2]
+    assert isinstance(w, UnwatchedWindow)
 
 
 @pytest.mark.parametrize(
