@@ -56,7 +56,7 @@ def _row(name: str, rows: Sequence[dict[str, Any]]) -> str:
     causes = Counter(cause for row in rows for cause in row.get("causes", ("too short",) if row.get("why") else ()))
     common = ", ".join(f"{cause} {count}" for cause, count in causes.most_common(3))
     return (
-        f"| {name} | {len(rows)} | {_scatter([row['number_s'] for row in rows])} | {verdicts} | {common or '–'} | "
+        f"| {name} | {len(rows)} | {_scatter([row['number_s'] for row in rows])} | {verdicts or 'not kept'} | {common or '–'} | "
         f"{_scatter(at_reference(rows))} |"
     )
 
