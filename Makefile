@@ -30,7 +30,17 @@ system:
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing) >/dev/null; fi
 
-test: system check  ## everything CI runs: format, lint, types, walls, generated pages, tests
+# The harnesses that gpuwatch's faces are tried with, each in a folder of its own: in the environment torch would change the types,
+# and pytest-benchmark every run of pytest.
+.PHONY: harness
+harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of their faces (320 MB, and torch's CPU build)
+	@for list in tests/harness_packages/*.txt; do \
+	  folder=.harness/$$(basename $$list .txt); cmp -s $$list $$folder/requirements.txt && continue; rm -rf $$folder; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-compile --target $$folder -r $$list \
+	    && cp $$list $$folder/requirements.txt || echo "$$list: not installed; its tests are skipped, and fail with CI=true" >&2; \
+	done
+
+test: system harness check  ## everything CI runs: format, lint, types, walls, generated pages, tests
 
 # The checks run beside each other; a test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
 check: $(STAMP)
@@ -113,4 +123,4 @@ dist: $(STAMP)  ## build the source distribution, and the wheel from it, into di
 	@$(BIN)/python -m tests.distributions . dist
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .harness build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

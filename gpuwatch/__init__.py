@@ -15,6 +15,7 @@ from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
 if TYPE_CHECKING:
     from gpuwatch.client.many_verdicts import verdicts
     from gpuwatch.comparing import Compared, compare
+    from gpuwatch.harness.steady_do_bench import do_bench
     from gpuwatch.measuring import Measurement, bench
 
 # What needs numpy and more is imported when it is asked for: a window alone is there in 50 ms.  The window itself is not: a child
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _LATER = {
     **dict.fromkeys(("bench", "Measurement"), "gpuwatch.measuring"),
     **dict.fromkeys(("compare", "Compared"), "gpuwatch.comparing"),
+    "do_bench": "gpuwatch.harness.steady_do_bench",
     "verdicts": "gpuwatch.client.many_verdicts",
     "load_ipython_extension": "gpuwatch.cli.notebook",  # `%load_ext gpuwatch` calls it
 }
@@ -56,6 +58,7 @@ __all__ = [
     "__version__",
     "bench",
     "compare",
+    "do_bench",
     "start",
     "verdicts",
     "window",

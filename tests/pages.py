@@ -12,7 +12,7 @@ from tests.bench import render as bench
 from tests.dashboards import long_run
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
-from tests.hardware import qualified
+from tests.hardware import harnesses_page, qualified
 from tests.hardware import render as validation
 from tests.proof import fooling_page, untrusted_page
 
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         qualified.main(given),
         fooling_page.main(given),
         untrusted_page.main(given),
+        harnesses_page.main(given),
         bench.main(given),
         load_record.main(given or ["--render"]),
     ]

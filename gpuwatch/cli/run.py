@@ -27,6 +27,9 @@ from gpuwatch.errors import GpuwatchError, UsageError
 
 _BACK_TO_BACK_RATIO = 0.9  # of the command's length: times without begins that fill less have pauses nobody can place
 
+_AUTO = "gpuwatch.auto"  # where click keeps it: the command has as many parameters as it may
+_STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # its sitecustomize runs in each Python program below
+
 
 class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
     """The command failed or was killed.  A window tells the judge the name of what left its body, so that name is the news."""
@@ -107,6 +110,13 @@ class _OutputOptions:
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
 @options.gathered(_OutputOptions, "output_options")
+@click.option(
+    "--auto",
+    is_flag=True,
+    expose_value=False,
+    callback=lambda context, _, is_asked: context.meta.update({_AUTO: is_asked}),
+    help="Give each benchmark of Triton, torch's Timer and CuPy in a Python program its own window.",
+)
 @options.settings_options
 @options.gathered(_Names, "names")
 @options.gathered(_TimesFile, "times")
@@ -218,6 +228,9 @@ def _environment(watched: Window, settings: Settings) -> dict[str, str]:
     if watched.tags.given:  # for the windows inside, beside those that were there
         there = os.environ.get(window_tags.VARIABLE)
         ours[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
+    if click.get_current_context().meta.get(_AUTO):
+        paths = (str(_STARTUP), os.environ.get("PYTHONPATH", ""))
+        ours |= {"GPUWATCH_AUTO": "1", "PYTHONPATH": os.pathsep.join(each for each in paths if each)}
     return {**os.environ, **ours}
 
 

@@ -9,7 +9,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,6 +60,7 @@ class Testimony:
         self._declared: dict[str, FactValue] = stated.facts()
         self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings | RecordedTimes] = []
+        self.replace_times: Callable[[Timings | PackedTimes | None], Timings | PackedTimes | None] | None = None  # a harness's
         self.beside = Beside()
         self.tags = WindowTags()
         self._marks: Marks | None = None
@@ -186,7 +187,7 @@ class Testimony:
     @property
     def has_more_than_facts(self) -> bool:
         """Return whether there is anything to hand over before the window is closed."""
-        return bool(self._recorded) or self._marks is not None or not self.beside.is_empty
+        return bool(self._recorded or self._marks or self.replace_times) or not self.beside.is_empty
 
     def hand_over_beside(self, client: Client, run: str) -> None:
         """Send pauses of the host, and other work with the times of its marks."""
@@ -202,9 +203,10 @@ class Testimony:
         pieces: list[Timings | PackedTimes] = []
         with spared("reading the times of iterations"):
             pieces = [each for each in map(_as_timings, self._recorded) if len(each.took_s)]
-            if not pieces and self._marks is not None:
-                marked = self._marks.timings()
-                pieces, declared = [marked] if marked is not None else [], self._marks.declared()
+            if not pieces and (self._marks is not None or self.replace_times is not None):
+                marked, declared = (self._marks.timings(), self._marks.declared()) if self._marks is not None else (None, {})
+                marked = self.replace_times(marked) if self.replace_times is not None else marked
+                pieces = [marked] if marked is not None else []
         try:
             for piece in pieces:
                 client.times(run, piece)

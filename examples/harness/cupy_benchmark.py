@@ -1,0 +1,7 @@
+"""CuPy's benchmark, unchanged: ``gpuwatch run --auto -- python examples/harness/cupy_benchmark.py``.  It needs a GPU."""
+
+import cupy
+from cupyx.profiler import benchmark
+
+a, b = (cupy.random.random((4096, 4096), dtype=cupy.float32) for _ in "ab")
+print(benchmark(cupy.matmul, (a, b), n_repeat=200))

@@ -1,0 +1,21 @@
+"""The work that the examples measure: a product of two matrices, on the GPU where torch finds one, else on the processor."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+
+def make_matmul(side: int = 4096) -> Callable[[], object]:
+    """Return a function that multiplies two square matrices once; a processor gets a 32nd of the side."""
+    if importlib.util.find_spec("torch") is not None:
+        import torch
+
+        if torch.cuda.is_available():
+            a, b = (torch.randn(side, side, device="cuda", dtype=torch.float16) for _ in "ab")
+            return lambda: torch.matmul(a, b)
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    c, d = (random.standard_normal((side // 32, side // 32)) for _ in "cd")
+    return lambda: c @ d

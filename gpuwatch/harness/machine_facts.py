@@ -1,0 +1,16 @@
+"""The facts of this machine's GPUs that must be equal for two benchmarks to be compared: nothing that moves from run to run."""
+
+from __future__ import annotations
+
+from gpuwatch.client.connection import connect
+from gpuwatch.config.settings import load
+from gpuwatch.harness.quiet_log import quietly
+
+_NAMES = ("name", "uuid", "driver_version", "power_limit_w", "ecc_mode", "mig_mode", "simulated")
+
+
+def list_gpus() -> list[dict[str, object]]:
+    """Return the daemon's facts of each GPU; none where there is no daemon."""
+    with quietly("asking for the GPUs' facts"), connect(load()) as client:
+        return [{name: gpu.device.get(name) for name in _NAMES} for gpu in client.readings().gpus]
+    return []

@@ -1,0 +1,158 @@
+"""gpuwatch in pytest once it is asked for: windows of tests and fixtures, verdicts in reports and at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from annotate.user_policy import Policy
+from annotate.verdict import Status
+from gpuwatch.client.window_arguments import check_policy
+from gpuwatch.errors import UsageError
+from gpuwatch.harness import session
+from gpuwatch.harness.harness_window import HarnessWindow
+from gpuwatch.harness.machine_facts import list_gpus
+from gpuwatch.harness.pytest_rounds import FACE as BENCHMARK_FACE
+from gpuwatch.harness.pytest_rounds import BenchmarkRounds
+from gpuwatch.utf8 import found_words
+from pytest_gpuwatch import UnwatchedWindow
+
+FACE = "pytest"
+_ARGUMENTS = ("claim", "tolerance", "precision", "accept", "limits")
+_FIXTURES = ("benchmark", "benchmark_weave")
+
+
+def register(config: pytest.Config) -> None:
+    """Register the plug-in.  Raises pytest.UsageError: for a status that --gpuwatch-fail-on does not know."""
+    named = config.getoption("--gpuwatch-fail-on") or config.getini("gpuwatch_fail_on")
+    known = [status.value for status in Status if status is not Status.VALID]
+    statuses = [each.strip().lower() for each in named.split(",") if each.strip()]
+    for each in statuses:
+        if each not in known:
+            raise pytest.UsageError(f"--gpuwatch-fail-on: expected some of {', '.join(known)}, found {each!r}")
+    if session.is_off():
+        return
+    config.pluginmanager.register(GpuwatchWindows(config, frozenset(map(Status, statuses))), "gpuwatch-windows")
+
+
+class GpuwatchWindows:
+    """The hooks of one run of pytest.  Each test's verdict is waited for behind the test if something needs it there."""
+
+    def __init__(self, config: pytest.Config, failing: frozenset[Status]) -> None:
+        self._config = config
+        self._failing = failing
+        self._windows: dict[str, list[HarnessWindow]] = {}  # by test
+        self._told: list[str] = []  # verdicts that workers of xdist sent
+        # JUnit's file and a worker's report are made test by test.
+        is_worker = hasattr(config, "workerinput")
+        self._waits = bool(failing) or is_worker or bool(config.getoption("xmlpath", None))
+
+    def window_maker(self, item: pytest.Item) -> Callable[..., HarnessWindow | UnwatchedWindow]:
+        """Return what makes a test's windows, called after the test where no label is given."""
+        policy = policy_of(item)
+
+        def make(label: str | None = None) -> HarnessWindow | UnwatchedWindow:
+            return self._open(item, FACE, label or item.nodeid, policy) or UnwatchedWindow()
+
+        return make
+
+    def _open(self, item: pytest.Item, face: str, label: str, policy: Policy) -> HarnessWindow | None:
+        window = session.open_window(face, label, policy)
+        if window is not None:
+            self._windows.setdefault(item.nodeid, []).append(window)
+        return window
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, object, object]:
+        benchmark: Any = yield
+        if fixturedef.argname in _FIXTURES and hasattr(benchmark, "extra_info"):
+            item = request.node
+            if getattr(benchmark, "disabled", False):
+                item.user_properties.append(
+                    ("gpuwatch_note", f"{BENCHMARK_FACE} is disabled, as it always is under xdist: no window")
+                )
+            elif (window := self._open(item, BENCHMARK_FACE, item.nodeid, policy_of(item))) is not None:
+                BenchmarkRounds(benchmark, window)
+        return benchmark
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        fixtures = getattr(item, "fixturenames", ())
+        is_whole = item.get_closest_marker("gpuwatch") is not None and not {*_FIXTURES, "gpu_window"} & {*fixtures}
+        window = self._open(item, FACE, item.nodeid, policy_of(item)) if is_whole else None
+        if window is not None:
+            window.tell(whole_program=True)
+            window.begin()
+        try:
+            result = yield
+        except BaseException as error:
+            if window is not None:
+                window.finish(error)
+            raise
+        if window is not None:
+            window.finish()
+        self._report(item)
+        return result
+
+    def _report(self, item: pytest.Item) -> None:
+        """Give the test's report its windows, and fail the test for a status that was named."""
+        mine = self._windows.get(item.nodeid, [])
+        if not mine or not self._waits:
+            return
+        judged = {id(window): verdict for window, verdict in session.current_session().judge()}
+        found = [(window, judged[id(window)]) for window in mine if id(window) in judged]
+        for window, verdict in found:
+            item.user_properties += [("gpuwatch_run", window.run_id or ""), ("gpuwatch_status", verdict.status.value)]
+            item.user_properties += [("gpuwatch_causes", verdict.why or ",".join(session.list_causes(verdict)))]
+        failed = [f"{window.label}: {verdict}" for window, verdict in found if verdict.status in self._failing]
+        if failed:
+            pytest.fail("gpuwatch: " + "\n".join(failed), pytrace=False)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.when != "call":
+            return
+        for name, value in report.user_properties:
+            if name == "gpuwatch_note":
+                session.current_session().notes[value] += 1
+            elif name == "gpuwatch_status" and not self._windows:  # this process ran no benchmark: xdist's workers did
+                self._told.append(f"{report.nodeid}: {value}")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self) -> Generator[None, object, object]:
+        session.current_session().judge()  # before pytest-benchmark, whose hook is a wrapper too, writes what they are part of
+        return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, machine_info: dict[str, Any]) -> None:
+        if gpus := list_gpus():
+            machine_info["gpuwatch"] = gpus
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        lines = [*session.summarize(session.current_session()), *self._told]
+        if lines:
+            terminalreporter.section("gpuwatch")
+            for line in lines:
+                terminalreporter.write_line(line)
+
+
+def policy_of(item: pytest.Item) -> Policy:
+    """Return the policy of a test's marker.  Raises pytest.UsageError: for arguments that ``gpuwatch.window`` refuses."""
+    marker = item.get_closest_marker("gpuwatch")
+    given: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
+    unknown = [name for name in given if name not in _ARGUMENTS]
+    if unknown or (marker is not None and marker.args):
+        found = ", ".join(unknown) or found_words(marker.args[0] if marker is not None else "")
+        raise pytest.UsageError(f"{item.nodeid}: the marker gpuwatch expects {', '.join(_ARGUMENTS)} by name, found {found}")
+    try:
+        return check_policy(
+            given.get("claim", "sustained"),
+            None,
+            given.get("tolerance"),
+            given.get("precision"),
+            accept=given.get("accept", ()),
+            limits=given.get("limits"),
+        )
+    except UsageError as error:
+        raise pytest.UsageError(f"{item.nodeid}: the marker gpuwatch: {error}") from error

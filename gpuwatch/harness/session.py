@@ -1,0 +1,178 @@
+"""The windows that harnesses opened in this process, and the few lines said of them at its end."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+from annotate.errors import AnnotateError
+from annotate.user_policy import Policy
+from annotate.verdict import Status, Verdict
+from gpuwatch.client.launch import say
+from gpuwatch.client.many_verdicts import verdicts
+from gpuwatch.client.start import start
+from gpuwatch.errors import GpuwatchError
+from gpuwatch.harness.harness_window import HarnessWindow
+from gpuwatch.harness.quiet_log import quietly, take_messages
+
+_MOST_WINDOWS_COUNT = 500  # of a process: the daemon keeps 2048 open ones of a user, and nobody reads more
+_OFF = frozenset({"off", "0", "no", "false"})
+_EXTEND = frozenset({"1", "on", "yes", "true"})
+
+_inside: ContextVar[list[int] | None] = ContextVar("gpuwatch_counted_calls", default=None)
+
+
+def is_off() -> bool:
+    """Return whether GPUWATCH=off asks for harnesses as they are."""
+    return os.environ.get("GPUWATCH", "").strip().lower() in _OFF
+
+
+def is_extended() -> bool:
+    """Return whether GPUWATCH_EXTEND=1 lets harnesses warm up until steady and measure for longer."""
+    return os.environ.get("GPUWATCH_EXTEND", "").strip().lower() in _EXTEND
+
+
+@dataclass(slots=True)
+class HarnessSession:
+    """What harnesses did in one process; a forked child begins its own."""
+
+    pid: int = field(default_factory=os.getpid)
+    windows: list[HarnessWindow] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)  # what else the summary says, by how often
+    judged: dict[int, Verdict] = field(default_factory=dict)  # by the window's place
+    said_count: int = 0  # windows that a summary has told of
+
+    def judge(self) -> list[tuple[HarnessWindow, Verdict]]:
+        """Wait once for the verdicts of all closed windows, and write them into what the harnesses' results carry."""
+        closed = [(place, each) for place, each in enumerate(self.windows) if each.end_ns is not None]
+        waiting = [(place, each) for place, each in closed if place not in self.judged]
+        with quietly("asking for verdicts"):
+            for (place, each), verdict in zip(waiting, verdicts(each for _, each in waiting), strict=True):
+                self.judged[place] = _of_known(each, verdict)
+                each.attached |= attachment(self.judged[place])
+        return [(each, self.judged[place]) for place, each in closed if place in self.judged]
+
+
+def attachment(verdict: Verdict) -> dict[str, object]:
+    """Return a verdict as a few plain facts for a harness's own result."""
+    facts: dict[str, object] = {"status": verdict.status.value}
+    facts |= {"why": verdict.why} if verdict.status is Status.UNPROVEN else {"causes": list(list_causes(verdict))}
+    if verdict.simulated:
+        facts["simulated"] = True
+    numbers = verdict.budget.numbers if verdict.budget is not None else ()
+    for each in numbers:
+        if each.clock_mhz is not None and each.value is not None:
+            facts |= {"median_at_clock_s": each.value, "clock_mhz": each.clock_mhz}
+    return facts
+
+
+def list_causes(verdict: Verdict) -> dict[str, str]:
+    """Return the rules that decided a verdict, with what each says; for an unproven one the evidence that is missing."""
+    if verdict.status is Status.UNPROVEN:
+        return {"unproven": verdict.why}
+    return {each.rule: each.says for each in verdict.causes if each.severity in ("flag", "reject") and not each.accepted}
+
+
+def _of_known(window: HarnessWindow, verdict: Verdict) -> Verdict:
+    if window.unknown is None:
+        return verdict
+    return replace(verdict, status=Status.UNPROVEN, findings=(), labels=(), budget=None, why=window.unknown)
+
+
+_session = HarnessSession()
+
+
+def current_session() -> HarnessSession:
+    """Return this process's session: what a child was forked with belongs to its parent."""
+    global _session  # noqa: PLW0603 - one a process, as the modules that are patched
+    if _session.pid != os.getpid():
+        _session = HarnessSession()
+    return _session
+
+
+def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bool = True) -> HarnessWindow | None:
+    """Return a window that is not begun yet; None where this call is only counted, or gpuwatch is off.
+
+    ``sync=False`` leaves what the GPU still has to do in its queue when the window begins.
+    """
+    session = current_session()
+    if is_off() or is_counted():
+        return None
+    if len(session.windows) >= _MOST_WINDOWS_COUNT:
+        session.notes[f"{face}: no window, as this process had {_MOST_WINDOWS_COUNT}"] += 1
+        return None
+    with quietly("making a window"):
+        if not session.windows:
+            start()  # here and not between the harness's warm-up and its timed part
+        made = HarnessWindow(face, label[:200], policy or Policy(), sync=sync)
+        _say_at_exit()
+        session.windows.append(made)
+        return made
+    return None
+
+
+def is_counted() -> bool:
+    """Return whether this call runs inside of a tuner's window, and count it there."""
+    counted = _inside.get()
+    if counted is not None:
+        counted[0] += 1
+    return counted is not None
+
+
+@contextlib.contextmanager
+def counting(counted: list[int]) -> Iterator[None]:
+    """Count the calls of harnesses made inside, each of which would have its own window otherwise."""
+    token = _inside.set(counted)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # left in another context than it was entered in
+            _inside.reset(token)
+
+
+_registered: set[int] = set()  # processes that will say their summary
+
+
+def _say_at_exit() -> None:
+    if os.getpid() not in _registered:
+        _registered.add(os.getpid())
+        atexit.register(_say_summary, os.getpid())
+
+
+def _say_summary(pid: int) -> None:
+    if pid == os.getpid():
+        with contextlib.suppress(GpuwatchError, AnnotateError, OSError):
+            for line in summarize(current_session()):
+                say(line)
+
+
+def summarize(session: HarnessSession) -> list[str]:
+    """Return one line a harness and cause of the windows that no summary has told of, with how many it met."""
+    judged = session.judge()
+    fresh, session.said_count = judged[session.said_count :], len(judged)
+    lines = [line for face in dict.fromkeys(each.face for each, _ in fresh) for line in _face_lines(face, fresh)]
+    session.notes.update(take_messages())
+    lines += [f"{f'{count} × ' if count > 1 else ''}{note}" for note, count in session.notes.items()]
+    session.notes.clear()
+    return lines
+
+
+def _face_lines(face: str, judged: Iterable[tuple[HarnessWindow, Verdict]]) -> Iterator[str]:
+    from annotate.output.report import plain
+
+    mine = [(window, verdict) for window, verdict in judged if window.face == face]
+    statuses = Counter(verdict.status for _, verdict in mine)
+    simulated = "SIMULATED " if any(verdict.simulated for _, verdict in mine) else ""
+    said = ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses[status])
+    yield f"{simulated}{face}: {len(mine)} window{'s' * (len(mine) > 1)}: {said}; gpuwatch show {mine[0][0].run_id or ''}".rstrip()
+    found: dict[str, list[tuple[HarnessWindow, str]]] = {}
+    for window, verdict in mine:
+        for rule, says in list_causes(verdict).items():
+            found.setdefault(rule, []).append((window, says))
+    for rule, met in sorted(found.items(), key=lambda each: -len(each[1])):
+        yield f"  {len(met)} of {len(mine)}  {plain(rule)}: {plain(met[0][1])}  (first: {plain(met[0][0].label or '')})"

@@ -1,0 +1,26 @@
+"""Python's start under `gpuwatch run --auto`, which puts this folder first on PYTHONPATH of the program it runs."""
+
+import importlib
+import os
+import sys
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would cost every start of Python 5 ms
+
+
+def _run_hidden() -> None:
+    """Run the sitecustomize that this one hides, if the environment has one, as if this one were not there."""
+    sys.path[:] = [each for each in sys.path if os.path.abspath(each or ".") != _HERE]  # noqa: PTH100 - as above
+    here = sys.modules.pop("sitecustomize", None)
+    try:
+        importlib.import_module("sitecustomize")
+    except ModuleNotFoundError as error:
+        if error.name != "sitecustomize":
+            raise
+        if here is not None:
+            sys.modules["sitecustomize"] = here
+
+
+if __name__ == "sitecustomize":  # and not imported as part of the package
+    if os.environ.get("GPUWATCH_AUTO") == "1":
+        importlib.import_module("gpuwatch_import_hook").install()
+    _run_hidden()

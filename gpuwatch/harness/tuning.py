@@ -1,0 +1,36 @@
+"""One window around all that a tuner tries: hundreds of short benchmarks are counted in it and have none of their own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from gpuwatch.harness.harness_window import HarnessWindow
+from gpuwatch.harness.session import counting, current_session, open_window
+
+
+class Tuning:
+    """The window around one run of a tuner, open from its first trial to ``finish``, with the number of trials in its summary."""
+
+    def __init__(self, face: str, label: str) -> None:
+        self._face = face
+        self._window: HarnessWindow | None = open_window(face, f"autotune {label}")
+        self._inner = [0]
+        self.count = 0
+
+    @contextlib.contextmanager
+    def trial(self) -> Iterator[None]:
+        """Surround one trial: benchmarks inside of it open no windows."""
+        self.count += 1
+        if self._window is not None and self.count == 1:
+            self._window.begin()
+        with counting(self._inner):
+            yield
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Close the window, if it is open, and tell the session how many trials it held."""
+        window, self._window = self._window, None
+        if window is not None and window.is_open:
+            window.attached["trials_count"] = self.count
+            window.finish(error)
+            current_session().notes[f"{self._face}: {window.label}: {self.count} trials in one window"] += 1

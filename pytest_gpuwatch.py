@@ -1,0 +1,73 @@
+"""gpuwatch's plug-in for pytest: its options, and nothing else until ``--gpuwatch`` or the ini key ``gpuwatch`` asks for it.
+
+It lies beside the package, because importing anything of the package costs each run of pytest 50 ms.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+_MARKER = (
+    "gpuwatch(claim='sustained', tolerance=None, precision=None, accept=(), limits=None): "
+    "judge this test's windows so, by the arguments of gpuwatch.window(); without windows of its own, the test's call is one"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gpuwatch", "verdicts on GPU benchmarks")
+    group.addoption("--gpuwatch", action="store_true", help="Open a window around each benchmark on a GPU, and judge it.")
+    statuses = "STATUSES"
+    fails = "Fail tests whose verdict is one of these: flagged, rejected, unproven; comma-separated."
+    group.addoption("--gpuwatch-fail-on", metavar=statuses, help=fails)
+    parser.addini("gpuwatch", "As --gpuwatch.", type="bool", default=False)
+    parser.addini("gpuwatch_fail_on", "As --gpuwatch-fail-on.", default="")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", _MARKER)
+    if config.getoption("--gpuwatch") or config.getoption("--gpuwatch-fail-on") or config.getini("gpuwatch"):
+        from gpuwatch.harness.pytest_plugin import register
+
+        register(config)
+
+
+@pytest.fixture
+def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return ``gpuwatch.window`` for this test, judged as its marker says; without --gpuwatch one that watches nothing."""
+    plugin = request.config.pluginmanager.get_plugin("gpuwatch-windows")
+    make: Callable[..., Any] = UnwatchedWindow if plugin is None else plugin.window_maker(request.node)
+    return make
+
+
+class UnwatchedWindow:
+    """A window that does nothing: what a test does with one works without --gpuwatch too."""
+
+    verdict = None
+    run_id = None
+
+    def __init__(self, *_: object) -> None:
+        """Take a label."""
+
+    def __enter__(self) -> UnwatchedWindow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def iterations(self, count: int) -> Iterator[int]:
+        return iter(range(count))
+
+    def iteration(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def other_work(self, _kind: str) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def record(self, *_: object, **__: object) -> None:
+        pass
+
+    inputs = declare = record

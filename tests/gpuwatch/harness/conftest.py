@@ -1,0 +1,20 @@
+"""A session of harnesses that a test has for itself, on the shared daemon."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuwatch.config.settings import Settings
+from gpuwatch.harness import quiet_log, session
+
+
+@pytest.fixture
+def fresh(copying: Settings, monkeypatch: pytest.MonkeyPatch) -> session.HarnessSession:
+    """The process's session while the test runs; its windows reach the shared daemon."""
+    for name in ("source", "state", "socket"):
+        monkeypatch.setenv(f"GPUWATCH_{name.upper()}", str(getattr(copying, name)))
+    monkeypatch.delenv("GPUWATCH", raising=False)
+    made = session.HarnessSession()
+    monkeypatch.setattr(session, "_session", made)
+    quiet_log.take_messages()
+    return made
