@@ -13,7 +13,7 @@ import click
 
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
-from gpuwatch.cli import child, chosen_gpus, options, output
+from gpuwatch.cli import child, chosen_gpus, nvtx_ranges, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
 from gpuwatch.cli.failures import refusal_words
@@ -65,6 +65,7 @@ def _as_wrapper() -> Any:
 @options.stated_options
 @options.fail_on_option
 @click.option("--json", "json_path", metavar="FILE", help="Also write the verdict as JSON; - is standard output.")
+@nvtx_ranges.nvtx_options
 @options.settings_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -84,6 +85,7 @@ def command(
     Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
     """
     failing = options.fail_on(fail_on)
+    ranges = nvtx_ranges.asked()
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
@@ -103,14 +105,18 @@ def command(
     watched.declare(whole_program=True)  # imports before its work on the GPU, and writing after it, are not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
+        ranges = stack.enter_context(ranges.reporting())
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            outcome = child.wait(child.spawn(command, _environment(watched, settings.given), mask))
+            inside = ranges.environment(settings, watched.policy, chosen)
+            outcome = child.wait(child.spawn(command, _environment(watched, settings.given) | inside, mask))
+            if (timer := ranges.outer_timer()) is not None:
+                watched.declare(timer=timer)
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report, show)
+            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings)
         except KeyboardInterrupt:
             # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
             output.say(f"gpuwatch: not waited for the verdict; {show}")
