@@ -9,6 +9,9 @@
 
 #include "gpuwatch.h"
 
+#ifndef GW_MS
+#define GW_MS 1000000LL /* nanoseconds; tests let time pass faster */
+#endif
 #define GW_EXPORT __attribute__((visibility("default")))
 #define GW_RUN_BYTES 72     /* a run id of at most 64 characters */
 #define GW_LABEL_CHARACTERS 256
@@ -58,6 +61,7 @@ extern _Atomic unsigned gw_epoch;      /* counts forks: what an earlier process 
 extern bool gw_lists_only, gw_is_sync; /* set once, before the first range */
 void gw_windows_start(void);
 void gw_write_line(const char *path, const gw_text *line);
+void gw_nvtx_forget(void);
 
 /* stamps.c: the true clock through the driver API; every function does nothing where there is no context. */
 typedef struct {
@@ -65,6 +69,7 @@ typedef struct {
 } gw_entry;
 typedef struct {
     bool has_stamps;                                /* the times are the GPU's */
+    int64_t end_ns; /* when the GPU had done its work, on the host's clock; 0 where nothing could be read */
     double clock_mhz, stamped_s, sync_s, spread_s, seen_ratio, overhead_s;
     int sms_count;
     char uuid[48];

@@ -42,15 +42,13 @@ typedef struct {
     int patterns_count;
 } domain;
 typedef struct {
-    gw_label *label; /* NULL: no pattern matches */
-} registered;
-typedef struct {
     unsigned epoch;
     int32_t depths[DOMAINS_COUNT];
     int count;
     gw_range ranges[NESTED_COUNT];
 } stacks;
 
+static gw_label no_label;
 static domain default_domain = {.name = ""};
 static const char *patterns[PATTERNS_COUNT];
 static int patterns_count;
@@ -106,6 +104,14 @@ static void *handle_of(void *ours, const void *theirs) {
     }
     pthread_mutex_unlock(&next.lock);
     return (void *)theirs;
+}
+
+/* In a forked child another thread of the parent may have had the locks. */
+void gw_nvtx_forget(void) {
+    pthread_mutex_init(&labels_lock, NULL);
+    pthread_mutex_init(&next.lock, NULL);
+    memset(started, 0, sizeof started);
+    atomic_store(&started_count, 0);
 }
 
 /* Labels */
@@ -203,8 +209,8 @@ static gw_label *label_of_attributes(const domain *in, const attributes *of) {
     if (of->message_type == MESSAGE_ASCII) return label_of(in, of->message);
     if (of->message_type == MESSAGE_UNICODE) return label_of_wide(in, of->message);
     if (of->message_type != MESSAGE_REGISTERED) return label_of(in, "");
-    const registered *found = ours_of(of->message);
-    return found != NULL ? found->label : NULL;
+    gw_label *found = ours_of(of->message);
+    return found != &no_label ? found : NULL;
 }
 
 /* Ranges of a thread, one stack a domain */
@@ -368,11 +374,8 @@ static void *create_w(const wchar_t *name) {
     char text[TEXT_BYTES];
     return make_domain(narrow(name, text), NEXT(core2, D_CREATE_W, void *) ? NEXT(core2, D_CREATE_W, void *(*)(const wchar_t *))(name) : NULL);
 }
-static void *make_string(gw_label *label, const void *theirs) {
-    registered *made = malloc(sizeof *made); /* for as long as the process: NVTX has no end for them */
-    if (made != NULL) made->label = label;
-    return handle_of(made, theirs);
-}
+/* A registered string is its label, or the one of all that no pattern fits. */
+static void *make_string(gw_label *label, const void *theirs) { return handle_of(label != NULL ? label : &no_label, theirs); }
 static void *string_a(const void *in, const char *text) {
     return make_string(label_of(domain_of(in), text),
                        NEXT(core2, D_STRING_A, void *) ? NEXT(core2, D_STRING_A, void *(*)(const void *, const char *))(in, text) : NULL);

@@ -355,8 +355,12 @@ size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, f
     if (offset != INT64_MIN) {
         /* A few ranges lie in captured graphs or in another context; where most do, the host's times stand for all. */
         out->has_stamps = stamped_count(entries, count) * 10 >= count * 9;
-        if (between(rows, rows + (rows_count - 1) * CELLS, &began, &ended, &out->clock_mhz)) out->stamped_s = (double)(ended - began) / 1e9;
-        int64_t late_ns = ended + offset - window->end_ns;
+        const uint64_t *end_row = rows + (rows_count - 1) * CELLS;
+        double none;
+        if (between(rows, end_row, &began, &ended, &out->clock_mhz)) out->stamped_s = (double)(ended - began) / 1e9;
+        between(end_row, end_row, &began, &ended, &none); /* for the latest of its times */
+        out->end_ns = began + offset;
+        int64_t late_ns = out->end_ns - window->end_ns;
         out->sync_s = late_ns > 0 ? (double)late_ns / 1e9 : 0;
         describe_rows(rows, rows_count, out);
         out->overhead_s = stamper.overhead_s;

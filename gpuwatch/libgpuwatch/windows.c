@@ -15,9 +15,9 @@
 #include "library.h"
 
 enum { WINDOWS_COUNT = 64, ENTRIES_COUNT = 130000, ENTRIES_AT_ONCE = 20000, FACTS_BYTES = 8192 };
-#define LONG_NS 200000000LL  /* a range this long is a window; windows of one label begin at least this far apart */
-#define LEAST_NS 50000000LL  /* a shorter range without company is no window */
-#define PAUSE_NS 95000000LL  /* ranges nearer than this are one series; the daemon lets a window end 100 ms before it is told */
+#define LONG_NS (200 * GW_MS) /* a range this long is a window; windows of one label begin at least this far apart */
+#define LEAST_NS (50 * GW_MS) /* a shorter range without company is no window */
+#define PAUSE_NS (60 * GW_MS) /* ranges nearer than this are one series; the daemon lets a window end 100 ms before it is told */
 #define STAMPS_NS 10000000000LL
 
 typedef enum { FREE, OPENING, OPEN, ENDED, FINISHING } state;
@@ -69,6 +69,7 @@ static void forget_all(void) {
     atomic_fetch_add(&gw_epoch, 1);
     gw_wire_forget();
     gw_stamps_forget();
+    gw_nvtx_forget();
 }
 
 static void start_once(void) {
@@ -197,48 +198,54 @@ static void report(const window *each, const char *timer, size_t count, bool was
     free(line.text);
 }
 
-/* Read the stamps of a window that ended, and hand over times and facts.  The window is this thread's. */
+/* Tell the daemon that a window's body is over; what follows may take its time. */
+static void tell_end(const window *each) {
+    gw_text line = {0};
+    gw_reply reply;
+    gw_add(&line, "{\"type\":\"end\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld}\n", each->run, (long long)each->edge.begin_ns,
+           (long long)each->edge.end_ns);
+    gw_exchange(&line, "taken", &reply, false);
+    free(line.text);
+}
+
+static bool tell_close(const window *each, const gw_stamped *stamped, const char *timer, size_t count) {
+    gw_text line = {0}, facts = {0};
+    gw_reply reply;
+    if (count > 0) gw_add(&facts, ",\"timer\":\"%s\"", timer);
+    add_stamped_facts(&facts, stamped);
+    if (each->facts.text != NULL && !each->facts.failed) gw_add(&facts, "%s", each->facts.text);
+    gw_add(&line, "{\"type\":\"close\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld,\"told\":{%s}}\n", each->run,
+           (long long)each->edge.begin_ns, (long long)each->edge.end_ns, facts.text && !facts.failed ? facts.text + 1 : "");
+    bool is_closed = gw_exchange(&line, "closed", &reply, false);
+    free(facts.text);
+    free(line.text);
+    return is_closed;
+}
+
+/* Read the stamps of a window that ended, and hand over times and facts.  The window is this thread's.
+ * It ends when the GPU has done what was launched before its end, as a window that synchronises does. */
 static void finish(window *each) {
     gw_stamped stamped = {0};
     size_t count = each->count;
     float *clocks_mhz = NULL;
-    bool was_lone = is_lone(each);
+    bool was_lone = is_lone(each), is_stamped = count > 0 && each->entries[count - 1].end_stamp >= 0;
     if (each->edge.begin_stamp < 0 && count > 0) each->edge.begin_stamp = each->entries[0].begin_stamp; /* the context came later */
-    if (gw_stamps_done(each->edge.end_stamp, is_ending ? STAMPS_NS / 10 : STAMPS_NS)) {
+    if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS)) {
         clocks_mhz = malloc((count + 1) * sizeof *clocks_mhz);
         if (clocks_mhz != NULL) count = gw_stamps_read(each->entries, count, &each->edge, clocks_mhz, &stamped);
     }
-    if (count < 2) count = 0; /* the time of one range is the window's own */
+    if (stamped.end_ns > each->edge.end_ns) each->edge.end_ns = stamped.end_ns;
+    if (!each->is_outer) tell_end(each);
+    if (count < 2) count = 0;                                    /* the time of one range is the window's own */
+    if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be those of launches */
     bool is_sorted = true;
     for (size_t i = 1; i < count && is_sorted; i++) is_sorted = each->entries[i - 1].begin_ns <= each->entries[i].begin_ns;
     if (!is_sorted && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
     const char *timer = stamped.has_stamps ? "stamps" : "host";
     bool is_taken = count == 0 || send_times(each->run, each->entries, stamped.has_stamps ? clocks_mhz : NULL, count);
     free(clocks_mhz);
-    if (!each->is_outer) {
-        gw_text line = {0};
-        gw_reply reply;
-        gw_text facts = {0};
-        if (count > 0) gw_add(&facts, ",\"timer\":\"%s\"", timer);
-        add_stamped_facts(&facts, &stamped);
-        if (each->facts.text != NULL && !each->facts.failed) gw_add(&facts, "%s", each->facts.text);
-        gw_add(&line, "{\"type\":\"close\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld,\"told\":{%s", each->run,
-               (long long)each->edge.begin_ns, (long long)each->edge.end_ns, facts.text && !facts.failed ? facts.text + 1 : "");
-        free(facts.text);
-        gw_add(&line, "}}\n");
-        is_taken = gw_exchange(&line, "closed", &reply, false) && is_taken;
-        free(line.text);
-    }
+    if (!each->is_outer) is_taken = tell_close(each, &stamped, timer, count) && is_taken;
     if (!each->is_outer || count > 0) report(each, timer, count, was_lone, is_taken);
-}
-
-/* Tell the daemon that a window's body is over; what follows may take its time. */
-static void tell_end(const char *run, const gw_entry *edge) {
-    gw_text line = {0};
-    gw_reply reply;
-    gw_add(&line, "{\"type\":\"end\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld}\n", run, (long long)edge->begin_ns, (long long)edge->end_ns);
-    gw_exchange(&line, "taken", &reply, false);
-    free(line.text);
 }
 
 static void end_series(window *each) {
@@ -279,7 +286,6 @@ static void *finish_windows(void *unused) {
         if (each != NULL) {
             each->state = FINISHING;
             gw_unlock();
-            if (each->is_series) tell_end(each->run, &each->edge);
             finish(each);
             gw_lock();
             release(each);
@@ -474,9 +480,6 @@ void gw_range_end(gw_range *range) {
     if (gw_is_sync && (range->opened || range->within)) gw_synchronize();
     int64_t end_ns = gw_now_ns(), took_ns = end_ns - range->begin_ns;
     int64_t stamp = range->stamp >= 0 && !gw_lists_only ? gw_stamp(NULL) : GW_NO_STAMP;
-    bool is_ended = false;
-    gw_entry edge = {0};
-    char run[GW_RUN_BYTES] = "";
     gw_lock();
     if (gw_lists_only) {
         label->count++;
@@ -487,12 +490,11 @@ void gw_range_end(gw_range *range) {
     window *opened = find(range->opened), *within = find(range->within);
     if (within != NULL) end_iteration(range, within, end_ns, stamp);
     if (opened != NULL && took_ns >= LONG_NS) {
-        label->is_long = is_ended = true;
+        label->is_long = true;
         opened->edge.end_ns = end_ns;
         opened->edge.end_stamp = stamp;
-        opened->state = FINISHING; /* until the daemon has its end */
-        edge = opened->edge;
-        memcpy(run, opened->run, sizeof run);
+        opened->state = ENDED;
+        wake_finisher();
     } else if (opened != NULL) { /* it may be the first of many */
         if (opened->timed != label) opened->count = opened->left_out_count = 0;
         opened->timed = label;
@@ -502,12 +504,6 @@ void gw_range_end(gw_range *range) {
         opened->told_ns = end_ns;
         wake_finisher();
     }
-    gw_unlock();
-    if (!is_ended) return;
-    tell_end(run, &edge);
-    gw_lock();
-    opened->state = ENDED;
-    wake_finisher();
     gw_unlock();
 }
 
@@ -577,22 +573,12 @@ GW_EXPORT void gw_end(gw_window id) {
     if (gw_is_sync) gw_synchronize();
     gw_lock();
     window *each = find(id);
-    gw_entry edge = {0};
-    char run[GW_RUN_BYTES] = "";
-    if (each != NULL && each->is_outer) each = NULL;
-    if (each != NULL) {
+    if (each != NULL && !each->is_outer) {
         each->edge.end_ns = gw_now_ns();
         each->edge.end_stamp = gw_stamp(each->stream);
-        each->state = FINISHING;
-        edge = each->edge;
-        memcpy(run, each->run, sizeof run);
+        each->state = ENDED;
+        wake_finisher();
     }
-    gw_unlock();
-    if (each == NULL) return;
-    tell_end(run, &edge);
-    gw_lock();
-    each->state = ENDED;
-    wake_finisher();
     gw_unlock();
 }
 

@@ -21,7 +21,7 @@
 
 #define ANSWER_NS 2000000000LL  /* a daemon that is silent for longer is treated as gone */
 #define START_NS 15000000000LL  /* a cold start reads its modules from a slow disk */
-#define FAILED_NS 30000000000LL /* how long a daemon that failed is not tried again */
+#define FAILED_NS (30000 * GW_MS) /* how long a daemon that failed is not tried again */
 #define SYSTEM_SOCKET "/run/gpuwatch/daemon.sock"
 #define PROTOCOL 2
 

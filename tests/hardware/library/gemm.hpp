@@ -1,4 +1,4 @@
-// A product of 4096 x 4096 bf16 matrices by cuBLAS, which reaches the power cap of an H200; the library is loaded by CUBLAS's path.
+// A product of 8192 x 8192 bf16 matrices by cuBLAS, which reaches the power cap of an H200; the library is loaded by CUBLAS's path.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -17,7 +17,7 @@ __global__ void fill(__nv_bfloat16 *out, size_t count, unsigned seed) {
 
 class gemm {
  public:
-  static constexpr int size = 4096;
+  static constexpr int size = 8192;
   explicit gemm(cudaStream_t stream) : stream_(stream) {
     void *library = dlopen(getenv("CUBLAS") ? getenv("CUBLAS") : "libcublas.so", RTLD_NOW);
     auto create = reinterpret_cast<int (*)(void **)>(library ? dlsym(library, "cublasCreate_v2") : nullptr);

@@ -26,7 +26,7 @@ def main(state: str, out: str) -> None:
             kept.append(
                 {"label": run.label, "status": run.status, "why": run.why, "declared": dict(run.declared), "verdict": verdict}
             )
-            value = f"{median['value'] * 1e6:.2f}" if median else "-"
+            value = f"{median['value'] * 1e6:.2f}" if median and median["value"] else "-"
             at = (
                 f"{at_clock['value'] * 1e6:.2f} at {at_clock['clock_mhz']:.0f} MHz"
                 if at_clock and at_clock.get("clock_mhz")

@@ -5,7 +5,7 @@ import time
 import cupy
 from cupyx.profiler import time_range
 
-a, b = (cupy.random.standard_normal((4096, 4096), dtype=cupy.float32).astype(cupy.float16) for _ in range(2))
+a, b = (cupy.random.standard_normal((8192, 8192), dtype=cupy.float32).astype(cupy.float16) for _ in range(2))
 out = a @ b
 stream = cupy.cuda.get_current_stream()
 until = time.monotonic() + 1.5

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import nvtx
 
 step = jax.jit(lambda a, b: a @ b)
-a, b = (jax.random.normal(jax.random.PRNGKey(seed), (4096, 4096), jnp.bfloat16) for seed in (1, 2))
+a, b = (jax.random.normal(jax.random.PRNGKey(seed), (8192, 8192), jnp.bfloat16) for seed in (1, 2))
 until = time.monotonic() + 1.5
 while time.monotonic() < until:
     step(a, b).block_until_ready()
