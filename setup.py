@@ -15,7 +15,7 @@ class PlainLibraries(build_ext):
         """Return the path of a library: its module's, and ``.so``."""
         return f"{ext_name.replace('.', '/')}.so"
 
-    def get_export_symbols(self, ext: object) -> list[str]:
+    def get_export_symbols(self, ext: object) -> list[str]:  # noqa: ARG002 - as setuptools calls it
         """Return nothing: there is no module's initialisation to export."""
         return []
 

@@ -11,6 +11,7 @@ from tests.annotate.output import page as rules
 from tests.bench import render as bench
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
+from tests.gpuwatch.libgpuwatch import ptx_header
 from tests.hardware import render as validation
 from tests.proof import fooling_page
 
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         rules.main(given, rules.WRITTEN),
         metrics.main(given),
         columns.main(given),
+        ptx_header.main(given),
         build.main(given),
         validation.main(given),
         fooling_page.main(given),

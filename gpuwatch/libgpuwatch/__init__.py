@@ -5,7 +5,6 @@
 
 import functools
 import hashlib
-import os
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -16,7 +15,7 @@ _Version = tuple[int, int, int, int]
 
 def is_ours(named: str, seen: Path) -> bool:
     """Return whether a path names the package's library, and the file that a process sees there has its content."""
-    if not os.path.isabs(named):
+    if not Path(named).is_absolute():
         return False
     try:
         return Path(named).resolve() == LIBRARY.resolve() and _content(seen) == _content(LIBRARY)

@@ -33,7 +33,7 @@ int gw_declare_text(gw_window window, const char *name, const char *value);
 /* End a window.  Its times are handed over by a thread beside the program. */
 void gw_end(gw_window window);
 
-/* Write the run id of a window that is open (`gpuwatch show ID` has its verdict), or the last problem of this process, as text
+/* Write the run id of a window that is open (`gpuwatch show ID` has its verdict), or the first problem of this process, as text
  * that ends with a zero.  Return its length; 0 where there is none. */
 size_t gw_run_id(gw_window window, char *text, size_t size);
 size_t gw_problem(char *text, size_t size);

@@ -51,7 +51,7 @@ void gw_trouble(const char *format, ...) {
     va_end(arguments);
     pthread_mutex_lock(&trouble_lock);
     bool is_first = !trouble[0];
-    memcpy(trouble, text, sizeof trouble);
+    if (is_first) memcpy(trouble, text, sizeof trouble);
     pthread_mutex_unlock(&trouble_lock);
     if (!is_first) return;
     const char *report = secure_getenv("GPUWATCH_NVTX_REPORT");

@@ -77,7 +77,8 @@ static void *serve(void *listener) {
             if (dice == 1) snprintf(answer, sizeof answer, "{\"type\":\"refused\",\"message\":\"\\u00e9 \\\"no\\\"\"}\n");
             else if (dice == 2) snprintf(answer, sizeof answer, "{\"type\":\"%s\",\"run\":\"%.*s\"}\n", type, 200, long_text);
             else if (dice == 3) snprintf(answer, sizeof answer, "{{]}\"\\\n");
-            else if (dice == 4) snprintf(answer, sizeof answer, "%c\n", 0);
+            else if (dice == 4) strcpy(answer, "\x01\n");
+            else if (dice == 5 && next(&random) % 8 == 0) continue; /* silence, for as long as its patience is */
             else snprintf(answer, sizeof answer, "{\"a\":[1,{\"b\":\"]\"}],\"type\":\"%s\",\"run\":\"r%ld\",\"opened_ns\":12}\n", type, (long)windows_count);
             if (send(fd, answer, strlen(answer), MSG_NOSIGNAL) < 0) break;
         }

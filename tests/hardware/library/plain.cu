@@ -11,7 +11,7 @@ int main(int count, char **arguments) {
   cudaStream_t stream;
   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   gemm work(stream);
-  for (double until = now_s() + 1.5; now_s() < until; cudaStreamSynchronize(stream))
+  for (double until = now_s() + 3.0; now_s() < until; cudaStreamSynchronize(stream))
     for (int i = 0; i < 20; i++) work.launch();
   double before = now_s();
   gpuwatch::window window("C++ program", stream);

@@ -20,7 +20,7 @@ gpuwatch daemon 2> "$OUT/daemon.log" &
 DAEMON=$!
 for _ in $(seq 100); do [ -S "$GPUWATCH_SOCKET" ] && break; sleep 0.1; done
 step "C++ program" "$WORK/plain"
-step "C++ program, device reset" "$WORK/plain" reset
+step "C++ program, device reset" "$WORK/plain" reset  # its stamps are gone before they are read
 step "Google Benchmark" "$WORK/google"
 step JAX python3 -m gpuwatch run --nvtx timed --label jax -- python3 "$HERE/with_jax.py"
 step CuPy python3 -m gpuwatch run --nvtx timed --label cupy -- python3 "$HERE/with_cupy.py"
