@@ -1,7 +1,7 @@
 # What the library costs its program, beside a daemon on the real driver: nanoseconds a range, microseconds of opening and ending.
 NVTX=$(dirname "$(readlink -f "$(command -v nvcc)")")/../include
 TESTS=$ROOT/tests/gpuwatch/libgpuwatch
-cc -O2 -I"$NVTX" "$TESTS/ranges.c" -o "$WORK/ranges" -ldl -lpthread
+cc -O2 -I"$NVTX" -I/usr/local/cuda/include -I"$(dirname "$CUBLAS")/../include" "$TESTS/ranges.c" -o "$WORK/ranges" -ldl -lpthread
 cc -O2 -I"$LIBRARY" "$TESTS/api.c" -L"$LIBRARY" -lgpuwatch -Wl,-rpath,"$LIBRARY" -o "$WORK/api" -ldl
 "$WORK/ranges" > "$OUT/bare_ns.txt"
 NVTX_INJECTION64_PATH=$LIBRARY/libgpuwatch.so GPUWATCH_NVTX=$'timed\nNCCL:*' "$WORK/ranges" > "$OUT/range_ns.txt"
