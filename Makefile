@@ -97,12 +97,15 @@ campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated
 timing-record: $(STAMP)  ## timing-sensitive tests ten times, three times with all others, beside busy loops; Ctrl-C, and go on any day
 	$(BIN)/python -m tests.load_record --workers $(WORKERS) $(RUNS)
 
-.PHONY: soak fuzz
+.PHONY: soak fuzz fuzz-library
 soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day
 	$(BIN)/python -m pytest -m soak tests/faults -s
 
 fuzz: $(STAMP)  ## hostile input for every reader, under atheris where it is installed (pip install -e '.[fuzz]')
 	$(BIN)/python -m tests.fuzz --runs 100000 --keep
+
+fuzz-library: $(STAMP)  ## a million random sequences of NVTX ranges through the C library, under three sanitizers
+	$(BIN)/python -m tests.gpuwatch.libgpuwatch.fuzz_campaign 1000000
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -33,14 +33,20 @@ def main() -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="gw") as name, running(Path(name)) as live:
         folder = Path(name)
         ranges, api = built.with_ranges(folder), built.with_api(folder)
-        injected = {"NVTX_INJECTION64_PATH": str(LIBRARY), "GPUWATCH_NVTX": "timed\nNCCL:*", "GPUWATCH_SOCKET": str(live.settings.socket)}
+        injected = {
+            "NVTX_INJECTION64_PATH": str(LIBRARY),
+            "GPUWATCH_NVTX": "timed\nNCCL:*",
+            "GPUWATCH_SOCKET": str(live.settings.socket),
+        }
         bare_ns, _ = _highest_median([row[0] for row in _run(ranges)])
         range_ns, range_high_ns = _highest_median([row[0] for row in _run(ranges, **injected)])
         edges = _run(api, str(_WINDOWS_COUNT), GPUWATCH_SOCKET=str(live.settings.socket))
         open_us, open_high_us = _highest_median([row[0] for row in edges])
         end_us, end_high_us = _highest_median([row[1] for row in edges])
     print("a program's own time                                 median   upper end of 95 %")
-    print(f"push and pop of a range that no pattern fits     {range_ns:7.1f} ns {range_high_ns:13.1f} ns   ({bare_ns:.1f} ns without the library)")
+    print(
+        f"push and pop of a range that no pattern fits     {range_ns:7.1f} ns {range_high_ns:13.1f} ns   ({bare_ns:.1f} ns without the library)"
+    )
     print(f"gw_begin, daemon running, of {len(edges)} windows          {open_us:7.1f} us {open_high_us:13.1f} us")
     print(f"gw_end                                           {end_us:7.1f} us {end_high_us:13.1f} us")
     return {"range_ns": range_high_ns, "open_us": open_high_us, "end_us": end_high_us}

@@ -17,7 +17,7 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.interfaces import Run
 from gpuwatch.libgpuwatch import FOLDER, LIBRARY, is_ours
 from gpuwatch.store import Reader
-from tests.gpuwatch.libgpuwatch import built
+from tests.gpuwatch.libgpuwatch import built, fuzz_campaign, ptx_header
 from tests.gpuwatch.live import judged_run, running
 from tests.waiting import PATIENCE_S
 
@@ -247,17 +247,9 @@ def test_daemon_that_fails_harms_nobody(waiting: tuple[Settings, int, subprocess
         os.kill(pid, signal.SIGCONT)
 
 
-def test_fuzzed_ranges_under_sanitizers(folder: Path) -> None:
+def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path) -> None:
     """Random ranges and calls, four threads, forks and a daemon that says nonsense: no error of memory or of behaviour."""
-    fuzz = built.fuzzer(folder, "address,undefined")
-    (folder / "report").touch()
-    environment = {
-        "GPUWATCH_SOCKET": str(folder / "fuzz.sock"), "GPUWATCH_NVTX": "timed\nstep\nNCCL:*\n*e*d",
-        "GPUWATCH_NVTX_REPORT": str(folder / "report"), "PATH": "/nowhere",
-    }  # fmt: skip
-    ended = subprocess.run(
-        [fuzz, "20000", "4", "1"], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
-    )
+    ended = fuzz_campaign.run(built.fuzzer(folder, "address,undefined"), 10_000, 4, fake_driver)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout.split()[0]) > 0
     rows = [json.loads(line) for line in (folder / "report").read_text().splitlines()]
@@ -266,8 +258,6 @@ def test_fuzzed_ranges_under_sanitizers(folder: Path) -> None:
 
 def test_kernel_is_that_of_the_package() -> None:
     """The C library's kernel is generated from the one that Python loads."""
-    from tests.gpuwatch.libgpuwatch import ptx_header
-
     assert ptx_header.PATH.read_text() == ptx_header.text()
 
 
