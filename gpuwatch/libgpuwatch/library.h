@@ -31,7 +31,7 @@ typedef struct {
 void gw_add(gw_text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gw_add_json(gw_text *out, const char *utf8, size_t most_characters);
 void gw_add_base64(gw_text *out, const void *bytes, size_t count);
-bool gw_parse_reply(const char *line, size_t length, gw_reply *out);
+bool gw_parse_reply(const char *line, gw_reply *out);
 bool gw_exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_start);
 void gw_wire_forget(void);
 void gw_trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));

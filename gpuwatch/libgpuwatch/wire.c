@@ -158,74 +158,23 @@ void gw_add_base64(gw_text *out, const void *bytes, size_t count) {
 
 /* Replies */
 
-static const char *skip_spaces(const char *at, const char *end) {
-    while (at < end && (*at == ' ' || *at == '\t' || *at == '\r' || *at == '\n')) at++;
-    return at;
-}
-
-/* Read a JSON string from its first quote into out, shortened to its size; return its end, or NULL. */
-static const char *read_string(const char *at, const char *end, char *out, size_t size) {
+/* Read the text of a key, shortened to its room: a quote inside of another text has a backslash before it, so no text looks like a key. */
+static void read_text(const char *line, const char *key, char *out, size_t size) {
+    const char *at = strstr(line, key);
     size_t length = 0;
-    for (at++; at < end && *at != '"'; at++) {
-        char found = *at;
-        if (found == '\\') {
-            if (++at >= end) return NULL;
-            found = *at == 'n' || *at == 't' || *at == 'r' ? ' ' : *at == 'u' ? '?' : *at;
-            if (*at == 'u') {
-                if (end - at < 5) return NULL;
-                at += 4;
-            }
-        }
-        if (out != NULL && length + 1 < size) out[length++] = found;
+    for (at = at != NULL ? at + strlen(key) : ""; *at && *at != '"' && length + 1 < size; at++) {
+        if (*at == '\\' && *++at == 0) break;
+        out[length++] = (unsigned char)*at < 0x20 ? ' ' : *at;
     }
-    if (out != NULL) out[length] = 0;
-    return at < end ? at + 1 : NULL;
+    out[length] = 0;
 }
 
-static const char *skip_value(const char *at, const char *end) {
-    int depth = 0;
-    do {
-        at = skip_spaces(at, end);
-        if (at >= end) return NULL;
-        if (*at == '"') {
-            at = read_string(at, end, NULL, 0);
-            if (at == NULL) return NULL;
-        } else if (*at == '{' || *at == '[') {
-            depth++;
-            at++;
-        } else if (*at == '}' || *at == ']') {
-            if (--depth < 0) return NULL;
-            at++;
-        } else if (*at == ',' || *at == ':') {
-            if (depth == 0) return NULL;
-            at++;
-        } else {
-            while (at < end && strchr(",]}: \t\r\n\"[{", *at) == NULL) at++;
-        }
-    } while (depth > 0);
-    return at;
-}
-
-/* Read the texts of one reply; false where the line is no object of JSON. */
-bool gw_parse_reply(const char *line, size_t length, gw_reply *out) {
-    const char *at = skip_spaces(line, line + length), *end = line + length;
-    memset(out, 0, sizeof *out);
-    if (at >= end || *at != '{') return false;
-    for (at = skip_spaces(at + 1, end); at < end && *at != '}'; at = skip_spaces(at, end)) {
-        char name[16];
-        if (*at != '"' || (at = read_string(at, end, name, sizeof name)) == NULL) return false;
-        at = skip_spaces(at, end);
-        if (at >= end || *at != ':') return false;
-        at = skip_spaces(at + 1, end);
-        if (at >= end) return false;
-        char *into = !strcmp(name, "type") ? out->type : !strcmp(name, "run") ? out->run : !strcmp(name, "message") ? out->message : NULL;
-        size_t size = into == out->type ? sizeof out->type : into == out->run ? sizeof out->run : sizeof out->message;
-        at = into != NULL && *at == '"' ? read_string(at, end, into, size) : skip_value(at, end);
-        if (at == NULL) return false;
-        at = skip_spaces(at, end);
-        if (at < end && *at == ',') at++;
-    }
-    return at < end;
+/* Read the texts of one reply; false where it has no type.  The line ends with a zero. */
+bool gw_parse_reply(const char *line, gw_reply *out) {
+    read_text(line, "\"type\":\"", out->type, sizeof out->type);
+    read_text(line, "\"run\":\"", out->run, sizeof out->run);
+    read_text(line, "\"message\":\"", out->message, sizeof out->message);
+    return out->type[0] != 0;
 }
 
 /* The socket */
@@ -258,12 +207,13 @@ static bool send_all(int fd, const char *text, size_t length, int64_t until_ns) 
 
 /* Read one line.  The daemon says nothing unasked, so that what follows a line is no daemon's. */
 static bool receive(int fd, gw_reply *reply, int64_t until_ns) {
-    if (reply_buffer == NULL && (reply_buffer = malloc(GW_REPLY_BYTES)) == NULL) return false;
+    if (reply_buffer == NULL && (reply_buffer = malloc(GW_REPLY_BYTES + 1)) == NULL) return false;
     for (size_t length = 0; length < GW_REPLY_BYTES;) {
         ssize_t got = recv(fd, reply_buffer + length, GW_REPLY_BYTES - length, MSG_DONTWAIT);
         if (got > 0) {
             length += (size_t)got;
-            if (reply_buffer[length - 1] == '\n') return gw_parse_reply(reply_buffer, length, reply);
+            reply_buffer[length] = 0;
+            if (reply_buffer[length - 1] == '\n') return gw_parse_reply(reply_buffer, reply);
         } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
             return false;
         } else if (!wait_for(fd, POLLIN, until_ns)) {
