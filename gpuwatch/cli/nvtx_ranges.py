@@ -14,19 +14,21 @@ from typing import Any, TypeVar
 
 import click
 
+from annotate.errors import AnnotateError
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import libgpuwatch
 from gpuwatch.cli import output
 from gpuwatch.client.connection import connect_running
 from gpuwatch.config.settings import Settings
-from gpuwatch.errors import DaemonError
+from gpuwatch.errors import DaemonError, GpuwatchError
 from gpuwatch.wire.peer import dial, list_sockets
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _META = "gpuwatch.nvtx"
 _PATTERNS_COUNT = 16  # as nvtx.c
 _SHOWN_COUNT = 20  # windows of ranges: more are counted
+_TIMERS = ("host", "stamps")  # as windows.c
 _INJECTION = "NVTX_INJECTION64_PATH"
 
 
@@ -86,7 +88,8 @@ class NvtxRanges:
 
     def outer_timer(self) -> str | None:
         """Return the timer of ranges that became iterations of the program's own window; None where there are none."""
-        return next((str(each["timer"]) for each in self._rows("report") if each.get("is_outer")), None)
+        outer = (each.get("timer") for each in self._rows("report") if each.get("is_outer"))
+        return next((timer for timer in outer if timer in _TIMERS), None)
 
     def tell(self, settings: Settings) -> set[Status]:
         """Write the list of ranges, or the verdicts of those that became windows; return the statuses."""
@@ -98,7 +101,12 @@ class NvtxRanges:
         windows = [each for each in rows if "run" in each and not each.get("is_outer")]
         lone = [each for each in windows if each.get("is_lone")]
         windows = [each for each in windows if not each.get("is_lone")]
-        verdicts = _ask([str(each["run"]) for each in windows[:_SHOWN_COUNT]], settings)
+        statuses, verdicts = set(), []
+        try:
+            verdicts = _ask([str(each["run"]) for each in windows[:_SHOWN_COUNT]], settings)
+        except (GpuwatchError, AnnotateError) as error:
+            output.say(f"gpuwatch: --nvtx: no verdict: {error}")
+            statuses.add(Status.UNPROVEN)
         if verdicts:
             output.say(output.lay_out(verdicts, None, more="`gpuwatch show RUN` says more"))
         if len(windows) > _SHOWN_COUNT:
@@ -107,7 +115,7 @@ class NvtxRanges:
             output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms, alone, made no window that can be judged")
         if self.patterns and not self.is_listed and not rows:
             output.say(f"gpuwatch: --nvtx: no range matched {', '.join(self.patterns)}; --nvtx-list shows the program's ranges")
-        return {verdict.status for verdict in verdicts}
+        return statuses | {verdict.status for verdict in verdicts}
 
     def _rows(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield what the processes of the program wrote: any of them may have written nonsense."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from annotate.verdict import Status
+from gpuwatch.cli.nvtx_ranges import NvtxRanges
 from gpuwatch.config.settings import Settings
 from gpuwatch.interfaces import Run
 from gpuwatch.libgpuwatch import FOLDER, LIBRARY, is_ours
@@ -137,6 +139,15 @@ def test_wrong_patterns_are_refused(copying: Settings, given: tuple[str, ...]) -
     ended = run(*given, "--", "echo", "ran", settings=copying)
     assert (ended.returncode, ended.stdout) == (125, "")
     assert "--nvtx" in ended.stderr
+
+
+def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -> None:
+    """What a program writes into its report itself is neither a timer nor a reason to fail."""
+    (tmp_path / "report").write_text('{"is_outer":true,"timer":"events"}\n[1]\n{\n{"run":"none of these"}\n{"run":7}\n\xff')
+    (tmp_path / "list").write_text('{"domain":"d"}\n{"domain":1,"message":"m","count":"x"}\n')
+    ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
+    assert ranges.outer_timer() is None
+    assert ranges.tell(copying) == {Status.UNPROVEN}
 
 
 def test_forked_child_has_its_own_windows(copying: Settings, ranges: Path) -> None:
