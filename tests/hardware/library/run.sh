@@ -22,12 +22,14 @@ for _ in $(seq 100); do [ -S "$GPUWATCH_SOCKET" ] && break; sleep 0.1; done
 step "C++ program" "$WORK/plain"
 step "C++ program, device reset" "$WORK/plain" reset  # its stamps are gone before they are read
 step "Google Benchmark" "$WORK/google"
-step JAX python3 -m gpuwatch run --nvtx timed --label jax -- python3 "$HERE/with_jax.py"
-step CuPy python3 -m gpuwatch run --nvtx timed --label cupy -- python3 "$HERE/with_cupy.py"
-step torch python3 -m gpuwatch run --nvtx timed --label torch -- python3 "$HERE/with_torch.py"
-step NCCL python3 -m gpuwatch run --nvtx 'NCCL:ncclAllReduce' --label nccl -- python3 "$HERE/with_nccl.py"
-step "NCCL's ranges" python3 -m gpuwatch run --nvtx-list -- python3 "$HERE/with_nccl.py"
-. "$HERE/costs.sh"
+if [ -z "${ONLY_C:-}" ]; then
+  step JAX python3 -m gpuwatch run --nvtx timed --label jax -- python3 "$HERE/with_jax.py"
+  step CuPy python3 -m gpuwatch run --nvtx timed --label cupy -- python3 "$HERE/with_cupy.py"
+  step torch python3 -m gpuwatch run --nvtx timed --label torch -- python3 "$HERE/with_torch.py"
+  step NCCL python3 -m gpuwatch run --nvtx 'NCCL:ncclAllReduce' --label nccl -- python3 "$HERE/with_nccl.py"
+  step "NCCL's ranges" python3 -m gpuwatch run --nvtx-list -- python3 "$HERE/with_nccl.py"
+  . "$HERE/costs.sh"
+fi
 kill "$DAEMON"
 wait "$DAEMON"
 python3 "$HERE/table.py" "$GPUWATCH_STATE" "$OUT/verdicts.json"
