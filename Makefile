@@ -11,7 +11,7 @@ WORKERS ?= 4
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(STAMP): requirements-dev.txt pyproject.toml gpuwatch/sources/nvml/compiled_loop.c
+$(STAMP): requirements-dev.txt pyproject.toml setup.py gpuwatch/sources/nvml/compiled_loop.c $(wildcard gpuwatch/libgpuwatch/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuwatch needs Python 3.11 or newer, found $$($(PYTHON) -V); name one: make PYTHON=python3.12 …" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
@@ -111,12 +111,15 @@ timing-record: $(STAMP)  ## timing-sensitive tests ten times, three times with a
 alerts-run: $(STAMP)  ## half an hour of Prometheus over daemons in which every hazard is provoked (as root); its record and page
 	$(BIN)/python -m tests.dashboards.long_run
 
-.PHONY: soak fuzz
+.PHONY: soak fuzz fuzz-library
 soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day
 	$(BIN)/python -m pytest -m soak tests/faults -s
 
 fuzz: $(STAMP)  ## hostile input for every reader, under atheris where it is installed (pip install -e '.[fuzz]')
 	$(BIN)/python -m tests.fuzz --runs 100000 --keep
+
+fuzz-library: $(STAMP)  ## a million random sequences of NVTX ranges through the C library, under three sanitizers
+	$(BIN)/python -m tests.gpuwatch.libgpuwatch.fuzz_campaign 1000000
 
 .PHONY: dist
 dist: $(STAMP)  ## build the source distribution, and the wheel from it, into dist/

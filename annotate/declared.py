@@ -42,7 +42,7 @@ FACTS: Mapping[str, str] = {
     "whole_program": "whether the window surrounds a whole program, of which its work on the GPU is claimed",
     # How it was timed.
     "stamp_s": "the GPU's time for the stamps around one entry",
-    "timer": "what took the times: events, graph, host, or caller for times handed over",
+    "timer": "what took the times: events, graph, stamps, host, or caller for times handed over",
     "timer_overhead_s": "what the timer reads around nothing",
     "issue_s": "the host's time to launch one call",
     "starved_ratio": "the share of timed readings for whose launch the GPU waited",

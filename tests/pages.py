@@ -12,6 +12,7 @@ from tests.bench import render as bench
 from tests.dashboards import long_run
 from tests.gpuwatch.exporter import page as metrics
 from tests.gpuwatch.fleet import page as columns
+from tests.gpuwatch.libgpuwatch import ptx_header
 from tests.hardware import harnesses_page, qualified
 from tests.hardware import render as validation
 from tests.proof import fooling_page, untrusted_page
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         rules.main(given, rules.WRITTEN),
         metrics.main(given),
         columns.main(given),
+        ptx_header.main(given),
         build.main(given),
         long_run.main(given or ["--render"]),
         validation.main(given),

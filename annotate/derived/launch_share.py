@@ -13,7 +13,7 @@ from annotate.evidence import Evidence
 from annotate.evidence.asked import kept
 
 # Timers that read the GPU's time: whoever uses one claims the time of a kernel.
-GPU_TIMERS = ("events", "graph")
+GPU_TIMERS = ("events", "graph", "stamps")
 _HIDDEN_S = 5e-9  # less is no launch
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 

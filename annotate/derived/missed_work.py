@@ -55,7 +55,7 @@ def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
     """Find times by the host's clock that stopped before the GPU did."""
     timer, timed = text(evidence.declared, "timer"), loop(evidence)
     # These are read on the GPU: they end no earlier than the work between them.
-    if timer in ("events", "graph"):
+    if timer in ("events", "graph", "stamps"):
         return Unobserved("the times were taken on the GPU, in the order of its work")
     late_s = amount(evidence.declared, "sync_s")
     late_s = late_s if late_s is not None and late_s <= evidence.window.length_s else None
@@ -85,8 +85,8 @@ def stopped_early(evidence: Evidence, limits: EarlyStopLimits) -> Answer:
 def on_other_stream(evidence: Evidence, limits: EmptySpanLimits) -> Answer:
     """Find events that enclose nothing, because the work between them runs on another stream."""
     timed = loop(evidence)
-    if text(evidence.declared, "timer") != "events" or timed is None:
-        return Unobserved("no times were taken by events")
+    if text(evidence.declared, "timer") not in ("events", "stamps") or timed is None:
+        return Unobserved("no times were taken by events or stamps")
     overhead_s = amount(evidence.declared, "timer_overhead_s")
     busy_s = timed.call_busy_s
     facts: dict[str, Fact] = {"call_s": timed.call_s, "busy_s": busy_s, "overhead_s": overhead_s}

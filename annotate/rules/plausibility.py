@@ -79,7 +79,7 @@ def result_cached(
         return Found(
             Severity.REJECT, facts | {"what": f"{busy}, while the declared work takes {least_ratio:.0%} of it at least"}
         )
-    on_gpu = text(evidence.declared, "timer") in ("events", "graph") and timed.timed_s > claimed_ratio * timed.span_s
+    on_gpu = text(evidence.declared, "timer") in ("events", "graph", "stamps") and timed.timed_s > claimed_ratio * timed.span_s
     if on_gpu and timed.utilization_ratio < idle_ratio:
         if case.is_busy_contradicted:
             return Unobserved("utilisation shows a GPU at rest, and energy one that worked")

@@ -166,7 +166,12 @@ def short_kernel(
         return Clear(facts)
     if has_no_kernel(evidence):
         return Unobserved(_EMPTY)
-    names = {"events": "CUDA events", "graph": "events around a graph", "host": "the host's clock and a synchronisation"}
+    names = {
+        "events": "CUDA events",
+        "graph": "events around a graph",
+        "stamps": "stamps of the SMs",
+        "host": "the host's clock and a synchronisation",
+    }
     facts |= {"call": readable(timed.call_s), "timer": names.get(timer, "most timers"), "batch_count": timed.batch_count}
     overhead_s = amount(evidence.declared, "timer_overhead_s")
     most_s = AROUND_NOTHING_S if overhead_s is None else _TICK_S + overhead_s

@@ -14,7 +14,7 @@ import click
 from annotate.errors import AnnotateError
 from annotate.verdict import Status, Verdict
 from gpuwatch import clock
-from gpuwatch.cli import child, chosen_gpus, options, output
+from gpuwatch.cli import child, chosen_gpus, nvtx_ranges, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.claimed_number import ClaimOptions, claim_options, read_claim, work_facts
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
@@ -117,6 +117,7 @@ class _OutputOptions:
     callback=lambda context, _, is_asked: context.meta.update({_AUTO: is_asked}),
     help="Give each benchmark of Triton, torch's Timer and CuPy in a Python program its own window.",
 )
+@nvtx_ranges.nvtx_options
 @options.settings_options
 @options.gathered(_Names, "names")
 @options.gathered(_TimesFile, "times")
@@ -140,6 +141,7 @@ def command(
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)
     work = work_facts(claim_options.work)
+    ranges = nvtx_ranges.asked()
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
@@ -160,9 +162,13 @@ def command(
     watched.declare(whole_program=True, **work)  # imports before its work on the GPU, and writing after it, are not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
+        ranges = stack.enter_context(ranges.reporting())
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            outcome = child.wait(child.spawn(command, _environment(watched, settings), mask))
+            inside = ranges.environment(settings, watched.policy, chosen)
+            outcome = child.wait(child.spawn(command, _environment(watched, settings) | inside, mask))
+            if (timer := ranges.outer_timer()) is not None:
+                watched.declare(timer=timer)
             if times.times_file is not None:
                 _record_times(watched, times, before, outcome.elapsed_s)
             _declare_claim(watched, claim_options.claimed)
@@ -170,7 +176,7 @@ def command(
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report, show)
+            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings)
         except KeyboardInterrupt:
             # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
             output.say(f"gpuwatch: not waited for the verdict; {show}")

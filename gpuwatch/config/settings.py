@@ -24,6 +24,7 @@ from gpuwatch.errors import UsageError
 # Variables of ours that are no settings: where the file is, and what `gpuwatch run` tells its command.
 _OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT", "GPUWATCH_TAGS"})
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
+_LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # what it tells the C library begins so
 # Of two settings the first may not exceed the second; a default gives way to what was configured.
 _ORDERED = (("sampling.active_period", "sampling.idle_period"), ("store.segment", "store.budget"))
 
@@ -128,7 +129,8 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """List the GPUWATCH_ variables without a meaning.  No error: an orchestrator may set GPUWATCH_PORT for its service."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
-    return tuple(sorted(name for name in environment if name.startswith("GPUWATCH_") and name not in known))
+    ours = [name for name in environment if name.startswith("GPUWATCH_") and not name.startswith(_LIBRARY_VARIABLES)]
+    return tuple(sorted(name for name in ours if name not in known))
 
 
 def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:

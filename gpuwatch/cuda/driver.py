@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.process import torch_state
 
 # smid may in principle exceed the number of SMs (a partition), so a thread that would write beyond its row writes nothing.
-_PTX = b"""
+PTX = b"""
 .version 6.0
 .target sm_60
 .address_size 64
@@ -102,7 +102,7 @@ def load_kernel(driver: Any, name: str) -> Any:
     if current in _modules:
         with contextlib.suppress(RuntimeError):  # of a context that was reset, where the driver does not number them
             return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
-    _modules[current] = checked(driver.cuModuleLoadData(_PTX))
+    _modules[current] = checked(driver.cuModuleLoadData(PTX))
     return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpuwatch import libgpuwatch
 from gpuwatch.host.processes import PROC, contents
 
 # Reading a list of mappings takes milliseconds and the lock of that address space, so not every data loader's is read.
@@ -25,7 +26,7 @@ _LIBRARY = re.compile(r"/((?:" + "|".join(map(re.escape, (*_INJECTED, *_LINKED))
 
 # Any value switches these on, for it is a library, a session or a token.
 _INJECTING = re.compile(
-    r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
+    r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|GPUWATCH_NVTX_NEXT|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
 )
 # These are switches or settings, and off where their value says so; where a toolkit is installed is neither.
 _SWITCHES = re.compile(
@@ -46,7 +47,7 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
     for pid in list(pids)[:LOOKED_AT_COUNT]:
         mapped, environ = contents(proc / str(pid) / "maps"), contents(proc / str(pid) / "environ")
         looked = looked or bool(mapped and environ is not None)
-        found |= _libraries(mapped or "") | _variables(environ or "") | _tracers(pid, proc)
+        found |= _libraries(mapped or "") | _variables(environ or "", proc / str(pid) / "root") | _tracers(pid, proc)
     return frozenset(found) if looked or found else None
 
 
@@ -61,16 +62,24 @@ def _libraries(mapped: str) -> set[str]:
     return {f"{'idle' if name.startswith(_LINKED) else 'library'}:{_word(name)}" for name in set(_LIBRARY.findall(mapped))}
 
 
-def _variables(environ: str) -> set[str]:
+def _variables(environ: str, root: Path) -> set[str]:
     found: set[str] = set()
     for entry in environ.split("\0"):
         name, _, value = entry.partition("=")
         preloads = name == "LD_PRELOAD" and _preloads_injection(value)
-        injects = _INJECTING.fullmatch(name) and value
+        injects = _INJECTING.fullmatch(name) and value and not _is_own_library(name, value, root)
         switches = _SWITCHES.fullmatch(name) and not _PLACES.search(name) and value.strip().lower() not in _OFF
         if preloads or injects or switches:
             found.add(f"variable:{name}")
     return found
+
+
+def _is_own_library(name: str, value: str, root: Path) -> bool:
+    """Return whether NVTX loads gpuwatch's own library: by its place in the package, and by the content this process sees there.
+
+    A library that gpuwatch's calls in turn has a variable of its own, and is found by that.
+    """
+    return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, root / value.lstrip("/"))
 
 
 def _preloads_injection(value: str) -> bool:

@@ -1,0 +1,234 @@
+"""NVTX ranges of a program under ``gpuwatch run``: the environment of the C library, and its answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from annotate.errors import AnnotateError
+from annotate.user_policy import Policy
+from annotate.verdict import Status, Verdict
+from gpuwatch import libgpuwatch
+from gpuwatch.cli import output
+from gpuwatch.client.connection import connect_running
+from gpuwatch.config.settings import Settings
+from gpuwatch.errors import DaemonError, GpuwatchError
+from gpuwatch.wire.peer import dial, list_sockets
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_META = "gpuwatch.nvtx"
+_PATTERNS_COUNT = 16  # as nvtx.c
+_SHOWN_COUNT = 20  # windows of ranges: more are counted
+_TIMERS = ("host", "stamps")  # as windows.c
+_INJECTION = "NVTX_INJECTION64_PATH"
+
+
+@dataclass(frozen=True, slots=True)
+class NvtxRanges:
+    """The ranges that were asked for, and the folder in which the library reports."""
+
+    patterns: tuple[str, ...] = ()
+    is_listed: bool = False
+    is_synchronised: bool = False
+    folder: Path | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        return bool(self.patterns) or self.is_listed
+
+    @contextmanager
+    def reporting(self) -> Iterator[NvtxRanges]:
+        """Give the library a folder to report in.  Raises UsageError: where the library was not built."""
+        if not self.is_asked:
+            yield self
+            return
+        if not libgpuwatch.LIBRARY.exists():
+            raise click.UsageError(
+                f"--nvtx: expected {libgpuwatch.LIBRARY}, found none: install gpuwatch again where a C compiler is"
+            )
+        folder = Path(tempfile.mkdtemp(prefix="gpuwatch-nvtx-"))
+        try:
+            (folder / "report").touch(mode=0o600)
+            (folder / "list").touch(mode=0o600)
+            yield NvtxRanges(self.patterns, self.is_listed, self.is_synchronised, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def environment(self, settings: Settings, policy: Policy, gpus: Iterable[str]) -> dict[str, str]:
+        """Return the variables that load the library and tell it what to do; none where no ranges were asked for."""
+        if self.folder is None:
+            return {}
+        opening: dict[str, Any] = {"claim": policy.claim.value, "policy": policy.to_dict()}
+        if named := list(gpus):
+            opening["gpus"] = named
+        found = {
+            _INJECTION: str(libgpuwatch.LIBRARY),
+            "GPUWATCH_NVTX": "\n".join(self.patterns),
+            "GPUWATCH_NVTX_OPEN": json.dumps(opening)[1:-1],
+            "GPUWATCH_NVTX_REPORT": str(self.folder / "report"),
+        }
+        if self.is_listed:
+            found["GPUWATCH_NVTX_LIST"] = str(self.folder / "list")
+        if self.is_synchronised:
+            found["GPUWATCH_NVTX_SYNC"] = "1"
+        if (other := os.environ.get(_INJECTION)) and other != str(libgpuwatch.LIBRARY):
+            found["GPUWATCH_NVTX_NEXT"] = other
+        if (socket := _answering_socket(settings)) is not None:
+            found["GPUWATCH_NVTX_SOCKET"] = str(socket)
+        return found
+
+    def outer_timer(self) -> str | None:
+        """Return the timer of ranges that became iterations of the program's own window; None where there are none."""
+        outer = (each.get("timer") for each in self._rows("report") if each.get("is_outer"))
+        return next((timer for timer in outer if timer in _TIMERS), None)
+
+    def tell(self, settings: Settings) -> set[Status]:
+        """Write the list of ranges, or the verdicts of those that became windows; return the statuses."""
+        if self.is_listed and self.folder is not None:
+            output.say(listed(self._rows("list")))
+        rows = list(self._rows("report"))
+        for problem in dict.fromkeys(str(each["problem"]) for each in rows if "problem" in each):
+            output.say(f"gpuwatch: --nvtx: {problem}")
+        windows = [each for each in rows if "run" in each and not each.get("is_outer")]
+        lone = [each for each in windows if each.get("is_lone")]
+        windows = [each for each in windows if not each.get("is_lone")]
+        statuses, verdicts = set(), []
+        try:
+            verdicts = _ask([str(each["run"]) for each in windows[:_SHOWN_COUNT]], settings)
+        except (GpuwatchError, AnnotateError) as error:
+            output.say(f"gpuwatch: --nvtx: no verdict: {error}")
+            statuses.add(Status.UNPROVEN)
+        if verdicts:
+            output.say(output.lay_out(verdicts, None, more="`gpuwatch show RUN` says more"))
+        if len(windows) > _SHOWN_COUNT:
+            output.say(f"  {len(windows) - _SHOWN_COUNT} more windows of ranges: gpuwatch show")
+        if lone:
+            output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms, alone, made no window that can be judged")
+        if self.patterns and not self.is_listed and not rows:
+            output.say(f"gpuwatch: --nvtx: no range matched {', '.join(self.patterns)}; --nvtx-list shows the program's ranges")
+        return statuses | {verdict.status for verdict in verdicts}
+
+    def _rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield what the processes of the program wrote: any of them may have written nonsense."""
+        if self.folder is None:
+            return
+        for line in (self.folder / name).read_text(errors="replace").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(row, dict):
+                yield row
+
+
+def listed(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return the table of a program's ranges, the longest in all first."""
+    ranges: dict[tuple[str, str], _Ranges] = {}
+    for row in rows:
+        try:
+            key, found = (str(row["domain"]), str(row["message"])), _Ranges.of(row)
+        except (KeyError, ValueError, TypeError):
+            continue
+        ranges[key] = ranges.get(key, _Ranges()) + found
+    if not ranges:
+        return "gpuwatch: --nvtx-list: the program used no NVTX range, or ended without exit()"
+    ordered = sorted(ranges.items(), key=lambda item: -item[1].total_ns)
+    names = [f"{domain}:{message}" if domain else message for (domain, message), _ in ordered]
+    cells = [(name, *found.cells()) for name, (_, found) in zip(names, ordered, strict=True)]
+    return output.table(cells, header=("range", "count", "mean", "least", "most", "in all"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    count: int = 0
+    total_ns: int = 0
+    least_ns: int = field(default=1 << 63)
+    most_ns: int = 0
+
+    @staticmethod
+    def of(row: Mapping[str, Any]) -> _Ranges:
+        return _Ranges(*(int(row[name]) for name in ("count", "total_ns", "least_ns", "most_ns")))
+
+    def __add__(self, other: _Ranges) -> _Ranges:
+        least_ns, most_ns = min(self.least_ns, other.least_ns), max(self.most_ns, other.most_ns)
+        return _Ranges(self.count + other.count, self.total_ns + other.total_ns, least_ns, most_ns)
+
+    def cells(self) -> tuple[str, ...]:
+        lengths_ns = (self.total_ns / max(1, self.count), self.least_ns, self.most_ns, self.total_ns)
+        return str(self.count), *(_length(each) for each in lengths_ns)
+
+
+def _length(length_ns: float) -> str:
+    unit, size = next(((unit, size) for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if length_ns >= size), ("ns", 1.0))
+    return f"{length_ns / size:.3g} {unit}"
+
+
+def _answering_socket(settings: Settings) -> Path | None:
+    """Return the socket of the daemon that serves these settings: the library looks nowhere else."""
+    for path in list_sockets(settings):
+        try:
+            connection = dial(path)
+        except DaemonError:
+            continue
+        if connection is not None:
+            connection.close()
+            return path
+    return None
+
+
+def _ask(runs: list[str], settings: Settings) -> list[Verdict]:
+    if not runs:
+        return []
+    client = connect_running(settings)
+    if client is None:
+        raise DaemonError("no daemon answers", "unreachable")
+    with closing(client):
+        # From the last one on, which is judged after the others.
+        judged = [client.verdicts(run).verdicts for run in reversed(runs)]
+    return [Verdict.from_dict(found[0]) for found in reversed(judged) if found]
+
+
+def nvtx_options(command: _F) -> _F:
+    """Add --nvtx, --nvtx-list and --nvtx-sync, which ``asked`` returns."""
+    for option in (
+        click.option(
+            "--nvtx-sync", is_flag=True, expose_value=False, callback=_keep, help="Wait for the GPU at each end of them."
+        ),
+        click.option("--nvtx-list", is_flag=True, expose_value=False, callback=_keep, help="List COMMAND's NVTX ranges."),
+        click.option(
+            "--nvtx",
+            metavar="PATTERN",
+            multiple=True,
+            expose_value=False,
+            callback=_keep,
+            help="Judge COMMAND's NVTX ranges of this name, as timed or NCCL:*. Repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    context.meta.setdefault(_META, {})[parameter.name] = value
+
+
+def asked() -> NvtxRanges:
+    """Return the ranges that the running command was asked for.  Raises UsageError: for patterns that can match nothing."""
+    given = click.get_current_context().meta.get(_META, {})
+    patterns = tuple(given.get("nvtx") or ())
+    if any(not each or "\n" in each for each in patterns) or len(patterns) > _PATTERNS_COUNT:
+        raise click.UsageError(
+            f"--nvtx: expected at most {_PATTERNS_COUNT} names of ranges, found {len(patterns)}, or an empty one"
+        )
+    if given.get("nvtx_sync") and not patterns:
+        raise click.UsageError("--nvtx-sync: expected --nvtx PATTERN beside it")
+    return NvtxRanges(patterns, bool(given.get("nvtx_list")), bool(given.get("nvtx_sync")))

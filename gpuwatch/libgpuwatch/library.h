@@ -1,0 +1,86 @@
+/* Declarations that the library's files share; nothing here is exported. */
+#ifndef GPUWATCH_LIBRARY_H
+#define GPUWATCH_LIBRARY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gpuwatch.h"
+
+#ifndef GW_MS
+#define GW_MS 1000000LL /* nanoseconds; tests let time pass faster */
+#endif
+#define GW_EXPORT __attribute__((visibility("default")))
+#define GW_RUN_BYTES 72     /* a run id of at most 64 characters */
+#define GW_LABEL_CHARACTERS 256
+
+int64_t gw_now_ns(void);
+
+/* wire.c: one connection of the process to the daemon.  Every function returns within its deadline. */
+enum { GW_REPLY_BYTES = 1 << 16 };
+typedef struct {
+    char type[24], run[GW_RUN_BYTES], message[256];
+} gw_reply;
+typedef struct {
+    char *text;
+    size_t length, capacity;
+    bool failed; /* out of memory: the text is not sent */
+} gw_text;
+void gw_add(gw_text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void gw_add_json(gw_text *out, const char *utf8, size_t most_characters);
+void gw_add_base64(gw_text *out, const void *bytes, size_t count);
+bool gw_parse_reply(const char *line, gw_reply *out);
+bool gw_exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_start);
+void gw_wire_forget(void);
+void gw_trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* windows.c: the windows of this process, and which range becomes one. */
+typedef struct gw_label gw_label;
+struct gw_label { /* ranges of one domain and message; never freed, as programs keep pointers to it */
+    gw_label *next;
+    uint64_t hash;
+    char *domain, *message;
+    bool is_long, is_lone;   /* seen: long enough for a window; too short for one, with none beside it */
+    int64_t window_begin_ns; /* of its latest window */
+    int64_t count, total_ns, least_ns, most_ns;
+};
+typedef struct {
+    gw_label *label;
+    gw_window opened, within; /* the window that this range opened, and the one whose iteration it is */
+    int64_t begin_ns, stamp;
+    uint64_t key; /* of its stack: domain and depth, or the id of a started range */
+} gw_range;
+void gw_range_begin(gw_range *range, gw_label *label);
+void gw_range_end(gw_range *range);
+void gw_lock(void);
+void gw_unlock(void);
+void gw_flush(void);                   /* end and hand over what can be, at the end of the process */
+extern _Atomic unsigned gw_epoch;      /* counts forks: what an earlier process began is not this one's */
+extern bool gw_lists_only, gw_is_sync; /* set once, before the first range */
+void gw_windows_start(void);
+void gw_write_line(const char *path, const gw_text *line);
+void gw_nvtx_forget(void);
+
+/* stamps.c: the true clock through the driver API; every function does nothing where there is no context. */
+typedef struct {
+    int64_t begin_ns, end_ns, begin_stamp, end_stamp;
+} gw_entry;
+typedef struct {
+    bool has_stamps;                                /* the times are the GPU's */
+    int64_t end_ns; /* when the GPU had done its work, on the host's clock; 0 where nothing could be read */
+    double clock_mhz, stamped_s, sync_s, spread_s, seen_ratio, overhead_s;
+    int sms_count;
+    char uuid[48];
+} gw_stamped;
+#define GW_NO_STAMP (-1)
+bool gw_stamps_prepare(void);
+int64_t gw_stamp(void *stream);
+bool gw_stamps_done(int64_t stamp, int64_t wait_ns);
+/* Replace the host's marks by the GPU's where both ends were stamped, and write each clock; returns how many entries are left. */
+size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, float *clocks_mhz, gw_stamped *out);
+void gw_synchronize(void);
+void gw_stamps_forget(void);
+void gw_stamps_end(void); /* no call of the driver from here on */
+#endif

@@ -1,0 +1,395 @@
+/* The true clock: a kernel of one thread an SM writes the cycle counter and the GPU's timer, on the stream of the program.
+ *
+ * Everything goes through the driver that the program has loaded itself; without it, or without a context, nothing is done.
+ * Rows lie in a ring in device memory.  A thread beside the program reads them, on a stream that waits for none of the program's.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "library.h"
+#include "stamp_ptx.h"
+
+enum { SMS_KEPT = 8, CAPACITY = 1 << 18, CELLS = 2 * SMS_KEPT, READ_AT_ONCE = 4096 };
+#define ROW_BYTES (CELLS * sizeof(uint64_t))
+enum { MULTIPROCESSOR_COUNT = 16, NON_BLOCKING = 1, MODE_RELAXED = 2, EVENT_DISABLE_TIMING = 2, LEAST_MHZ = 100, MOST_MHZ = 5000 };
+
+typedef void *handle;
+
+/* The functions of the driver, by the names it exports.  A number is CUresult: 0 is success. */
+#define DRIVER(_) \
+    _(cuCtxGetCurrent, (handle *)) _(cuCtxSetCurrent, (handle)) _(cuCtxPushCurrent_v2, (handle)) _(cuCtxPopCurrent_v2, (handle *)) \
+    _(cuCtxGetDevice, (int *)) _(cuCtxSynchronize, (void)) _(cuDeviceGetCount, (int *)) \
+    _(cuDevicePrimaryCtxGetState, (int, unsigned *, int *)) _(cuDevicePrimaryCtxRetain, (handle *, int)) \
+    _(cuDevicePrimaryCtxRelease_v2, (int)) _(cuDeviceGetAttribute, (int *, int, int)) _(cuDeviceGetUuid, (unsigned char *, int)) \
+    _(cuModuleLoadData, (handle *, const void *)) _(cuModuleGetFunction, (handle *, handle, const char *)) \
+    _(cuMemAlloc_v2, (uint64_t *, size_t)) _(cuMemsetD8Async, (uint64_t, unsigned char, size_t, handle)) \
+    _(cuMemcpyDtoHAsync_v2, (void *, uint64_t, size_t, handle)) _(cuStreamCreate, (handle *, unsigned)) \
+    _(cuStreamSynchronize, (handle)) _(cuStreamIsCapturing, (handle, int *)) _(cuThreadExchangeStreamCaptureMode, (int *)) \
+    _(cuLaunchKernel, (handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle, void **, void **))
+#define DECLARE(name, arguments) int(*name) arguments;
+static struct {
+    DRIVER(DECLARE)
+    int (*cuCtxGetId)(handle, unsigned long long *); /* since CUDA 12 */
+} cu;
+
+static pthread_mutex_t stamps_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool is_loaded, has_ended;
+static struct {
+    handle context, function, stream; /* the stream is the reading thread's */
+    unsigned long long context_id;
+    uint64_t base;
+    int sms_count, device;
+    int64_t next;       /* the number of the next stamp; rows are reused */
+    int64_t *host_ns;   /* when each was launched */
+    int64_t first_used; /* stamps before it are overwritten */
+    double overhead_s;
+    char uuid[48];
+    bool is_ready, has_failed, is_primary;
+} stamper;
+
+static bool load_driver(void) {
+    if (atomic_load(&has_ended)) return false;
+    if (atomic_load(&is_loaded)) return true;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the program's, else none */
+    if (library == NULL) return false;
+#define LOOK_UP(name, arguments) \
+    if ((*(void **)&cu.name = dlsym(library, #name)) == NULL) return false;
+    DRIVER(LOOK_UP)
+    *(void **)&cu.cuCtxGetId = dlsym(library, "cuCtxGetId");
+    atomic_store(&is_loaded, true);
+    return true;
+}
+
+static unsigned long long context_number(handle context) {
+    unsigned long long number = 0;
+    if (cu.cuCtxGetId != NULL && cu.cuCtxGetId(context, &number) != 0) number = 0;
+    return number;
+}
+
+static bool is_primary_active(int device) {
+    int is_active = 0;
+    unsigned flags = 0;
+    return cu.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == 0 && is_active;
+}
+
+/* Return the context of this thread, else the first active primary one: a library may keep its own off the program's threads. */
+static handle find_context(void) {
+    handle context = NULL;
+    if (cu.cuCtxGetCurrent(&context) == 0 && context != NULL) return context;
+    int devices_count = 0;
+    if (cu.cuDeviceGetCount(&devices_count) != 0) return NULL;
+    for (int device = 0; device < devices_count; device++)
+        if (is_primary_active(device) && cu.cuDevicePrimaryCtxRetain(&context, device) == 0) {
+            cu.cuDevicePrimaryCtxRelease_v2(device); /* its owner keeps it */
+            return context;
+        }
+    return NULL;
+}
+
+/* Return whether the stamper's context is still there: an address may come back, its number does not. */
+static bool is_alive(void) {
+    if (stamper.is_primary ? !is_primary_active(stamper.device) : stamper.context_id == 0) return false;
+    return context_number(stamper.context) == stamper.context_id;
+}
+
+/* Make the stamper's context current; false where it is gone or the thread works in another one. */
+static bool enter(bool *is_pushed) {
+    handle current = NULL;
+    *is_pushed = false;
+    if (cu.cuCtxGetCurrent(&current) != 0 || (current != NULL && current != stamper.context) || !is_alive()) return false;
+    if (current == NULL) *is_pushed = cu.cuCtxPushCurrent_v2(stamper.context) == 0; /* a library keeps its context to itself */
+    return current != NULL || *is_pushed;
+}
+
+static void leave(bool is_pushed) {
+    handle popped;
+    if (is_pushed) cu.cuCtxPopCurrent_v2(&popped);
+}
+
+static int launch(int64_t number, handle stream) {
+    uint64_t row = stamper.base + (uint64_t)(number % CAPACITY) * ROW_BYTES;
+    uint32_t kept = SMS_KEPT;
+    void *arguments[] = {&row, &kept};
+    return cu.cuLaunchKernel(stamper.function, (unsigned)stamper.sms_count, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
+}
+
+/* Return the latest time of the first stamp and the earliest of the second, and the clock between them; false where no SM saw both. */
+static bool between(const uint64_t *first, const uint64_t *second, int64_t *began, int64_t *ended, double *clock_mhz) {
+    double clocks[SMS_KEPT];
+    int count = 0;
+    *began = 0;
+    *ended = INT64_MAX;
+    for (int i = 0; i < CELLS; i += 2) {
+        if (first[i] && (int64_t)first[i] > *began) *began = (int64_t)first[i];
+        if (second[i] && (int64_t)second[i] < *ended) *ended = (int64_t)second[i];
+        if (!first[i] || second[i] <= first[i] || second[i + 1] <= first[i + 1]) continue;
+        double clock = (double)(second[i + 1] - first[i + 1]) * 1e3 / (double)(second[i] - first[i]);
+        int at = count++;
+        for (; at > 0 && clocks[at - 1] > clock; at--) clocks[at] = clocks[at - 1];
+        clocks[at] = clock;
+    }
+    *clock_mhz = count == 0 ? 0 : (clocks[(count - 1) / 2] + clocks[count / 2]) / 2;
+    return count > 0 && *ended > *began;
+}
+
+static bool copy_rows(int64_t first, size_t count, uint64_t *into) {
+    while (count > 0) {
+        size_t place = (size_t)(first % CAPACITY), piece = CAPACITY - place < count ? CAPACITY - place : count;
+        if (cu.cuMemcpyDtoHAsync_v2(into, stamper.base + place * ROW_BYTES, piece * ROW_BYTES, stamper.stream) != 0) return false;
+        first += (int64_t)piece;
+        into += piece * CELLS;
+        count -= piece;
+    }
+    return cu.cuStreamSynchronize(stamper.stream) == 0;
+}
+
+/* Measure what the timer reads around nothing: the least of some pairs, on the reading stream. */
+static void measure_overhead(void) {
+    enum { PAIRS = 8 };
+    uint64_t rows[2 * PAIRS * CELLS];
+    int64_t began, ended, least = INT64_MAX;
+    double clock_mhz;
+    for (int64_t i = 0; i < 2 * PAIRS; i++)
+        if (launch(i, stamper.stream) != 0) return;
+    if (!copy_rows(0, 2 * PAIRS, rows)) return;
+    for (int i = 0; i < PAIRS; i++)
+        if (between(rows + 2 * i * CELLS, rows + (2 * i + 1) * CELLS, &began, &ended, &clock_mhz) && ended - began < least) least = ended - began;
+    stamper.overhead_s = least < INT64_MAX ? (double)least / 1e9 : 0;
+    stamper.next = stamper.first_used = 2 * PAIRS;
+}
+
+static void describe_device(void) {
+    unsigned char id[16];
+    static const char digits[] = "0123456789abcdef";
+    if (cu.cuDeviceGetUuid(id, stamper.device) != 0) return;
+    char *at = stamper.uuid;
+    memcpy(at, "GPU-", 4);
+    at += 4;
+    for (int i = 0; i < 16; i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
+        *at++ = digits[id[i] >> 4];
+        *at++ = digits[id[i] & 15];
+    }
+    *at = 0;
+}
+
+static bool make_stamper(void) {
+    handle module = NULL;
+    if (cu.cuDeviceGetAttribute(&stamper.sms_count, MULTIPROCESSOR_COUNT, stamper.device) != 0 || stamper.sms_count < 1) return false;
+    if (cu.cuModuleLoadData(&module, gw_stamp_ptx) != 0 || cu.cuModuleGetFunction(&stamper.function, module, "gpuwatch_stamp") != 0 ||
+        cu.cuStreamCreate(&stamper.stream, NON_BLOCKING) != 0 || cu.cuMemAlloc_v2(&stamper.base, CAPACITY * ROW_BYTES) != 0)
+        return false;
+    if (stamper.host_ns == NULL) stamper.host_ns = calloc(CAPACITY, sizeof *stamper.host_ns);
+    if (stamper.host_ns == NULL || cu.cuMemsetD8Async(stamper.base, 0, CAPACITY * ROW_BYTES, stamper.stream) != 0) return false;
+    describe_device();
+    measure_overhead();
+    return cu.cuStreamSynchronize(stamper.stream) == 0;
+}
+
+static void end_at_exit(void) {
+    gw_flush();
+    gw_stamps_end();
+}
+
+/* Load kernel and memory for the current context, once: tens of milliseconds.  It waits for no stream of the program. */
+bool gw_stamps_prepare(void) {
+    if (!load_driver()) return false;
+    bool is_pushed = false, is_ready = false;
+    pthread_mutex_lock(&stamps_lock);
+    handle context = find_context(), current = NULL;
+    bool is_known = context != NULL && context == stamper.context && context_number(context) == stamper.context_id;
+    if (is_known) {
+        is_ready = stamper.is_ready;
+    } else if (context != NULL && !stamper.has_failed) {
+        static _Atomic bool is_registered;
+        /* The driver registered its own end before: what is registered later runs earlier. */
+        if (!atomic_exchange(&is_registered, true)) atexit(end_at_exit);
+        int mode = MODE_RELAXED; /* no capture of a graph is disturbed */
+        is_pushed = cu.cuCtxGetCurrent(&current) == 0 && current == NULL && cu.cuCtxPushCurrent_v2(context) == 0;
+        bool is_exchanged = cu.cuThreadExchangeStreamCaptureMode(&mode) == 0;
+        stamper.context = context;
+        stamper.context_id = context_number(context);
+        handle primary = NULL;
+        stamper.is_primary = cu.cuCtxGetDevice(&stamper.device) == 0 && is_primary_active(stamper.device) &&
+                             cu.cuDevicePrimaryCtxRetain(&primary, stamper.device) == 0;
+        if (stamper.is_primary) cu.cuDevicePrimaryCtxRelease_v2(stamper.device);
+        stamper.is_primary = primary == context;
+        stamper.next = stamper.first_used = 0;
+        stamper.is_ready = is_ready = make_stamper();
+        stamper.has_failed = !is_ready;
+        if (is_exchanged) cu.cuThreadExchangeStreamCaptureMode(&mode);
+        leave(is_pushed);
+    }
+    pthread_mutex_unlock(&stamps_lock);
+    return is_ready;
+}
+
+/* Stamp on a stream; return the stamp's number, or GW_NO_STAMP: in another context, or while a graph is being captured. */
+int64_t gw_stamp(void *stream) {
+    if (!atomic_load(&is_loaded) || atomic_load(&has_ended)) return GW_NO_STAMP;
+    int64_t number = GW_NO_STAMP;
+    int is_capturing = 0;
+    bool is_pushed;
+    pthread_mutex_lock(&stamps_lock);
+    if (stamper.is_ready && enter(&is_pushed)) {
+        /* The default stream answers with an error while a stream that it waits for is being captured. */
+        if (cu.cuStreamIsCapturing(stream, &is_capturing) == 0 && !is_capturing) {
+            if (stamper.next % (CAPACITY / 2) == 0 && stamper.next > 0) { /* the half that is used next holds old rows */
+                cu.cuMemsetD8Async(stamper.base + (uint64_t)(stamper.next % CAPACITY) * ROW_BYTES, 0, CAPACITY / 2 * ROW_BYTES, stream);
+                stamper.first_used = stamper.next - CAPACITY / 2;
+            }
+            stamper.host_ns[stamper.next % CAPACITY] = gw_now_ns();
+            if (launch(stamper.next, stream) == 0) number = stamper.next++;
+        }
+        leave(is_pushed);
+    }
+    pthread_mutex_unlock(&stamps_lock);
+    return number;
+}
+
+/* Have the calling thread, which is not the program's, work in the stamper's context. */
+static bool enter_beside(void) {
+    int mode = MODE_RELAXED, is_active = 0;
+    unsigned flags = 0;
+    if (!atomic_load(&is_loaded) || atomic_load(&has_ended) || !stamper.is_ready) return false;
+    if (cu.cuDevicePrimaryCtxGetState(stamper.device, &flags, &is_active) != 0) return false;
+    if (cu.cuCtxSetCurrent(stamper.context) != 0 || context_number(stamper.context) != stamper.context_id) return false;
+    cu.cuThreadExchangeStreamCaptureMode(&mode);
+    return true;
+}
+
+/* Wait, in a thread beside the program, until a stamp was written: its row is looked at every half a millisecond. */
+bool gw_stamps_done(int64_t stamp, int64_t wait_ns) {
+    if (stamp == GW_NO_STAMP) return false;
+    int64_t until_ns = gw_now_ns() + wait_ns;
+    struct timespec pause = {0, 500000};
+    do {
+        uint64_t row[CELLS] = {0};
+        pthread_mutex_lock(&stamps_lock);
+        bool is_read = enter_beside() && stamp >= stamper.first_used && copy_rows(stamp, 1, row);
+        pthread_mutex_unlock(&stamps_lock);
+        if (!is_read) return false;
+        for (int i = 0; i < CELLS; i += 2)
+            if (row[i]) {
+                nanosleep(&pause, NULL); /* the other SMs write theirs within microseconds */
+                return true;
+            }
+        nanosleep(&pause, NULL);
+    } while (gw_now_ns() < until_ns);
+    return false;
+}
+
+/* Return how far the host's clock is ahead of the GPU's timer.  A stamp runs when it was launched or later, so the one that ran
+ * soonest tells it, to some microseconds. */
+static int64_t host_minus_gpu_ns(const uint64_t *rows, int64_t first, size_t count) {
+    int64_t offset = INT64_MIN;
+    for (size_t i = 0; i < count; i++)
+        for (int cell = 0; cell < CELLS; cell += 2) {
+            int64_t gpu_ns = (int64_t)rows[i * CELLS + cell];
+            int64_t apart = stamper.host_ns[(first + (int64_t)i) % CAPACITY] - gpu_ns;
+            if (gpu_ns && apart > offset) offset = apart;
+        }
+    return offset;
+}
+
+static void read_entries(gw_entry *entries, size_t *count, const uint64_t *rows, const gw_entry *window, float *clocks_mhz, int64_t offset) {
+    size_t kept = 0;
+    int64_t first = window->begin_stamp, last = window->end_stamp;
+    for (size_t i = 0; i < *count; i++) {
+        int64_t began, ended;
+        double clock_mhz;
+        if (entries[i].begin_stamp < first || entries[i].end_stamp < first || entries[i].begin_stamp > last || entries[i].end_stamp > last ||
+            !between(rows + (entries[i].begin_stamp - first) * CELLS, rows + (entries[i].end_stamp - first) * CELLS, &began, &ended, &clock_mhz))
+            continue;
+        entries[kept] = entries[i];
+        entries[kept].begin_ns = began + offset;
+        entries[kept].end_ns = ended + offset;
+        clocks_mhz[kept++] = clock_mhz > LEAST_MHZ && clock_mhz < MOST_MHZ ? (float)clock_mhz : (float)__builtin_nan("");
+    }
+    *count = kept;
+}
+
+static size_t stamped_count(const gw_entry *entries, size_t count) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) found += entries[i].begin_stamp >= 0 && entries[i].end_stamp >= 0;
+    return found;
+}
+
+static void describe_rows(const uint64_t *rows, size_t count, gw_stamped *out) {
+    double spread_ns = 0;
+    size_t seen = 0, step = count / 1000 + 1, looked = 0;
+    for (size_t i = 0; i < count; i += step, looked++) {
+        uint64_t least = UINT64_MAX, most = 0;
+        for (int cell = 0; cell < CELLS; cell += 2) {
+            uint64_t at = rows[i * CELLS + cell];
+            seen += at != 0;
+            if (at && at < least) least = at;
+            if (at > most) most = at;
+        }
+        spread_ns += most ? (double)(most - least) : 0;
+    }
+    out->spread_s = looked ? spread_ns / (double)looked / 1e9 : 0;
+    out->seen_ratio = looked ? (double)seen / (double)(looked * (size_t)(stamper.sms_count < SMS_KEPT ? stamper.sms_count : SMS_KEPT)) : 0;
+}
+
+size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, float *clocks_mhz, gw_stamped *out) {
+    memset(out, 0, sizeof *out);
+    if (window->begin_stamp < 0 || window->end_stamp <= window->begin_stamp) return count;
+    int64_t first = window->begin_stamp, began, ended;
+    size_t rows_count = (size_t)(window->end_stamp - first + 1);
+    if (rows_count > CAPACITY) return count;
+    uint64_t *rows = malloc(rows_count * ROW_BYTES);
+    if (rows == NULL) return count;
+    bool is_read = true;
+    for (size_t at = 0; at < rows_count && is_read; at += READ_AT_ONCE) { /* the program's stamps wait for no more than a piece */
+        size_t piece = rows_count - at < READ_AT_ONCE ? rows_count - at : READ_AT_ONCE;
+        pthread_mutex_lock(&stamps_lock);
+        is_read = enter_beside() && first >= stamper.first_used && copy_rows(first + (int64_t)at, piece, rows + at * CELLS);
+        pthread_mutex_unlock(&stamps_lock);
+    }
+    int64_t offset = is_read ? host_minus_gpu_ns(rows, first, rows_count) : INT64_MIN;
+    if (offset != INT64_MIN) {
+        /* A few ranges lie in captured graphs or in another context; where most do, the host's times stand for all. */
+        out->has_stamps = stamped_count(entries, count) * 10 >= count * 9;
+        const uint64_t *end_row = rows + (rows_count - 1) * CELLS;
+        double none;
+        if (between(rows, end_row, &began, &ended, &out->clock_mhz)) out->stamped_s = (double)(ended - began) / 1e9;
+        between(end_row, end_row, &began, &ended, &none); /* for the latest of its times */
+        out->end_ns = began + offset;
+        int64_t late_ns = out->end_ns - window->end_ns;
+        out->sync_s = late_ns > 0 ? (double)late_ns / 1e9 : 0;
+        describe_rows(rows, rows_count, out);
+        out->overhead_s = stamper.overhead_s;
+        out->sms_count = stamper.sms_count;
+        memcpy(out->uuid, stamper.uuid, sizeof out->uuid);
+        if (out->has_stamps) read_entries(entries, &count, rows, window, clocks_mhz, offset);
+    }
+    free(rows);
+    return count;
+}
+
+/* Wait for the GPU, where the user asked for it. */
+void gw_synchronize(void) {
+    handle current = NULL;
+    int is_capturing = 0;
+    if (load_driver() && cu.cuCtxGetCurrent(&current) == 0 && current != NULL && cu.cuStreamIsCapturing(NULL, &is_capturing) == 0 && !is_capturing)
+        cu.cuCtxSynchronize();
+}
+
+/* In a forked child there is no context. */
+void gw_stamps_forget(void) {
+    pthread_mutex_init(&stamps_lock, NULL);
+    bool had_context = stamper.context != NULL;
+    memset(&stamper, 0, sizeof stamper);
+    stamper.has_failed = had_context;
+}
+
+void gw_stamps_end(void) {
+    pthread_mutex_lock(&stamps_lock);
+    atomic_store(&has_ended, true);
+    pthread_mutex_unlock(&stamps_lock);
+}

@@ -1,0 +1,592 @@
+/* The windows of this process: opened and ended by its threads, handed over by a thread beside them. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "library.h"
+
+enum { WINDOWS_COUNT = 64, ENTRIES_COUNT = 130000, ENTRIES_AT_ONCE = 20000, FACTS_BYTES = 8192 };
+#define LONG_NS (200 * GW_MS) /* a range this long is a window; windows of one label begin at least this far apart */
+#define LEAST_NS (50 * GW_MS) /* a shorter range without company is no window */
+#define PAUSE_NS (60 * GW_MS) /* ranges nearer than this are one series; the daemon lets a window end 100 ms before it is told */
+#define STAMPS_NS 10000000000LL
+
+typedef enum { FREE, OPENING, OPEN, ENDED, FINISHING } state;
+typedef struct {
+    state state;
+    bool is_outer;  /* the window of `gpuwatch run` around this process, which is not ours to end */
+    bool is_series; /* of short ranges of one label */
+    gw_window id;
+    char run[GW_RUN_BYTES];
+    gw_label *own, *timed; /* the label that opened it, and the one whose ranges are its iterations */
+    gw_entry edge;
+    gw_entry *entries;
+    size_t count, capacity, left_out_count;
+    int inside_count; /* ranges of the series that have begun and not ended */
+    int64_t mark_ns, mark_stamp, told_ns;
+    void *stream;
+    gw_text facts, label; /* as JSON */
+} window;
+
+_Atomic unsigned gw_epoch;
+bool gw_lists_only, gw_is_sync;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static window windows[WINDOWS_COUNT];
+static uint64_t windows_begun;
+static bool has_finisher;
+static _Atomic bool is_ending;
+static _Atomic bool is_used;
+
+void gw_lock(void) { pthread_mutex_lock(&lock); }
+void gw_unlock(void) { pthread_mutex_unlock(&lock); }
+
+static void make_condition(void) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* A forked child has neither the connection nor the windows, which are its parent's; their memory is left as it is. */
+static void forget_all(void) {
+    pthread_mutex_init(&lock, NULL);
+    make_condition();
+    memset(windows, 0, sizeof windows);
+    has_finisher = false;
+    atomic_store(&is_ending, false);
+    atomic_fetch_add(&gw_epoch, 1);
+    gw_wire_forget();
+    gw_stamps_forget();
+    gw_nvtx_forget();
+}
+
+static void start_once(void) {
+    make_condition();
+    pthread_atfork(NULL, NULL, forget_all);
+}
+
+void gw_windows_start(void) { pthread_once(&once, start_once); }
+
+/* Append one line in one write, which no other process interrupts. */
+void gw_write_line(const char *path, const gw_text *line) {
+    int fd = line->failed ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (fd < 0) return;
+    ssize_t written = write(fd, line->text, line->length);
+    (void)written;
+    close(fd);
+}
+
+static window *find(gw_window id) {
+    window *found = &windows[id % WINDOWS_COUNT];
+    return id != 0 && found->id == id && found->state == OPEN ? found : NULL;
+}
+
+/* Return the latest window that is open, or NULL. */
+static window *innermost(void) {
+    window *found = NULL;
+    for (int i = 0; i < WINDOWS_COUNT; i++)
+        if (windows[i].state == OPEN && !windows[i].is_outer && (found == NULL || windows[i].id > found->id)) found = &windows[i];
+    return found;
+}
+
+static window *reserve(void) {
+    for (int tried = 0; tried < WINDOWS_COUNT; tried++) {
+        uint64_t id = ++windows_begun;
+        window *found = &windows[id % WINDOWS_COUNT];
+        if (id % WINDOWS_COUNT == 0 || found->state != FREE) continue; /* 0 is no window; the place of 0 stays free */
+        memset(found, 0, sizeof *found);
+        found->id = id;
+        found->state = OPENING;
+        found->edge.begin_stamp = found->edge.end_stamp = found->mark_stamp = GW_NO_STAMP;
+        return found;
+    }
+    return NULL;
+}
+
+static void release(window *each) {
+    free(each->entries);
+    free(each->facts.text);
+    free(each->label.text);
+    memset(each, 0, sizeof *each);
+}
+
+/* Return whether a series came to one range that is too short for a window. */
+static bool is_lone(const window *each) {
+    return each->is_series && each->count == 1 && each->entries[0].end_ns - each->entries[0].begin_ns < LEAST_NS;
+}
+
+static void add_entry(window *into, int64_t begin_ns, int64_t end_ns, int64_t begin_stamp, int64_t end_stamp) {
+    if (into->count == into->capacity && into->count < ENTRIES_COUNT) {
+        size_t capacity = into->capacity ? into->capacity * 2 : 1024;
+        gw_entry *entries = realloc(into->entries, capacity * sizeof *entries);
+        if (entries != NULL) {
+            into->entries = entries;
+            into->capacity = capacity;
+        }
+    }
+    if (into->count < into->capacity && into->count < ENTRIES_COUNT)
+        into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp};
+    else
+        into->left_out_count++;
+}
+
+/* Handing over, in the thread beside the program */
+
+static int by_begin(const void *first, const void *second) {
+    int64_t a = ((const gw_entry *)first)->begin_ns, b = ((const gw_entry *)second)->begin_ns;
+    return a < b ? -1 : a > b;
+}
+
+static bool send_times(const char *run, const gw_entry *entries, const float *clocks_mhz, size_t count) {
+    static const char empty[] = "";
+    int64_t *at_ns = malloc(ENTRIES_AT_ONCE * sizeof *at_ns);
+    double *took_s = malloc(ENTRIES_AT_ONCE * sizeof *took_s);
+    bool is_taken = at_ns != NULL && took_s != NULL;
+    for (size_t first = 0; first < count && is_taken; first += ENTRIES_AT_ONCE) {
+        size_t piece = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
+        for (size_t i = 0; i < piece; i++) {
+            at_ns[i] = entries[first + i].begin_ns;
+            took_s[i] = (double)(entries[first + i].end_ns - entries[first + i].begin_ns) / 1e9;
+        }
+        gw_text line = {0};
+        gw_reply reply;
+        gw_add(&line, "{\"type\":\"times\",\"run\":\"%s\",\"at_ns\":\"", run);
+        gw_add_base64(&line, at_ns, piece * sizeof *at_ns);
+        gw_add(&line, "\",\"took_s\":\"");
+        gw_add_base64(&line, took_s, piece * sizeof *took_s);
+        gw_add(&line, "\",\"sm_clock_mhz\":\"");
+        gw_add_base64(&line, clocks_mhz ? (const void *)(clocks_mhz + first) : empty, clocks_mhz ? piece * sizeof *clocks_mhz : 0);
+        gw_add(&line, "\"}\n");
+        is_taken = gw_exchange(&line, "taken", &reply, false);
+        free(line.text);
+    }
+    free(at_ns);
+    free(took_s);
+    return is_taken;
+}
+
+static void add_stamped_facts(gw_text *facts, const gw_stamped *stamped) {
+    if (stamped->clock_mhz > 0) gw_add(facts, ",\"true_clock_mhz\":%.3f,\"stamped_s\":%.9f", stamped->clock_mhz, stamped->stamped_s);
+    if (stamped->stamped_s > 0)
+        gw_add(facts, ",\"sync_s\":%.9f,\"stamp_spread_s\":%.9f,\"stamp_seen_ratio\":%.6f", stamped->sync_s, stamped->spread_s, stamped->seen_ratio);
+    if (stamped->has_stamps) gw_add(facts, ",\"timer_overhead_s\":%.9f", stamped->overhead_s);
+    if (stamped->sms_count > 0) gw_add(facts, ",\"sm_count\":%d,\"cuda_uuids\":\"%s\"", stamped->sms_count, stamped->uuid);
+}
+
+static void report(const window *each, const char *timer, size_t count, bool was_lone, bool is_closed) {
+    const char *path = secure_getenv("GPUWATCH_NVTX_REPORT");
+    if (path == NULL) return;
+    gw_text line = {0};
+    const char *label = each->label.text ? each->label.text : "";
+    gw_add(&line, "{\"run\":\"%s\",\"label\":\"%s\",\"iterations\":%zu,\"left_out\":%zu,\"timer\":\"%s\"", each->run, label, count,
+           each->left_out_count, timer);
+    gw_add(&line, ",\"is_lone\":%s,\"is_outer\":%s,\"is_closed\":%s}\n", was_lone ? "true" : "false",
+           each->is_outer ? "true" : "false", is_closed ? "true" : "false");
+    gw_write_line(path, &line);
+    free(line.text);
+}
+
+/* Tell the daemon that a window's body is over; what follows may take its time. */
+static void tell_end(const window *each) {
+    gw_text line = {0};
+    gw_reply reply;
+    gw_add(&line, "{\"type\":\"end\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld}\n", each->run, (long long)each->edge.begin_ns,
+           (long long)each->edge.end_ns);
+    gw_exchange(&line, "taken", &reply, false);
+    free(line.text);
+}
+
+static bool tell_close(const window *each, const gw_stamped *stamped, const char *timer, size_t count) {
+    gw_text line = {0}, facts = {0};
+    gw_reply reply;
+    if (count > 0) gw_add(&facts, ",\"timer\":\"%s\"", timer);
+    add_stamped_facts(&facts, stamped);
+    if (each->facts.text != NULL && !each->facts.failed) gw_add(&facts, "%s", each->facts.text);
+    gw_add(&line, "{\"type\":\"close\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld,\"told\":{%s}}\n", each->run,
+           (long long)each->edge.begin_ns, (long long)each->edge.end_ns, facts.text && !facts.failed ? facts.text + 1 : "");
+    bool is_closed = gw_exchange(&line, "closed", &reply, false);
+    free(facts.text);
+    free(line.text);
+    return is_closed;
+}
+
+/* Read the stamps of a window that ended, and hand over times and facts.  The window is this thread's.
+ * It ends when the GPU has done what was launched before its end, as a window that synchronises does. */
+static void finish(window *each) {
+    gw_stamped stamped = {0};
+    size_t count = each->count;
+    float *clocks_mhz = NULL;
+    bool was_lone = is_lone(each), is_stamped = count > 0 && each->entries[count - 1].end_stamp >= 0;
+    if (each->edge.begin_stamp < 0 && count > 0) each->edge.begin_stamp = each->entries[0].begin_stamp; /* the context came later */
+    if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS)) {
+        clocks_mhz = malloc((count + 1) * sizeof *clocks_mhz);
+        if (clocks_mhz != NULL) count = gw_stamps_read(each->entries, count, &each->edge, clocks_mhz, &stamped);
+    }
+    if (stamped.end_ns > each->edge.end_ns) each->edge.end_ns = stamped.end_ns;
+    if (!each->is_outer) tell_end(each);
+    if (count < 2) count = 0;                                    /* the time of one range is the window's own */
+    if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be those of launches */
+    bool is_sorted = true;
+    for (size_t i = 1; i < count && is_sorted; i++) is_sorted = each->entries[i - 1].begin_ns <= each->entries[i].begin_ns;
+    if (!is_sorted && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
+    const char *timer = stamped.has_stamps ? "stamps" : "host";
+    bool is_taken = count == 0 || send_times(each->run, each->entries, stamped.has_stamps ? clocks_mhz : NULL, count);
+    free(clocks_mhz);
+    if (!each->is_outer) is_taken = tell_close(each, &stamped, timer, count) && is_taken;
+    if (!each->is_outer || count > 0) report(each, timer, count, was_lone, is_taken);
+}
+
+static void end_series(window *each) {
+    const gw_entry *last = each->count > 0 ? &each->entries[each->count - 1] : &each->edge;
+    each->edge.end_ns = each->told_ns;
+    each->edge.end_stamp = last->end_stamp;
+    if (is_lone(each)) each->own->is_lone = true;
+    each->state = ENDED;
+}
+
+/* End the series that pause, and return a window to hand over, or NULL; *due_ns is when to look again, 0 for never. */
+static window *next_ended(int64_t *due_ns) {
+    window *found = NULL;
+    *due_ns = 0;
+    for (int i = 0; i < WINDOWS_COUNT; i++) {
+        window *each = &windows[i];
+        if (each->state == OPEN && each->is_series) {
+            int64_t now_ns = gw_now_ns(), at_ns = is_ending ? 0 : each->told_ns + PAUSE_NS;
+            if (each->inside_count > 0)
+                at_ns = now_ns + PAUSE_NS;
+            if (now_ns >= at_ns)
+                end_series(each);
+            else if (*due_ns == 0 || at_ns < *due_ns)
+                *due_ns = at_ns;
+        }
+        if (each->state == OPEN && each->is_outer && is_ending) each->state = ENDED;
+        if (each->state == ENDED && (found == NULL || each->id < found->id)) found = each;
+    }
+    return found;
+}
+
+static void *finish_windows(void *unused) {
+    (void)unused;
+    gw_lock();
+    for (;;) {
+        int64_t due_ns;
+        window *each = next_ended(&due_ns);
+        if (each != NULL) {
+            each->state = FINISHING;
+            gw_unlock();
+            finish(each);
+            gw_lock();
+            release(each);
+            pthread_cond_broadcast(&changed);
+        } else if (due_ns != 0) {
+            struct timespec until = {due_ns / 1000000000, due_ns % 1000000000};
+            pthread_cond_timedwait(&changed, &lock, &until);
+        } else {
+            pthread_cond_wait(&changed, &lock);
+        }
+    }
+    return NULL;
+}
+
+/* Wake the thread that hands over, or start it; the caller has the lock. */
+static void wake_finisher(void) {
+    if (!has_finisher) {
+        sigset_t all, before;
+        pthread_t thread;
+        pthread_attr_t attributes;
+        sigfillset(&all); /* signals are the program's */
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        has_finisher = pthread_create(&thread, &attributes, finish_windows, NULL) == 0;
+        pthread_attr_destroy(&attributes);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    pthread_cond_broadcast(&changed);
+}
+
+static bool is_anything_left(void) {
+    for (int i = 0; i < WINDOWS_COUNT; i++)
+        if (windows[i].state >= ENDED || (windows[i].state == OPEN && ((windows[i].is_series && !windows[i].inside_count) || windows[i].is_outer)))
+            return true;
+    return false;
+}
+
+void gw_flush(void) {
+    if (!atomic_load(&is_used)) return;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    if (pthread_mutex_timedlock(&lock, &until) != 0) return; /* the thread that has it left by exit() itself */
+    is_ending = true;
+    if (is_anything_left()) wake_finisher();
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += 5;
+    while (has_finisher && is_anything_left() && pthread_cond_timedwait(&changed, &lock, &until) == 0) continue;
+    is_ending = false;
+    gw_unlock();
+}
+
+__attribute__((destructor)) static void flush_at_exit(void) { gw_flush(); }
+
+/* Opening */
+
+/* Open a reserved window; its thread waits for the daemon's reading of the edge, up to a millisecond. */
+static gw_window open_reserved(window *each, const char *domain, const char *message) {
+    gw_text line = {0};
+    gw_reply reply;
+    const char *parent = secure_getenv("GPUWATCH_PARENT"), *more = secure_getenv("GPUWATCH_NVTX_OPEN");
+    pid_t thread = (pid_t)syscall(SYS_gettid);
+    size_t domain_characters = domain ? strlen(domain) : 0;
+    gw_windows_start();
+    atomic_store(&is_used, true);
+    gw_stamps_prepare();
+    if (domain_characters > 0) {
+        gw_add_json(&each->label, domain, GW_LABEL_CHARACTERS / 2);
+        gw_add(&each->label, ":");
+    }
+    gw_add_json(&each->label, message ? message : "", domain_characters ? GW_LABEL_CHARACTERS / 2 - 1 : GW_LABEL_CHARACTERS);
+    gw_add(&line, "{\"type\":\"open\",\"thread\":%d", thread == getpid() ? 0 : (int)thread);
+    if (message != NULL) gw_add(&line, ",\"label\":\"%s\"", each->label.text ? each->label.text : "");
+    if (parent != NULL && parent[0]) {
+        gw_add(&line, ",\"parent\":\"");
+        gw_add_json(&line, parent, 64);
+        gw_add(&line, "\"");
+    }
+    if (more != NULL && each->own != NULL) gw_add(&line, ",%s", more); /* what `gpuwatch run` was told of its claim */
+    gw_add(&line, "}\n");
+    bool is_open = gw_exchange(&line, "opened", &reply, true) && reply.run[0] && strpbrk(reply.run, "\"\\") == NULL;
+    free(line.text);
+    if (gw_is_sync && is_open) gw_synchronize();
+    int64_t stamp = is_open ? gw_stamp(each->stream) : GW_NO_STAMP;
+    gw_lock();
+    gw_window id = is_open ? each->id : 0;
+    if (is_open) {
+        memcpy(each->run, reply.run, sizeof each->run);
+        each->edge.begin_stamp = stamp;
+        each->edge.begin_ns = gw_now_ns();
+        each->state = OPEN;
+    } else {
+        release(each);
+    }
+    gw_unlock();
+    return id;
+}
+
+/* Ranges */
+
+/* Take the window of `gpuwatch run` for ranges that no other window is around; of several processes, the first. */
+static void claim_outer(void) {
+    static _Atomic bool is_tried;
+    const char *parent = secure_getenv("GPUWATCH_PARENT"), *path = secure_getenv("GPUWATCH_NVTX_REPORT");
+    char claimed[4096];
+    if (atomic_exchange(&is_tried, true) || parent == NULL || path == NULL || strlen(parent) >= GW_RUN_BYTES) return;
+    if (strpbrk(parent, "\"\\") != NULL || snprintf(claimed, sizeof claimed, "%s.claimed", path) >= (int)sizeof claimed) return;
+    int fd = open(claimed, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return;
+    close(fd);
+    window *outer = reserve();
+    if (outer == NULL) return;
+    outer->is_outer = true;
+    strcpy(outer->run, parent);
+    outer->edge.begin_ns = gw_now_ns();
+    outer->state = OPEN;
+    gw_windows_start();
+    atomic_store(&is_used, true);
+}
+
+static window *find_outer(void) {
+    claim_outer();
+    for (int i = 0; i < WINDOWS_COUNT; i++)
+        if (windows[i].state == OPEN && windows[i].is_outer) return &windows[i];
+    return NULL;
+}
+
+/* Return a place for the window of this range, or NULL for an iteration; the caller has the lock. */
+static window *window_for(gw_label *label, window *around, int64_t now_ns) {
+    if (!(label->is_long || (around == NULL && !label->is_lone))) return NULL;
+    if (label->window_begin_ns != 0 && now_ns - label->window_begin_ns < LONG_NS) return NULL;
+    for (int i = 0; i < WINDOWS_COUNT; i++)
+        if (windows[i].own == label && (windows[i].state == OPENING || windows[i].state == OPEN)) return NULL;
+    window *each = reserve();
+    if (each == NULL) return NULL;
+    each->own = label;
+    label->window_begin_ns = now_ns;
+    return each;
+}
+
+void gw_range_begin(gw_range *range, gw_label *label) {
+    *range = (gw_range){.label = label, .stamp = GW_NO_STAMP, .key = range->key, .begin_ns = gw_now_ns()};
+    if (gw_lists_only) return;
+    bool has_room = false;
+    gw_lock();
+    window *around = innermost(), *opened = window_for(label, around, range->begin_ns);
+    if (opened == NULL) {
+        window *into = around != NULL ? around : find_outer();
+        if (into != NULL && (into->timed == NULL || into->timed == label)) {
+            into->timed = label;
+            into->inside_count++;
+            range->within = into->id;
+            has_room = into->count < ENTRIES_COUNT;
+        } else if (into != NULL) {
+            into->left_out_count++;
+        }
+    }
+    gw_unlock();
+    if (opened != NULL) {
+        range->opened = open_reserved(opened, label->domain, label->message);
+        gw_lock();
+        window *found = find(range->opened);
+        if (found != NULL) {
+            range->stamp = found->edge.begin_stamp;
+            range->begin_ns = found->edge.begin_ns;
+        }
+        gw_unlock();
+    } else if (range->within != 0) {
+        if (gw_is_sync) gw_synchronize();
+        if (has_room && gw_stamps_prepare()) range->stamp = gw_stamp(NULL);
+        range->begin_ns = gw_now_ns();
+    }
+}
+
+/* Add an ended range to the window whose iteration it is; the caller has the lock. */
+static void end_iteration(const gw_range *range, window *within, int64_t end_ns, int64_t stamp) {
+    within->inside_count--;
+    if (within->timed != range->label) return; /* the window became a series of another label meanwhile */
+    if (within->is_outer) { /* its stamps are read from the first of its ranges to the last */
+        if (within->edge.begin_stamp < 0) within->edge.begin_stamp = range->stamp;
+        if (stamp >= 0) within->edge.end_stamp = stamp;
+        within->edge.end_ns = end_ns;
+    }
+    add_entry(within, range->begin_ns, end_ns, range->stamp, stamp);
+    within->told_ns = end_ns;
+    if (end_ns - range->begin_ns >= LONG_NS) range->label->is_long = true;
+}
+
+void gw_range_end(gw_range *range) {
+    gw_label *label = range->label;
+    if (gw_is_sync && (range->opened || range->within)) gw_synchronize();
+    int64_t end_ns = gw_now_ns(), took_ns = end_ns - range->begin_ns;
+    int64_t stamp = range->stamp >= 0 && !gw_lists_only ? gw_stamp(NULL) : GW_NO_STAMP;
+    gw_lock();
+    if (gw_lists_only) {
+        label->count++;
+        label->total_ns += took_ns;
+        if (label->count == 1 || took_ns < label->least_ns) label->least_ns = took_ns;
+        if (took_ns > label->most_ns) label->most_ns = took_ns;
+    }
+    window *opened = find(range->opened), *within = find(range->within);
+    if (within != NULL) end_iteration(range, within, end_ns, stamp);
+    if (opened != NULL && took_ns >= LONG_NS) {
+        label->is_long = true;
+        opened->edge.end_ns = end_ns;
+        opened->edge.end_stamp = stamp;
+        opened->state = ENDED;
+        wake_finisher();
+    } else if (opened != NULL) { /* it may be the first of many */
+        if (opened->timed != label) opened->count = opened->left_out_count = 0;
+        opened->timed = label;
+        opened->is_series = true;
+        opened->inside_count = 0;
+        add_entry(opened, range->begin_ns, end_ns, range->stamp, stamp);
+        opened->told_ns = end_ns;
+        wake_finisher();
+    }
+    gw_unlock();
+}
+
+/* The API */
+
+GW_EXPORT gw_window gw_begin_on(const char *label, void *stream) {
+    if (gw_lists_only) return 0;
+    gw_windows_start();
+    gw_lock();
+    window *each = reserve();
+    if (each != NULL) each->stream = stream;
+    gw_unlock();
+    if (each == NULL) {
+        gw_trouble("expected at most %d open windows of a process; end some", WINDOWS_COUNT - 1);
+        return 0;
+    }
+    return open_reserved(each, NULL, label);
+}
+
+GW_EXPORT gw_window gw_begin(const char *label) { return gw_begin_on(label, NULL); }
+
+GW_EXPORT void gw_iteration(gw_window id) {
+    if (id == 0) return;
+    if (gw_is_sync) gw_synchronize();
+    int64_t end_ns = gw_now_ns();
+    gw_lock();
+    window *each = find(id);
+    if (each != NULL) {
+        int64_t stamp = each->count < ENTRIES_COUNT ? gw_stamp(each->stream) : GW_NO_STAMP;
+        if (each->mark_ns != 0) add_entry(each, each->mark_ns, end_ns, each->mark_stamp, stamp);
+        each->mark_stamp = stamp;
+        each->mark_ns = gw_now_ns();
+    }
+    gw_unlock();
+}
+
+static int declare(gw_window id, const char *name, const char *text, double value) {
+    bool is_kept = false;
+    if (name == NULL || !name[0] || strlen(name) > 64 || (text == NULL && !isfinite(value))) return -1;
+    gw_lock();
+    window *each = find(id);
+    if (each != NULL && each->facts.length + strlen(name) * 6 + (text ? strlen(text) * 6 : 32) < FACTS_BYTES) {
+        gw_add(&each->facts, ",\"");
+        gw_add_json(&each->facts, name, 64);
+        gw_add(&each->facts, "\":");
+        if (text == NULL) {
+            gw_add(&each->facts, "%.17g", value);
+        } else {
+            gw_add(&each->facts, "\"");
+            gw_add_json(&each->facts, text, FACTS_BYTES);
+            gw_add(&each->facts, "\"");
+        }
+        is_kept = !each->facts.failed;
+    }
+    gw_unlock();
+    return is_kept ? 0 : -1;
+}
+
+GW_EXPORT int gw_declare(gw_window id, const char *name, double value) { return declare(id, name, NULL, value); }
+
+GW_EXPORT int gw_declare_text(gw_window id, const char *name, const char *value) {
+    return value == NULL ? -1 : declare(id, name, value, 0);
+}
+
+GW_EXPORT void gw_end(gw_window id) {
+    if (id == 0) return;
+    if (gw_is_sync) gw_synchronize();
+    gw_lock();
+    window *each = find(id);
+    if (each != NULL && !each->is_outer) {
+        each->edge.end_ns = gw_now_ns();
+        each->edge.end_stamp = gw_stamp(each->stream);
+        each->state = ENDED;
+        wake_finisher();
+    }
+    gw_unlock();
+}
+
+GW_EXPORT size_t gw_run_id(gw_window id, char *text, size_t size) {
+    gw_lock();
+    window *each = find(id);
+    size_t length = each != NULL ? strlen(each->run) : 0;
+    if (text != NULL && size > 0) snprintf(text, size, "%s", each != NULL ? each->run : "");
+    gw_unlock();
+    return length;
+}

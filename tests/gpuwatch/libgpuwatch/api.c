@@ -1,0 +1,52 @@
+/* Windows by the C API.  Without an argument one of 60 iterations; with a number as many windows, whose opening and ending it times. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "gpuwatch.h"
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static void rest(long milliseconds) {
+    struct timespec pause = {0, milliseconds * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+int main(int count, char **arguments) {
+    dlopen("libcuda.so.1", RTLD_NOW); /* as the runtime of CUDA does, where there is one */
+    if (count > 1) {
+        for (int i = atoi(arguments[1]); i >= 0; i--) {
+            double before = now_s();
+            gw_window window = gw_begin("short");
+            double opened = now_s();
+            rest(2);
+            double ending = now_s();
+            gw_end(window);
+            double ended = now_s();
+            if (window && i < atoi(arguments[1])) printf("%.1f %.1f\n", (opened - before) * 1e6, (ended - ending) * 1e6); /* not the first */
+            rest(40);
+        }
+        return 0;
+    }
+    char id[80] = "", problem[512] = "";
+    gw_window window = gw_begin("w\xc3\xa4rme \"1\"\xff");
+    gw_run_id(window, id, sizeof id);
+    for (int i = 0; i < 60; i++) {
+        gw_iteration(window);
+        rest(5);
+    }
+    gw_iteration(window);
+    int kept = gw_declare(window, "call_bytes", 1e6) == 0 && gw_declare_text(window, "dtype", "bf\"16") == 0;
+    int refused = gw_declare(window, "call_bytes", 1e308 * 10) && gw_declare_text(window + 64, "dtype", "x") && gw_declare_text(0, NULL, NULL);
+    gw_end(window);
+    gw_end(window);
+    gw_iteration(window);
+    gw_problem(problem, sizeof problem);
+    printf("%s|%d|%d|%s\n", id, kept, refused, problem);
+    return 0;
+}

@@ -1,0 +1,60 @@
+"""The C library and the programs that use it, compiled for tests and benchmarks."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+from gpuwatch.libgpuwatch import FOLDER, LIBRARY
+
+HERE = Path(__file__).parent
+SOURCES = tuple(sorted(map(str, FOLDER.glob("*.c"))))
+LINKED = ("-lpthread", "-ldl")
+
+
+def has_compiler() -> bool:
+    """Return whether a compiler and the installed library are there."""
+    return shutil.which("cc") is not None and LIBRARY.exists()
+
+
+def nvtx_headers() -> Path | None:
+    """Return the folder of NVTX's headers, of its wheel."""
+    found = importlib.util.find_spec("nvidia")
+    folders = [Path(each) / "cu13" / "include" for each in (found.submodule_search_locations or ())] if found else []
+    return next((each for each in folders if (each / "nvtx3" / "nvToolsExt.h").exists()), None)
+
+
+def compile_c(out: Path, *arguments: str) -> Path:
+    """Compile C to a program or library."""
+    command = ["cc", "-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-o", str(out), *arguments, f"-I{FOLDER}", *LINKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def with_ranges(folder: Path) -> Path:
+    """Compile the program with NVTX ranges."""
+    headers = nvtx_headers()
+    assert headers is not None
+    return compile_c(folder / "ranges", "-O2", f"-isystem{headers}", str(HERE / "ranges.c"))
+
+
+def with_api(folder: Path) -> Path:
+    """Compile the program with windows of the C API."""
+    linked = (f"-L{FOLDER}", "-lgpuwatch", f"-Wl,-rpath,{FOLDER}")
+    return compile_c(folder / "api", "-O2", str(HERE / "api.c"), *linked)
+
+
+def shared(folder: Path, name: str, source: str) -> Path:
+    """Compile one file of this folder to a shared library."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return compile_c(folder / name, "-shared", "-fPIC", f"-Wl,-soname,{name}", str(HERE / source))
+
+
+def fuzzer(folder: Path, sanitizers: str, *defined: str) -> Path:
+    """Compile the fuzzer with the library's sources, whose time passes 500 times as fast, under sanitizers."""
+    checked = (f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all")
+    wide = ("-Wno-stringop-truncation", "-Wno-format-truncation")
+    return compile_c(folder / "fuzz", "-O1", *checked, *wide, "-DGW_MS=2000", *defined, str(HERE / "fuzz_ranges.c"), *SOURCES)

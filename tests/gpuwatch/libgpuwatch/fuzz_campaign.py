@@ -1,0 +1,54 @@
+"""The long campaign of the C library's fuzzer: ``python -m tests.gpuwatch.libgpuwatch.fuzz_campaign SEQUENCES``.
+
+Four threads and forks under ASan and UBSan, then 64 threads under TSan with a tenth; each with and without a driver that stamps.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.gpuwatch.libgpuwatch import built
+
+PATTERNS = "timed\nstep\nNCCL:*\n*e*d"
+
+
+def run(fuzz: Path, sequences_count: int, threads_count: int, driver: Path | None) -> subprocess.CompletedProcess[str]:
+    """Run the fuzzer; its output is how many windows its daemon saw, its errors are the sanitizer's."""
+    folder = fuzz.parent
+    (folder / "report").write_text("")
+    environment = {
+        "GPUWATCH_SOCKET": str(folder / "fuzz.sock"), "GPUWATCH_NVTX": PATTERNS, "GPUWATCH_NVTX_REPORT": str(folder / "report"),
+        "PATH": "/nowhere", "LD_LIBRARY_PATH": str(driver or ""),
+    }  # fmt: skip
+    arguments = [str(fuzz), str(sequences_count), str(threads_count), "1"]
+    return subprocess.run(arguments, env=environment, capture_output=True, text=True, check=False)
+
+
+def main(sequences_count: int) -> int:
+    """Return 1 if any run failed."""
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="gw") as name:
+        driver = built.shared(Path(name) / "driver", "libcuda.so.1", "fake_cuda.c").parent
+        for sanitizers, threads_count, defined in (("address,undefined", 4, ()), ("thread", 64, ("-DNO_FORKS",))):
+            folder = Path(name) / sanitizers.replace(",", "-")
+            folder.mkdir()
+            fuzz = built.fuzzer(folder, sanitizers, *defined)
+            share = sequences_count if threads_count == 4 else sequences_count // 10
+            for given in (None, driver):
+                done = run(fuzz, share, threads_count, given)
+                windows = done.stdout.strip() or "no windows"
+                stamps = "with stamps" if given else "without stamps"
+                print(
+                    f"{sanitizers}, {threads_count} threads, {share} sequences {stamps}: {windows}, code {done.returncode}",
+                    flush=True,
+                )
+                sys.stderr.write(done.stderr)
+                failed = failed or done.returncode != 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

@@ -1,0 +1,290 @@
+"""The C library: windows of ranges and of its API on a simulated GPU, in programs that are compiled here."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from annotate.verdict import Status
+from gpuwatch.cli.nvtx_ranges import NvtxRanges
+from gpuwatch.config.settings import Settings
+from gpuwatch.interfaces import Run
+from gpuwatch.libgpuwatch import FOLDER, LIBRARY, is_ours
+from gpuwatch.store import Reader
+from tests.gpuwatch.libgpuwatch import built, fuzz_campaign, ptx_header
+from tests.gpuwatch.live import judged_run, running
+from tests.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(
+    "CI" not in os.environ and (not built.has_compiler() or built.nvtx_headers() is None),
+    reason="needs a C compiler, the library built at installation and nvidia-nvtx",
+)
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "NVTX_"))}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("library")
+
+
+@pytest.fixture(scope="module")
+def ranges(folder: Path) -> Path:
+    return built.with_ranges(folder)
+
+
+@pytest.fixture(scope="module")
+def api(folder: Path) -> Path:
+    return built.with_api(folder)
+
+
+@pytest.fixture(scope="module")
+def fake_driver(folder: Path) -> Path:
+    return built.shared(folder / "driver", "libcuda.so.1", "fake_cuda.c").parent
+
+
+def run(*arguments: str, settings: Settings, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpuwatch", "run", *settings.flags(), *arguments]
+    return subprocess.run(
+        command, env={**CLEAN, **(environment or {})}, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+def injected(settings: Settings, pattern: str, **more: str) -> dict[str, str]:
+    return {
+        **CLEAN,
+        "NVTX_INJECTION64_PATH": str(LIBRARY),
+        "GPUWATCH_NVTX": pattern,
+        "GPUWATCH_SOCKET": str(settings.socket),
+        **more,
+    }
+
+
+def runs_of(settings: Settings, count: int) -> dict[str, Run]:
+    """The latest runs of a store by label, once they are judged."""
+    with Reader(settings.state) as reader:
+        found = reader.runs(limit=count)
+    return {each.label or "": judged_run(settings.state, each.id) for each in found}
+
+
+def times_of(settings: Settings, found: Run) -> int:
+    with Reader(settings.state) as reader:
+        timings = reader.evidence(found, found.uuids[0]).timings if found.uuids else None
+    return 0 if timings is None else len(timings.took_s)
+
+
+def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -> None:
+    """Long ranges are windows, short ones iterations of the window around them or of a series; a thread may end another's."""
+    wanted = [f"--nvtx={each}" for each in ("timed", "step", "NCCL:all*", "grü*")]
+    ended = run(*wanted, "--label=program", "--", str(ranges), "all", settings=copying)
+    assert ended.returncode == 0, ended.stderr
+    found = runs_of(copying, 4)
+    assert set(found) == {"program", "timed", 'NCCL:all"reduce', "grüße"}
+    assert (times_of(copying, found["timed"]), times_of(copying, found['NCCL:all"reduce'])) == (60, 30)
+    assert found["timed"].declared["timer"] == "host"
+    assert found["timed"].parent == found["program"].id
+    assert times_of(copying, found["program"]) == 0
+    # The series ends with its last range, not with the pause by which its end is known.
+    series = found['NCCL:all"reduce']
+    assert series.end_ns is not None
+    assert 0.05 < (series.end_ns - series.begin_ns) / 1e9 < 10
+    assert not [each for each in found.values() if each.host is not None and "NVTX" in (each.host.profilers or "")]
+    for label in found:
+        assert label in ended.stderr
+
+
+def test_ranges_are_listed(copying: Settings, ranges: Path) -> None:
+    """The list has each range of every domain with its count and lengths."""
+    ended = run("--nvtx-list", "--", str(ranges), "all", settings=copying)
+    rows = {line.split("  ")[0]: line.split() for line in ended.stderr.splitlines() if line.count(" s") or " ms" in line}
+    assert rows["step"][1] == "60"
+    assert rows['NCCL:all"reduce'][1] == "30"
+    assert rows["grüße"][1] == "1"
+    assert rows["warmup"][1] == "1"
+
+
+def test_python_ranges_become_windows(copying: Settings) -> None:
+    """Ranges of Python's nvtx package are seen, in the default domain and in one of their own."""
+    pytest.importorskip("nvtx")
+    code = (
+        "import nvtx, threading\n"
+        "pause = threading.Event()\n"
+        "with nvtx.annotate('timed', domain='mine'):\n"
+        "    for _ in range(30):\n"
+        "        with nvtx.annotate('step'):\n"
+        "            pause.wait(0.01)\n"
+    )
+    ended = run("--nvtx=mine:timed", "--nvtx=step", "--", sys.executable, "-c", code, settings=copying)
+    assert ended.returncode == 0, ended.stderr
+    assert times_of(copying, runs_of(copying, 2)["mine:timed"]) == 30
+
+
+def test_unmatched_ranges_are_said(copying: Settings, ranges: Path) -> None:
+    """A pattern that no range fits is named, with the way to see the ranges there are."""
+    ended = run("--nvtx=nothing", "--", str(ranges), "fork", settings=copying)
+    assert ended.returncode == 0
+    assert "no range matched nothing; --nvtx-list shows" in ended.stderr
+
+
+@pytest.mark.parametrize("given", [("--nvtx", ""), ("--nvtx-sync",)])
+def test_wrong_patterns_are_refused(copying: Settings, given: tuple[str, ...]) -> None:
+    """An empty pattern, and synchronisation without one, are usage errors before the program runs."""
+    ended = run(*given, "--", "echo", "ran", settings=copying)
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert "--nvtx" in ended.stderr
+
+
+def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -> None:
+    """What a program writes into its report itself is neither a timer nor a reason to fail."""
+    (tmp_path / "report").write_text('{"is_outer":true,"timer":"events"}\n[1]\n{\n{"run":"none of these"}\n{"run":7}\n\xff')
+    (tmp_path / "list").write_text('{"domain":"d"}\n{"domain":1,"message":"m","count":"x"}\n')
+    ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
+    assert ranges.outer_timer() is None
+    assert ranges.tell(copying) == {Status.UNPROVEN}
+
+
+def test_forked_child_has_its_own_windows(copying: Settings, ranges: Path) -> None:
+    """A child neither ends its parent's range nor speaks on its connection."""
+    ended = run("--nvtx=*timed", "--", str(ranges), "fork", settings=copying)
+    assert ended.returncode == 0, ended.stderr
+    found = runs_of(copying, 3)
+    assert found["timed"].pid != found["of the child timed"].pid
+    assert found["timed"].end_ns is not None
+    assert found["of the child timed"].end_ns is not None
+    assert found["timed"].end_ns > found["of the child timed"].end_ns
+
+
+def test_another_injection_is_called_and_found(copying: Settings, ranges: Path, folder: Path) -> None:
+    """An injection that was set before still gets every call, and is found as a profiler; gpuwatch's alone is not."""
+    other = built.shared(folder, "libother.so", "other_injection.c")
+    ended = run("--nvtx=step", "--", str(ranges), "all", settings=copying, environment={"NVTX_INJECTION64_PATH": str(other)})
+    assert "the other saw 62" in ended.stdout
+    assert "GPUWATCH_NVTX_NEXT" in " ".join(ended.stderr.split())
+
+
+def test_library_is_known_by_place_and_content(folder: Path) -> None:
+    """A copy elsewhere, a file that another process sees at this path, and a relative path are not the library."""
+    copy = folder / "libgpuwatch.so"
+    copy.write_bytes(LIBRARY.read_bytes())
+    other = folder / "changed.so"
+    other.write_bytes(LIBRARY.read_bytes() + b"\0")
+    assert is_ours(str(LIBRARY), LIBRARY)
+    assert is_ours(str(LIBRARY), copy)  # the package of a container, at the same place
+    assert not is_ours(str(copy), copy)
+    assert not is_ours(str(LIBRARY), other)
+    assert not is_ours(str(LIBRARY), folder / "none")
+    assert not is_ours(os.path.relpath(LIBRARY), LIBRARY)
+
+
+def test_api_window_has_stamped_times(copying: Settings, api: Path, fake_driver: Path) -> None:
+    """Iterations of the API are timed by stamps, with their clock; facts and a strange label arrive."""
+    environment = {**CLEAN, "GPUWATCH_SOCKET": str(copying.socket), "LD_LIBRARY_PATH": str(fake_driver)}
+    ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    run_id, kept, refused, problem = ended.stdout.strip().split("|")
+    assert (kept, refused, problem) == ("1", "1", "")
+    found = judged_run(copying.state, run_id)
+    assert found.label == 'wärme "1"\ufffd'
+    declared = found.declared
+    assert (declared["timer"], declared["dtype"], declared["call_bytes"]) == ("stamps", 'bf"16', 1e6)
+    assert declared["true_clock_mhz"] == pytest.approx(1500.0)
+    assert declared["cuda_uuids"] == "GPU-abababab-abab-abab-abab-abababababab"
+    with Reader(copying.state) as reader:
+        timings = reader.evidence(found, found.uuids[0]).timings
+    assert timings is not None
+    assert timings.sm_clock_mhz is not None
+    assert len(timings.took_s) == 60
+    assert timings.sm_clock_mhz.tolist() == pytest.approx([1500.0] * 60, rel=1e-4)
+    assert timings.took_s.min() > 0.0049
+    assert found.begin_ns <= timings.at_ns[0] + 1_000_000
+
+
+def test_late_gpu_ends_the_window_later(copying: Settings, api: Path, fake_driver: Path) -> None:
+    """A GPU that is behind its host ends the window with its work, without having been waited for."""
+    late = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_LATE_NS": "300000000", "GPUWATCH_SOCKET": str(copying.socket)}
+    ended = subprocess.run([api], env={**CLEAN, **late}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    found = judged_run(copying.state, ended.stdout.partition("|")[0])
+    assert found.end_ns is not None
+    assert found.declared["timer"] == "stamps"
+    assert isinstance(stamped_s := found.declared["stamped_s"], float)
+    assert (found.end_ns - found.begin_ns) / 1e9 >= stamped_s - 0.001
+
+
+def test_captured_graph_is_not_stamped(copying: Settings, api: Path, fake_driver: Path) -> None:
+    """While a graph is captured nothing is launched: times are the host's."""
+    capturing = {"LD_LIBRARY_PATH": str(fake_driver), "FAKE_CUDA_CAPTURING": "1", "GPUWATCH_SOCKET": str(copying.socket)}
+    ended = subprocess.run([api], env={**CLEAN, **capturing}, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    found = judged_run(copying.state, ended.stdout.partition("|")[0])
+    assert found.declared["timer"] == "host"
+    assert "true_clock_mhz" not in found.declared
+
+
+def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
+    """Without a daemon, and without the command that starts one, the program runs on, and the reason is said once."""
+    environment = {"GPUWATCH_SOCKET": str(tmp_path / "none"), "PATH": "/nowhere", "HOME": "/"}
+    ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("|0|1|no daemon answers, and the command gpuwatch is not on PATH")
+    assert ended.stderr.count("gpuwatch:") == 1
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, ranges: Path) -> Iterator[tuple[Settings, int, subprocess.Popen[str]]]:
+    """A program inside of a range whose daemon may be killed."""
+    with running(tmp_path) as live:
+        program = subprocess.Popen(
+            [ranges, "wait"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=injected(live.settings, "timed")
+        )
+        assert program.stdout is not None
+        assert program.stdout.readline() == "inside\n"
+        yield live.settings, live.process.pid, program
+        program.communicate(timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_daemon_that_fails_harms_nobody(waiting: tuple[Settings, int, subprocess.Popen[str]], number: signal.Signals) -> None:
+    """A daemon that is killed or stops in the middle of a range costs the program at most its patience."""
+    _, pid, program = waiting
+    os.kill(pid, number)
+    out, _ = program.communicate("", timeout=PATIENCE_S)
+    assert (program.returncode, out) == (0, "out\n")
+    if number is signal.SIGSTOP:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path) -> None:
+    """Random ranges and calls, four threads, forks and a daemon that says nonsense: no error of memory or of behaviour."""
+    ended = fuzz_campaign.run(built.fuzzer(folder, "address,undefined"), 10_000, 4, fake_driver)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout.split()[0]) > 0
+    rows = [json.loads(line) for line in (folder / "report").read_text().splitlines()]
+    assert [each for each in rows if "run" in each]
+
+
+def test_kernel_is_that_of_the_package() -> None:
+    """The C library's kernel is generated from the one that Python loads."""
+    assert ptx_header.PATH.read_text() == ptx_header.text()
+
+
+@pytest.mark.parametrize("tool", ["make", "cmake", "pkg-config"])
+def test_examples_build(folder: Path, tool: str) -> None:
+    """The examples build from the package's folder by make, by CMake and by pkg-config."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    examples, out = Path(__file__).parents[3] / "examples" / "c", folder / tool
+    commands = {
+        "make": f"make -C {examples} OUT={out} GPUWATCH={FOLDER}",
+        "cmake": f"cmake -B {out} -S {examples} -DCMAKE_PREFIX_PATH={FOLDER} && cmake --build {out} --target plain",
+        "pkg-config": f"mkdir {out} && cc {examples}/plain.c $(pkg-config --cflags --libs gpuwatch) -o {out}/plain",
+    }
+    environment = {**CLEAN, "PKG_CONFIG_PATH": str(FOLDER)}
+    made = subprocess.run(["sh", "-c", commands[tool]], env=environment, capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    linked = subprocess.run(["ldd", out / "plain"], capture_output=True, text=True, check=True)
+    assert str(LIBRARY) in linked.stdout

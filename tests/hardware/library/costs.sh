@@ -1,0 +1,10 @@
+# What the library costs its program, beside a daemon on the real driver: nanoseconds a range, microseconds of opening and ending.
+NVTX=$(dirname "$(readlink -f "$(command -v nvcc)")")/../include
+TESTS=$ROOT/tests/gpuwatch/libgpuwatch
+cc -O2 -I"$NVTX" -I/usr/local/cuda/include -I"$(dirname "$CUBLAS")/../include" "$TESTS/ranges.c" -o "$WORK/ranges" -ldl -lpthread
+cc -O2 -I"$LIBRARY" "$TESTS/api.c" -L"$LIBRARY" -lgpuwatch -Wl,-rpath,"$LIBRARY" -o "$WORK/api" -ldl
+"$WORK/ranges" > "$OUT/bare_ns.txt"
+NVTX_INJECTION64_PATH=$LIBRARY/libgpuwatch.so GPUWATCH_NVTX=$'timed\nNCCL:*' "$WORK/ranges" > "$OUT/range_ns.txt"
+"$WORK/api" 100 > "$OUT/edges_us.txt"
+for each in bare_ns range_ns; do sort -n "$OUT/$each.txt" | awk -v n="$each" '{v[NR]=$1} END {print n, "median", v[int((NR+1)/2)], "upper", v[int(NR/2+0.98*sqrt(NR)+1)], "most", v[NR]}'; done
+for field in 1 2; do cut -d' ' -f$field "$OUT/edges_us.txt" | sort -n | awk -v n="edge $field us" '{v[NR]=$1} END {print n, "median", v[int((NR+1)/2)], "upper", v[int(NR/2+0.98*sqrt(NR)+1)], "p95", v[int(NR*0.95)], "most", v[NR]}'; done
