@@ -140,7 +140,6 @@ def command(
     """
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)
-    work = work_facts(claim_options.work)
     ranges = nvtx_ranges.asked()
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
@@ -159,7 +158,7 @@ def command(
         settings=settings,
         **stated_options.arguments(),
     )
-    watched.declare(whole_program=True, **work)  # imports before its work on the GPU, and writing after it, are not judged
+    watched.declare(whole_program=True, **work_facts(claim_options.work))  # imports before its work, writing after: not judged
     with contextlib.ExitStack() as stack:
         report = stack.enter_context(_report_file(json_path)) if json_path else None
         ranges = stack.enter_context(ranges.reporting())
@@ -167,11 +166,9 @@ def command(
             child.refuse_if_ended()
             inside = ranges.environment(settings, watched.policy, chosen)
             outcome = child.wait(child.spawn(command, _environment(watched, settings) | inside, mask))
-            if (timer := ranges.outer_timer()) is not None:
-                watched.declare(timer=timer)
             if times.times_file is not None:
                 _record_times(watched, times, before, outcome.elapsed_s)
-            _declare_claim(watched, claim_options.claimed)
+            _declare_late(watched, ranges.outer_timer(), claim_options.claimed)
             if outcome.exit_code:
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
@@ -207,9 +204,12 @@ def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | 
         output.say(f"gpuwatch: --times: {error}; judged without times, which `gpuwatch judge {path}` shows")
 
 
-def _declare_claim(watched: Window, path: str | None) -> None:
-    if path is not None:
-        facts, wrong = read_claim(path)
+def _declare_late(watched: Window, timer: str | None, claimed: str | None) -> None:
+    """Declare what is known once the command has ended: the timer of its NVTX ranges, and the number it claims."""
+    if timer is not None:
+        watched.declare(timer=timer)
+    if claimed is not None:
+        facts, wrong = read_claim(claimed)
         watched.declare(**facts)
         if wrong:
             output.say(f"gpuwatch: --claimed: {wrong}")

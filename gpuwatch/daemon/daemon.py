@@ -22,12 +22,13 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.gpu_overview import GpuOverview, report_to_manager
 from gpuwatch.daemon.greeting import Greeting
+from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.server import Answers, Server
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import THREADS_COUNT, UserThreads, running_pool
 from gpuwatch.daemon.watched_gpus import WatchedGpus
-from gpuwatch.daemon.windows import JudgedWindows, Windows
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import GpuwatchError
 from gpuwatch.host import processes
 from gpuwatch.host.suspend import SuspendWatch

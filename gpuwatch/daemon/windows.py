@@ -8,22 +8,20 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Iterator
 
 from annotate.errors import AnnotateError
 from annotate.evidence import ProcessList
 from annotate.user_policy import Policy
-from annotate.verdict import Status
 from gpuwatch import clock
+from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices
 from gpuwatch.daemon.window_limits import OWN_COUNT, check_tags, check_times, check_windows
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, find_named
-from gpuwatch.errors import StoreError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.host import processes
 from gpuwatch.host.mark_members import OwnProcesses
 from gpuwatch.interfaces import Run
-from gpuwatch.store.run_reader import RunReader
 from gpuwatch.wire import run_ids
 from gpuwatch.wire.messages import Close, Open, Spans, Times
 
@@ -32,61 +30,6 @@ _log = logging.getLogger("gpuwatch.daemon.windows")
 FOLLOW_S = 1.0
 PAUSES_FOLLOWED_COUNT = 8  # ten looks a second each: a quarter of a percent of a core
 FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
-
-
-REMEMBERED_COUNT = 200  # 60 kB each
-
-
-class JudgedWindows:
-    """Finds a judged window.  What begins with ``read`` opens the store, and belongs into a thread."""
-
-    def __init__(self, state: Path, boot_id: str) -> None:
-        self._state = state
-        self._boot_id = boot_id
-        self._runs: dict[str, Run] = {}
-
-    def __reversed__(self) -> Iterator[Run]:
-        return reversed(self._runs.values())
-
-    def add(self, run: Run) -> None:
-        """Remember a window, and forget the oldest beyond ``REMEMBERED_COUNT``."""
-        self._runs[run.id] = run
-        while len(self._runs) > REMEMBERED_COUNT:
-            del self._runs[next(iter(self._runs))]
-
-    def add_earlier(self, runs: Iterable[Run]) -> None:
-        """Remember windows that were judged before the first that was added."""
-        self._runs = {run.id: run for run in runs} | self._runs
-
-    def get(self, run_id: str) -> Run | None:
-        """Return a window from memory."""
-        return self._runs.get(run_id)
-
-    def read(self, run_id: str) -> Run | None:
-        """Return a window from the store: it may have been closed under an earlier daemon."""
-        try:
-            with RunReader(self._state) as reader:
-                run = reader.run(run_id)
-        except StoreError:
-            return None
-        return run if run.id == run_id and run.status in list(Status) else None
-
-    def read_xids(self) -> list[tuple[str, int, float]]:
-        """Return the last Xids of this boot from the store: GPU, number and wall time."""
-        try:
-            with RunReader(self._state) as reader:
-                return reader.last_xids(self._boot_id)
-        except StoreError:
-            return []
-
-    def read_recent(self) -> list[Run]:
-        """Return the last windows of this boot from the store, oldest first."""
-        try:
-            with RunReader(self._state) as reader:
-                runs = reader.runs(status=list(Status), limit=REMEMBERED_COUNT)
-        except StoreError:
-            return []
-        return [run for run in reversed(runs) if run.boot_id == self._boot_id]
 
 
 class Windows:

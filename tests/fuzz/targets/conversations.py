@@ -16,11 +16,12 @@ from typing import Any
 from gpuwatch import clock
 from gpuwatch.daemon.flush import Flushing
 from gpuwatch.daemon.greeting import Greeting
+from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.judgement import Judgement
 from gpuwatch.daemon.server import Answers, Server
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import UserThreads
-from gpuwatch.daemon.windows import JudgedWindows, Windows
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.store import Store
 from gpuwatch.wire import messages
 from tests.fuzz.dealt import Dealt

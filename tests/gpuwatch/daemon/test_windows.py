@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import pytest
 
 from gpuwatch.daemon.flush import Flushing
+from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.judgement import Judgement
 from gpuwatch.daemon.tracked_window import WindowServices
 from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
-from gpuwatch.daemon.windows import JudgedWindows, Windows
+from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import UsageError
 from gpuwatch.store import Reader, Store
 from gpuwatch.wire import messages
