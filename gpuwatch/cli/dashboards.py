@@ -21,6 +21,7 @@ _SCRIPT_MODE, _FILE_MODE = 0o755, 0o644
 @click.option("--to", "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write them there.")
 @click.option("--overwrite", is_flag=True, help="Replace files in DIR that differ.")
 @options.json_option
+@options.settings_options
 def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
     """List the files for Grafana, Prometheus, Slurm and Kubernetes, or write them to a folder.
 

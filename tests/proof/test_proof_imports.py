@@ -25,6 +25,7 @@ _ASKING = frozenset(
         "fooling_page",
         "test_fooling_variants",
         "test_fooling_windows",
+        "untrusted_page",
     }
 )
 _JUDGING = ("rule", "rules", "judge", "held", "onset", "duty", "presence", "cold", "outlying", "modes")

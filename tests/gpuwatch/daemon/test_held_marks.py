@@ -14,7 +14,7 @@ import pytest
 
 from gpuwatch.daemon.held_marks import MARKS_COUNT, HeldMarks
 from gpuwatch.errors import UsageError
-from gpuwatch.wire.messages import Closed, CloseMark, Opened, OpenMark
+from gpuwatch.wire.messages import Close, Closed, CloseMark, Opened, OpenMark
 from tests.waiting import wait_until_async
 
 ME, OTHER = os.getpid(), 4_000_000_000
@@ -39,8 +39,8 @@ class _Windows:
         self.opened.append((pid, uid, dict(request.declared)))
         return _Opened(f"run-{len(self.opened)}"), None
 
-    def close(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int, declared: dict[str, Any]) -> None:
-        self.closed.append((run_id, declared))
+    def close(self, request: Close, *, uid: int) -> None:
+        self.closed.append((request.run, dict(request.declared)))
 
     def abandon(self, run_id: str, why: str) -> None:
         self.abandoned.append((run_id, why))

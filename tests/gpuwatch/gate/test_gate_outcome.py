@@ -28,7 +28,7 @@ OWN_RULES = {
     "missing-sync", "wrong-stream", "host-bound", "short-kernel", "timer-overhead", "timer-tampered", "profiler-attached",
     "allocator-churn", "data-dependent-power", "background-thread", "warm-cache-unintended", "flush-insufficient",
     "result-cached", "impossible-time", "semantic-mismatch", "cold-start", "mean-vs-median-gap", "outliers", "bimodal",
-    "iteration-growth", "iteration-levels",
+    "iteration-growth", "iteration-levels", "claimed-work",
 }  # fmt: skip
 
 
