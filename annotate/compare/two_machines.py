@@ -89,6 +89,8 @@ def compare_numbers(
         return Refusal(f"two models of GPU ({pair_conditions.listed(other_kind)}): only their ratio can be asked for (--ratio)")
     if otherwise := pair_conditions.measured_otherwise(*runs):
         return Refusal(f"not one number: {pair_conditions.listed(otherwise)}")
+    if terms.clock_mhz is None and not other_kind:
+        terms = replace(terms, clock_mhz=_middle_mhz(runs))
     sides = []
     for name, run, verdict in zip((about.a, about.b), runs, verdicts, strict=True):
         side = _side(run, verdict, terms)
@@ -101,6 +103,16 @@ def compare_numbers(
 def _kind_differences(runs: tuple[Evidence, Evidence]) -> list[pair_conditions.Difference]:
     a, b = (run.device for run in runs)
     return [] if a is None or b is None else pair_conditions.differences(a, b, pair_conditions.KIND, tolerance=0.0)
+
+
+def _middle_mhz(runs: tuple[Evidence, Evidence]) -> float | None:
+    """Return the clock between those of two runs whose times follow the clock, in whole MHz; None where one's do not.
+
+    Exponents of one kernel differ between cards, so numbers of two cards are least apart where neither is moved far.
+    """
+    found = [Case(replace(run, timings=usable(run.timings, run.window), baseline=None)).one_clock for run in runs]
+    own = [times.clock_mhz for times in found if times.fit is not None and times.clock_mhz is not None]
+    return round(math.sqrt(own[0] * own[1])) if len(own) == len(runs) else None
 
 
 def _side(run: Evidence, verdict: Verdict, terms: MachineTerms) -> _Side | Refusal:
@@ -135,7 +147,9 @@ def _side(run: Evidence, verdict: Verdict, terms: MachineTerms) -> _Side | Refus
         random_ratio=None if random_ratio is None else math.hypot(random_ratio, _UNKNOWN_BETA_ERROR * moved),
         unknown=found.repeatability.kind,
         bound_ratio=None if budget is None else budget.bound_ratio,
-        spread_ratio=card_spread_ratio(model, terms.card_spread_ratio),
+        spread_ratio=card_spread_ratio(
+            model, terms.card_spread_ratio, moved=math.log(mhz / times.clock_mhz) if times.fit and times.clock_mhz else 0.0
+        ),
     )
 
 

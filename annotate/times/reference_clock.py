@@ -5,6 +5,7 @@ A reference clock lies inside the range that boards of a model show under load, 
 own clock lies to it, the less the exponent's error counts.
 """
 
+import math
 from collections.abc import Mapping
 
 # Models are named as the driver names them: the longest name that a device's name begins with counts.
@@ -21,6 +22,11 @@ REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}
 # 0.34 % (0.31 to 0.39) in GEMM 4096 and 0.13 % in a copy, at the middle of their clocks (docs/VALIDATION.md, "instances",
 # 2026-11-22).  Few cards show the least that a model's cards differ, hence the setting `card_spread`.
 CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0029}
+# Fitted exponents of the same kernel differ between cards by up to this, so that its times move apart with the clock.
+#
+# H200: GEMM 8192 on five cards, at 1317 to 1342 MHz: 0.93 to 1.03.  At 1330 MHz their times lie 0.25 % apart, at 1500 MHz 1.3 %
+# (docs/FLEET.md, 2026-11-23).
+CARD_EXPONENTS = 0.1
 _LEAST_MHZ, _MOST_MHZ = 100.0, 10_000.0
 
 
@@ -36,9 +42,15 @@ def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> fl
     return _of_model(REFERENCE_CLOCKS_MHZ, model)
 
 
-def card_spread_ratio(model: str | None, given_ratio: float | None = None) -> float | None:
-    """Return the given spread between cards, else that on record for the model; None for a model nobody measured."""
-    return given_ratio if given_ratio is not None else _of_model(CARD_SPREADS_RATIO, model)
+def card_spread_ratio(model: str | None, given_ratio: float | None = None, *, moved: float = 0.0) -> float | None:
+    """Return the given spread between cards, else that on record for the model; None for a model nobody measured.
+
+    ``moved`` is the logarithm of the ratio of two clocks: the one that the number stands at, and the one it ran at.
+    """
+    if given_ratio is not None:
+        return given_ratio
+    found = _of_model(CARD_SPREADS_RATIO, model)
+    return None if found is None else math.hypot(found, CARD_EXPONENTS * moved)
 
 
 def _of_model(table: Mapping[str, float], model: str | None) -> float | None:
