@@ -14,6 +14,7 @@ from annotate.errors import AnnotateError
 from gpuwatch.cli import options
 from gpuwatch.config.quantities import QuantityError, duration_ns
 from gpuwatch.errors import UsageError
+from gpuwatch.results.file_bytes import read_bytes
 from gpuwatch.wire.messages import FactValue
 
 CLAIM_BYTES = 1 << 20
@@ -82,11 +83,9 @@ def work_facts(text: str | None) -> dict[str, FactValue]:
 def read_claim(path: str) -> tuple[dict[str, FactValue], str]:
     """Return what a program claims in its file, and what is wrong with it: it must not cost the verdict."""
     try:
-        with Path(path).open("rb") as file:
-            data = json.loads(file.read(CLAIM_BYTES))
-        return _claim(data), ""
-    except OSError as error:
-        return _UNREADABLE, f"{path}: {error.strerror}"
+        return _claim(json.loads(read_bytes(Path(path), CLAIM_BYTES))), ""
+    except UsageError as error:  # a pipe that nobody writes to, for one, would be waited for
+        return _UNREADABLE, str(error)
     except (ValueError, TypeError, KeyError, RecursionError, AnnotateError):
         return (
             _UNREADABLE,
@@ -96,7 +95,7 @@ def read_claim(path: str) -> tuple[dict[str, FactValue], str]:
 
 def _claim(data: Any) -> dict[str, FactValue]:
     calls, call_s = data["calls"], data["call_s"]
-    if isinstance(calls, bool) or not isinstance(calls, int) or calls < 1:
+    if isinstance(calls, bool) or not isinstance(calls, int) or not 1 <= calls < 1 << 53:
         raise ValueError
     return {"claimed_calls_count": calls, "claimed_call_s": _positive(call_s)}
 

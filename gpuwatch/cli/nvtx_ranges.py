@@ -15,19 +15,21 @@ from typing import Any, TypeVar
 import click
 
 from annotate.errors import AnnotateError
-from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict
 from gpuwatch import libgpuwatch
 from gpuwatch.cli import output
 from gpuwatch.client.connection import connect_running
+from gpuwatch.client.window import Window
 from gpuwatch.config.settings import Settings
-from gpuwatch.errors import DaemonError, GpuwatchError
+from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
+from gpuwatch.results.file_bytes import read_bytes
 from gpuwatch.wire.peer import dial, list_sockets
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _META = "gpuwatch.nvtx"
 _PATTERNS_COUNT = 16  # as nvtx.c
 _SHOWN_COUNT = 20  # windows of ranges: more are counted
+_REPORT_BYTES = 16 << 20
 _TIMERS = ("host", "stamps")  # as windows.c
 _INJECTION = "NVTX_INJECTION64_PATH"
 
@@ -63,11 +65,12 @@ class NvtxRanges:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def environment(self, settings: Settings, policy: Policy, gpus: Iterable[str]) -> dict[str, str]:
+    def environment(self, settings: Settings, watched: Window, gpus: Iterable[str]) -> dict[str, str]:
         """Return the variables that load the library and tell it what to do; none where no ranges were asked for."""
         if self.folder is None:
             return {}
-        opening: dict[str, Any] = {"claim": policy.claim.value, "policy": policy.to_dict()}
+        policy = watched.policy
+        opening: dict[str, Any] = {"claim": policy.claim.value, "policy": policy.to_dict(), "tags": watched.tags.given}
         if named := list(gpus):
             opening["gpus"] = named
         found = {
@@ -121,10 +124,14 @@ class NvtxRanges:
         """Yield what the processes of the program wrote: any of them may have written nonsense."""
         if self.folder is None:
             return
-        for line in (self.folder / name).read_text(errors="replace").splitlines():
+        try:
+            text = read_bytes(self.folder / name, _REPORT_BYTES).decode(errors="replace")
+        except UsageError:  # the program took it away, or made it something else
+            return
+        for line in text.splitlines():
             try:
                 row = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
                 yield row
@@ -136,7 +143,7 @@ def listed(rows: Iterable[Mapping[str, Any]]) -> str:
     for row in rows:
         try:
             key, found = (str(row["domain"]), str(row["message"])), _Ranges.of(row)
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, OverflowError):
             continue
         ranges[key] = ranges.get(key, _Ranges()) + found
     if not ranges:
@@ -221,10 +228,15 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
     context.meta.setdefault(_META, {})[parameter.name] = value
 
 
-def asked() -> NvtxRanges:
-    """Return the ranges that the running command was asked for.  Raises UsageError: for patterns that can match nothing."""
+def asked(*, is_untrusted: bool) -> NvtxRanges:
+    """Return the ranges that the running command was asked for.
+
+    Raises UsageError: for patterns that can match nothing, and for code that may cheat: it says itself which windows are its.
+    """
     given = click.get_current_context().meta.get(_META, {})
     patterns = tuple(given.get("nvtx") or ())
+    if is_untrusted and (patterns or given.get("nvtx_list")):
+        raise click.UsageError("--nvtx: expected no --untrusted beside it: the program itself reports its ranges")
     if any(not each or "\n" in each for each in patterns) or len(patterns) > _PATTERNS_COUNT:
         raise click.UsageError(
             f"--nvtx: expected at most {_PATTERNS_COUNT} names of ranges, found {len(patterns)}, or an empty one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -56,9 +57,17 @@ class _TimesFile:
     series: str | None
 
     def state(self) -> tuple[int, int] | None:
-        """Return what changes when the file is written; None where there is none."""
+        """Return what changes when the file is written; None where there is none.
+
+        Also import what reads it: NumPy's threads would begin inside the window.
+        """
+        if self.series is not None and self.times_file is None:
+            raise click.UsageError("--series: expected --times FILE beside it")
+        if self.times_file is None:
+            return None
+        importlib.import_module("gpuwatch.cli.judged_results")
         try:
-            found = Path(self.times_file or "").stat()
+            found = Path(self.times_file).stat()
         except OSError:
             return None
         return found.st_mtime_ns, found.st_size
@@ -140,16 +149,15 @@ def command(
     """
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)
-    ranges = nvtx_ranges.asked()
+    ranges = nvtx_ranges.asked(is_untrusted=stated_options.untrusted)
     # Rules and scenes import numpy, whose libraries start threads: they inherit the mask, else one may take, and so lose, a
     # signal that is for the command.
     with child.signals_held():
         policy = policy_options.policy()
-        settings = options.settings()
+        settings, before = options.settings(), times.state()
         child.refuse_if_ended()
     child.refuse_if_missing(command[0])
     chosen = chosen_gpus.choose_of_daemon(names.gpus, settings) if names.gpus else ()
-    before = times.state()
     watched = window(
         names.label or _name(command),
         policy=policy,
@@ -164,7 +172,7 @@ def command(
         ranges = stack.enter_context(ranges.reporting())
         with contextlib.suppress(_Unfinished), child.signals_held() as mask, watched:
             child.refuse_if_ended()
-            inside = ranges.environment(settings, watched.policy, chosen)
+            inside = ranges.environment(settings, watched, chosen)
             outcome = child.wait(child.spawn(command, _environment(watched, settings) | inside, mask))
             if times.times_file is not None:
                 _record_times(watched, times, before, outcome.elapsed_s)

@@ -133,6 +133,10 @@ def _own_processes(terms: messages.OpenMark, pid: int, uid: int) -> tuple[int, O
             raise UsageError(f"mark {terms.name!r}: expected processes of yours that run, found {wrong or 'none'}")
         return terms.pids[0], TreeMembers(tuple(terms.pids)), f"processes {', '.join(map(str, terms.pids))}"
     session = session_of(pid)
+    if terms.own == "user" and uid == 0:
+        raise UsageError(
+            "mark: expected --own session, --pid or --uid of root, below whose processes all others run, found user"
+        )
     if terms.own == "user":
         return session or pid, KinMembers(uid=uid), f"user {uid}"
     if session is None:

@@ -220,7 +220,7 @@ class Server:
                 check_declared(request)
                 run, warning = await self._windows.open(request, pid=peer.pid, uid=peer.uid)
                 peer.runs.add(run.id)
-                if is_untrusted(request.declared):
+                if is_untrusted(run.declared):
                     self._untrusted.add(run.id)
                 return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
             case messages.End():

@@ -49,6 +49,10 @@ class WindowHost:
             self.pids.add(pid)
         return pid in self.pids
 
+    def holds(self, pid: int) -> bool:
+        """Return whether a process is of the tree now."""
+        return bool(self.pid and pid) and self._members().includes(pid)
+
     async def begin(self) -> None:
         """Read the process tree, the pressure it begins under, and what shares its GPUs or profiles it."""
         self.pids |= await self.in_thread(_measured, self._members())

@@ -15,7 +15,7 @@ from annotate.evidence import ProcessList
 from annotate.user_policy import Policy
 from gpuwatch import clock
 from gpuwatch.daemon.judged_windows import JudgedWindows
-from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices
+from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices, is_untrusted
 from gpuwatch.daemon.window_limits import OWN_COUNT, check_tags, check_times, check_windows
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, find_named
 from gpuwatch.errors import UsageError
@@ -23,7 +23,7 @@ from gpuwatch.host import processes
 from gpuwatch.host.mark_members import OwnProcesses
 from gpuwatch.interfaces import Run
 from gpuwatch.wire import run_ids
-from gpuwatch.wire.messages import Close, Open, Spans, Times
+from gpuwatch.wire.messages import Close, FactValue, Open, Spans, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
@@ -171,6 +171,7 @@ class Windows:
     ) -> tuple[TrackedWindow, str | None]:
         watched, now_ns = self._services.gpus, clock.now_ns()
         named, warning = find_named(request.gpus, watched.uuids)
+        parent, inherited = self._around(request.parent, pid, uid)
         run = Run(
             id=run_ids.new_id(clock.wall_s()),
             label=request.label,
@@ -186,11 +187,11 @@ class Windows:
             process=None,
             uuids=named or (),
             pids=frozenset({pid} if pid else ()),
-            declared=request.declared,
+            declared={**request.declared, **inherited},
             host=None,
             status="open",
             why=warning or "",
-            parent=request.parent,
+            parent=parent,
             tags=request.tags,
             source=watched.source.name,
             simulated=watched.source.is_simulated,
@@ -198,6 +199,19 @@ class Windows:
         )
         host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread, own)
         return TrackedWindow(run, WindowGpus(named), host, self._services), warning
+
+    def _around(self, parent: str | None, pid: int, uid: int) -> tuple[str | None, dict[str, FactValue]]:
+        """Return the window around a new one, its parent or the latest mark that holds its process, and the facts it inherits.
+
+        Whatever runs below a window of code that is not trusted is not trusted either, whichever parent it names.
+        """
+        inherited: dict[str, FactValue] = {}
+        for window in reversed(self._tracked.values()):
+            if window.run.uid == uid and window.is_open and window.holds(pid, parent):
+                parent = parent or window.run.id
+                if is_untrusted(window.run.declared):
+                    inherited["untrusted"] = True
+        return parent, inherited
 
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -92,7 +93,16 @@ static bool make_room(gw_text *out, size_t count) {
     return true;
 }
 
+static pthread_once_t numbers_once = PTHREAD_ONCE_INIT;
+static locale_t numbers;  /* JSON's decimal point, whatever the program's locale has */
+
+static void make_numbers(void) {
+    numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+}
+
 void gw_add(gw_text *out, const char *format, ...) {
+    pthread_once(&numbers_once, make_numbers);
+    locale_t programs = numbers != (locale_t)0 ? uselocale(numbers) : (locale_t)0;
     va_list arguments, again;
     va_start(arguments, format);
     va_copy(again, arguments);
@@ -103,6 +113,7 @@ void gw_add(gw_text *out, const char *format, ...) {
         out->length += (size_t)length;
     }
     va_end(arguments);
+    if (programs != (locale_t)0) uselocale(programs);
 }
 
 /* Return the length of the UTF-8 character at text, or 0: overlong forms, surrogates and numbers beyond Unicode are none. */

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from annotate.evidence import Times, Values
-from gpuwatch.errors import UsageError
 
-MOST_BYTES = 256 << 20
 MOST_TIMES_COUNT = 5_000_000
 _FARTHEST_NS = 1 << 62
 _T = TypeVar("_T")
-
-
-def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Read a regular file.  Raises UsageError: for anything else, and for more than it may hold."""
-    try:
-        # A pipe would be waited for, a device read for ever.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise UsageError(f"{path}: expected a regular file, found a folder, pipe or device")
-            if status.st_size > most_bytes:
-                raise UsageError(f"{path}: expected at most {most_bytes >> 20} MiB, found {status.st_size >> 20}")
-            return file.read(most_bytes)
-    except OSError as error:
-        raise UsageError(f"{path}: expected a result file, found nothing to read: {error.strerror}") from error
 
 
 def decode(blob: bytes, form: type[_T]) -> _T:

@@ -12,7 +12,8 @@ import numpy as np
 
 from annotate.evidence import Values
 from gpuwatch.errors import UsageError
-from gpuwatch.results.bounded_file import as_clocks, as_seconds, decode, read_bytes
+from gpuwatch.results.bounded_file import as_clocks, as_seconds, decode
+from gpuwatch.results.file_bytes import read_bytes
 from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
 
 _TIMES, _CLOCKS = "nv/json/bin:nv/cold/sample_times", "nv/json/freqs-bin:nv/cold/sample_freqs"

@@ -10,8 +10,9 @@ import msgspec
 
 from annotate.output.report import plain
 from gpuwatch.errors import UsageError
-from gpuwatch.results.bounded_file import decode, read_bytes
+from gpuwatch.results.bounded_file import decode
 from gpuwatch.results.collective_results import read_nccl_tests
+from gpuwatch.results.file_bytes import read_bytes
 from gpuwatch.results.kernel_results import read_kernelbench, read_kernelbot
 from gpuwatch.results.nvbench_results import read_nvbench
 from gpuwatch.results.repeated_results import read_google_benchmark, read_hyperfine

@@ -65,7 +65,7 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
         await_all(
             prometheus, "sum(gpuwatch_windows_total) == 4", "gpuwatch_findings_total", "max_over_time(gpuwatch_windows_in_hand[1m]) > 0",
             "rate(gpuwatch_gpu_energy_joules_total[4s])", "gpuwatch:windows:increase1d", "DCGM_FI_DEV_SM_CLOCK",
-            'gpuwatch:findings:rate5m{severity!="note"}',
+            'sum_over_time(gpuwatch:findings:rate5m{severity!="note"}[8s:4s])',
             'ALERTS{alertname="GpuwatchXid"}', 'ALERTS{alertname="GpuwatchEccUncorrected"}',
         )  # fmt: skip
         yield Fleet(prometheus, begun_s, {name: live.settings for name, live in lives.items()})

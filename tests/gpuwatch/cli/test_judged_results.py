@@ -41,12 +41,14 @@ def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
     assert "nothing outside the file supports these times" in text.out
 
 
-def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """What nvbench-compare-robust calls ambiguous is the same at one clock; a file of means gets no decision."""
+def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nvbench-compare-robust calls ambiguous is the same of one card at one clock; a file of means gets no decision."""
+    assert gpuwatch("compare", R1, R3).out.startswith("INCONCLUSIVE")
+    monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.1 %")
     ended = gpuwatch("compare", R1, R3, "--json")
     check(ended.data, "urn:gpuwatch:cli:1#/$defs/compare")
     (found,) = ended.data["comparisons"]
-    assert (found["decision"], found["one_clock"]["a_mhz"]) == ("same", 1500.0)
+    assert (found["decision"], found["one_clock"]["a_mhz"]) == ("same", 1483.0)
     assert found["ratio"]["low_ratio"] > 0.995
     assert any(each.startswith("no telemetry in r1.json and r3.json") for each in found["reasons"])
     assert any("no card is named" in each for each in found["reasons"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_run_without_the_claim_it_waits_for_is_unproven(daemon: Settings, tmp_pa
         "--untrusted", "--claimed", str(tmp_path / "no.json"), "--fail-on", "unproven,rejected", "--", "true", settings=daemon
     )
     assert ended.returncode in (11, 12)
-    assert f"--claimed: {tmp_path}/no.json: No such file or directory" in ended.stderr
+    assert f"--claimed: {tmp_path}/no.json: expected a result file, found nothing to read: No such file" in ended.stderr
     assert "the claimed number makes no sense" in ended.stderr
 
 
@@ -52,11 +53,15 @@ def test_claim_is_read_or_its_fault_is_said(tmp_path: Path) -> None:
     file = tmp_path / "claim"
     for text in (b"", b"[]", b"{}", b'{"calls": 1}', b'{"calls": true, "call_s": 1}', b'{"calls": 0, "call_s": 1}',
                  b'{"calls": 1, "call_s": -1}', b'{"calls": 1, "call_s": NaN}', b'{"calls": 1, "call_s": 1e999}', b"\xff",
-                 b"[" * 100_000, b'{"calls": 1' + b" " * (1 << 20) + b"}"):  # fmt: skip
+                 b"[" * 100_000, b'{"calls": 100000000000000000000000, "call_s": 1}', b'{"calls": 1' + b" " * (1 << 20) + b"}"):  # fmt: skip
         file.write_bytes(text)
         facts, wrong = read_claim(str(file))
         assert facts == {"claimed_calls_count": 0, "claimed_call_s": 0.0}, text[:20]
-        assert wrong.startswith(f"{file}: expected JSON as"), text[:20]
+        assert wrong.startswith(f"{file}: expected "), text[:20]
+    file.unlink()
+    os.mkfifo(file)
+    assert "expected a regular file" in read_claim(str(file))[1]
+    file.unlink()
     file.write_text('{"calls": 10, "call_s": 2e-4, "more": []}')
     assert read_claim(str(file)) == ({"claimed_calls_count": 10, "claimed_call_s": 2e-4}, "")
 

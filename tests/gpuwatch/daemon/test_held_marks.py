@@ -146,7 +146,8 @@ def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child
     me = os.getuid()
 
     async def course() -> None:
-        await marks.answer(begin("user", own="user"), pid=ME, uid=me)
+        await marks.answer(begin("user", own="user"), pid=ME, uid=OTHER)
+        assert "below whose processes all others run" in await refused(marks, begin("root", own="user"), uid=0)
         await marks.answer(begin("pids", own="pids", pids=[child]), pid=ME, uid=me)
         assert "found [4000000]" in await refused(marks, begin("gone", own="pids", pids=[4_000_000]), uid=me)
         assert f"found [{child}]" in await refused(marks, begin("theirs", own="pids", pids=[child]), uid=OTHER)
@@ -159,6 +160,6 @@ def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child
 
     asyncio.run(course())
     assert [(pid, declared["own_processes"]) for pid, _, declared in windows.opened] == [
-        (os.getsid(0), f"user {me}"),
+        (os.getsid(0), f"user {OTHER}"),
         (child, f"processes {child}"),
     ]

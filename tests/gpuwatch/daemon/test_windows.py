@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -20,6 +21,7 @@ from gpuwatch.daemon.user_turns import UserThreads
 from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import UsageError
+from gpuwatch.host.mark_members import KinMembers
 from gpuwatch.store import Reader, Store
 from gpuwatch.wire import messages
 from tests.waiting import PATIENCE_S, wait_until_async
@@ -147,6 +149,43 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
         assert (await later.verdicts(run, uid=MINE, wait_s=1.0)).status == "unproven"
         with pytest.raises(UsageError, match="no window"):
             await later.verdicts(run, uid=THEIRS, wait_s=1.0)
+
+    asyncio.run(body())
+
+
+def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path) -> None:
+    """Neither another parent nor none makes a window trusted that a process of untrusted code opens; others stay as they are."""
+
+    async def body() -> None:
+        held = windows(store, tmp_path)
+        me, child = os.getpid(), subprocess.Popen(["sleep", "60"])
+        try:
+            outer, _ = await held.open(messages.Open(declared={"untrusted": True}), pid=me, uid=MINE)
+            for request in (messages.Open(), messages.Open(parent="another"), messages.Open(parent=outer.id)):
+                inner, _ = await held.open(request, pid=child.pid, uid=MINE)
+                assert inner.declared == {"untrusted": True}
+                assert inner.parent == (request.parent or outer.id)
+            beside, _ = await held.open(messages.Open(), pid=1, uid=MINE)
+            theirs, _ = await held.open(messages.Open(), pid=child.pid, uid=THEIRS)
+            assert beside.declared == theirs.declared == {}
+            assert beside.parent is theirs.parent is None
+        finally:
+            child.kill()
+            child.wait()
+        await held.finish()
+
+    asyncio.run(body())
+
+
+def test_window_in_a_mark_has_it_for_parent(store: Store, tmp_path: Path) -> None:
+    """It is no neighbour of the mark's then, before the mark's next look at its processes."""
+
+    async def body() -> None:
+        held = windows(store, tmp_path)
+        mark, _ = await held.open(messages.Open(), pid=os.getsid(0), uid=MINE, own=KinMembers(session=os.getsid(0)))
+        inner, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
+        assert (inner.parent, inner.declared) == (mark.id, {})
+        await held.finish()
 
     asyncio.run(body())
 

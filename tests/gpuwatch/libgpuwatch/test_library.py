@@ -143,11 +143,17 @@ def test_wrong_patterns_are_refused(copying: Settings, given: tuple[str, ...]) -
 
 def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -> None:
     """What a program writes into its report itself is neither a timer nor a reason to fail."""
-    (tmp_path / "report").write_text('{"is_outer":true,"timer":"events"}\n[1]\n{\n{"run":"none of these"}\n{"run":7}\n\xff')
-    (tmp_path / "list").write_text('{"domain":"d"}\n{"domain":1,"message":"m","count":"x"}\n')
+    (tmp_path / "report").write_text(
+        '{"is_outer":true,"timer":"events"}\n[1]\n{\n{"run":"none of these"}\n{"run":7}\n\xff\n' + "[" * 200_000
+    )
+    (tmp_path / "list").write_text(
+        '{"domain":"d"}\n{"domain":1,"message":"m","count":"x"}\n{"domain":"d","message":"m","count":Infinity}\n'
+    )
     ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
     assert ranges.outer_timer() is None
     assert ranges.tell(copying) == {Status.UNPROVEN}
+    (tmp_path / "report").unlink()
+    assert ranges.outer_timer() is None
 
 
 def test_forked_child_has_its_own_windows(copying: Settings, ranges: Path) -> None:
