@@ -27,7 +27,7 @@ STATEMENTS_COUNT = sum(
         "verdicts on a busy machine": 45,
         "comparisons by quads": 640,
         "tags of windows, physics in exported rows, named questions about a fleet, export turns and their metric": 500,
-        "windows held between two processes, and numbers of untrusted code against the witness": 610,
+        "windows held between two processes, and numbers of untrusted code against the witness": 640,
         "windows around pytest, Triton, torch and CuPy benchmarks as they are": 1_125,
         "pauses, other work and stated claims": 800,
         "status from bounds, schema 2, records of work": 640,

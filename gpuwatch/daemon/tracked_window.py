@@ -76,11 +76,6 @@ class TrackedWindow:
         """Return the window as screens show it, with what is known of it so far."""
         return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
 
-    def holds(self, pid: int, parent: str | None) -> bool:
-        """Return whether a new window lies in this one: it names it, or its process belongs to a mark or to untrusted code."""
-        is_asked = self.host.own is not None or is_untrusted(self.run.declared)
-        return self.run.id == parent or (is_asked and self.host.holds(pid))
-
     # It opens
 
     async def open(self) -> None:

@@ -8,7 +8,7 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 from annotate.errors import AnnotateError
 from annotate.evidence import ProcessList
@@ -171,7 +171,7 @@ class Windows:
     ) -> tuple[TrackedWindow, str | None]:
         watched, now_ns = self._services.gpus, clock.now_ns()
         named, warning = find_named(request.gpus, watched.uuids)
-        parent, inherited = self._around(request.parent, pid, uid)
+        parent, inherited = _around(request.parent, self._tracked.values(), pid, uid)
         run = Run(
             id=run_ids.new_id(clock.wall_s()),
             label=request.label,
@@ -199,19 +199,6 @@ class Windows:
         )
         host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread, own)
         return TrackedWindow(run, WindowGpus(named), host, self._services), warning
-
-    def _around(self, parent: str | None, pid: int, uid: int) -> tuple[str | None, dict[str, FactValue]]:
-        """Return the window around a new one, its parent or the latest mark that holds its process, and the facts it inherits.
-
-        Whatever runs below a window of code that is not trusted is not trusted either, whichever parent it names.
-        """
-        inherited: dict[str, FactValue] = {}
-        for window in reversed(self._tracked.values()):
-            if window.run.uid == uid and window.is_open and window.holds(pid, parent):
-                parent = parent or window.run.id
-                if is_untrusted(window.run.declared):
-                    inherited["untrusted"] = True
-        return parent, inherited
 
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""
@@ -258,3 +245,20 @@ class Windows:
 
 def _is_visible(run: Run, uid: int) -> bool:
     return uid in (run.uid, 0)
+
+
+def _around(
+    parent: str | None, tracked: Iterable[TrackedWindow], pid: int, uid: int
+) -> tuple[str | None, dict[str, FactValue]]:
+    """Return the window around a new one, its parent or the latest mark that holds its process, and the facts it inherits.
+
+    Whatever runs below a window of untrusted code is untrusted, whichever parent it names.
+    """
+    inherited: dict[str, FactValue] = {}
+    for window in reversed([each for each in tracked if each.run.uid == uid and each.is_open]):
+        untrusted = is_untrusted(window.run.declared)
+        is_asked = window.host.own is not None or untrusted
+        if window.run.id == parent or (is_asked and window.host.holds(pid)):
+            parent = parent or window.run.id
+            inherited |= {"untrusted": True} if untrusted else {}
+    return parent, inherited
