@@ -235,7 +235,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class LastCanary:
-    """What the last canary of a GPU measured, and its wall time."""
+    """The last canary of a GPU: its measurements and its wall time."""
 
     at_s: float
     clock_hz: float

@@ -39,7 +39,7 @@ def is_extended() -> bool:
 
 @dataclass(slots=True)
 class HarnessSession:
-    """What harnesses did in one process; a forked child begins its own."""
+    """The windows of harnesses in one process; a forked child begins its own."""
 
     pid: int = field(default_factory=os.getpid)
     windows: list[HarnessWindow] = field(default_factory=list)

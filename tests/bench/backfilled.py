@@ -42,7 +42,7 @@ class Served(Prometheus):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one query took: how many series came, its time, and Prometheus' processor time."""
+    """The cost of one query: its series, its time, and Prometheus' processor time."""
 
     series_count: int
     took_s: float

@@ -1,4 +1,4 @@
-"""What one refresh of the fleet's dashboard asks of a Prometheus with 250 hosts of eight GPUs, query by query; and its rules."""
+"""Cost of one refresh of the fleet's dashboard, query by query, on a Prometheus with 250 hosts of eight GPUs; and of its rules."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ HEALTHY: Mapping[str, Signal] = {
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """How series of HEALTHY read while an alert is right: another signal, or None for a series that is not there."""
+    """Series of HEALTHY as they read while an alert is right: another signal, or None for a series that is not there."""
 
     series: Mapping[str, Signal | None]
     scale: Scale = HOURS

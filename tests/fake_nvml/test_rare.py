@@ -1,4 +1,4 @@
-"""What is read rarely: P-state, row remaps by cause, PCIe and NVLink, and 56 MIG instances, on NVIDIA's own binding."""
+"""Rare readings: P-state, row remaps by cause, PCIe and NVLink, and 56 MIG instances, on NVIDIA's own binding."""
 
 from __future__ import annotations
 

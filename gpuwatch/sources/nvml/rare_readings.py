@@ -42,7 +42,7 @@ _ACTIVITIES: Mapping[str, str] = {
 
 
 class RareQuestions:
-    """What is asked rarely of one board, and what is remembered between two times."""
+    """The rare readings of one board, and their memory between two reads."""
 
     def __init__(self, api: Api, board: BoardHandles) -> None:
         self._api = api

@@ -128,7 +128,7 @@ def test_untrusted_window_adds_nothing_to_a_record() -> None:
 
 @st.composite
 def _said(draw: st.DrawFn) -> tuple[dict[str, Fact], Timings | None, OtherWork | None]:
-    """What untrusted code may declare: any facts, times and other work."""
+    """Facts, times and other work that untrusted code may declare."""
     names = sorted(set(FACTS) - {"untrusted", "abandoned", "exception", "whole_program", "every_s", "varies", "locked_mhz"})
     amounts = st.sampled_from(
         [None, True, False, 0, 1, 0.0, 1e-9, 1e-3, 0.5, 1.0, 1500.0, 1e9, 1e15, "", "events", "host", "cold"]
