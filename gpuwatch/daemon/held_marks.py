@@ -140,5 +140,7 @@ def _own_processes(terms: messages.OpenMark, pid: int, uid: int) -> tuple[int, O
     if terms.own == "user":
         return session or pid, KinMembers(uid=uid), f"user {uid}"
     if session is None:
-        raise UsageError(f"mark {terms.name!r}: expected a session that is visible from here; say --own user, or name --pid")
+        raise UsageError(f"mark {terms.name!r}: expected a process that runs, found {pid} gone")
+    if session == 0:  # As `docker exec` leaves it: one container's users keep apart, its terminals cannot be.
+        return pid, KinMembers(session=0, uid=uid), f"sessions of user {uid} begun outside this PID namespace"
     return session, KinMembers(session=session), f"session {session}"

@@ -35,7 +35,7 @@ class TreeMembers:
 
 @dataclass(frozen=True, slots=True)
 class KinMembers:
-    """The processes of one session or of one user, each with its descendants.
+    """The processes of one session, of one user, or of both at once, each with its descendants.
 
     A descendant that began a session of its own still is one: programs that detach their workers do that.
     """
@@ -69,14 +69,15 @@ class KinMembers:
             pid = _parent_and_session(pid, self.proc)[0]
 
     def _is_kin(self, pid: int) -> bool:
-        if self.session is not None:
-            return _parent_and_session(pid, self.proc)[1] == self.session
-        return user_of(pid, proc=self.proc) == self.uid
+        if self.session is not None and _parent_and_session(pid, self.proc)[1] != self.session:
+            return False
+        return self.uid is None or user_of(pid, proc=self.proc) == self.uid
 
 
 def session_of(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return the session of a process; None of one that is gone or not visible from here."""
-    return _parent_and_session(pid, proc)[1] or None
+    """Return the session of a process, 0 for one begun outside this PID namespace; None of a process that is gone."""
+    session = _parent_and_session(pid, proc)[1]
+    return None if session < 0 else session
 
 
 def user_of(pid: int, *, proc: Path = PROC) -> int | None:
@@ -90,4 +91,4 @@ def user_of(pid: int, *, proc: Path = PROC) -> int | None:
 def _parent_and_session(pid: int, proc: Path) -> tuple[int, int]:
     # The name in parentheses may itself hold spaces and parentheses; state, parent, group and session follow its last one.
     words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
-    return (int(words[1]), int(words[3])) if len(words) > 3 else (0, 0)
+    return (int(words[1]), int(words[3])) if len(words) > 3 else (0, -1)

@@ -102,7 +102,8 @@ def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) ->
             pass
         assert w.verdict.findings
     said = (tmp_path / "log").read_text()
-    assert not re.search(r"WARNING|ERROR|Traceback", said), said
+    # A machine that is busy with other work may say that its verdicts come late: that is no wall.
+    assert not re.search(r"WARNING(?!.*verdicts may be late)|ERROR|Traceback", said), said
     with Reader(found.state) as reader:
         assert [run.label for run in reader.runs()] == ["confined"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,6 +14,7 @@ import pytest
 
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
+from gpuwatch.store import Reader
 from tests.gpuwatch.cli.conftest import Ended, Gpuwatch
 from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S, let_pass, wait_until
@@ -43,10 +46,25 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
     assert verdict["label"] == "job"
     assert verdict["device"]["name"] == "SIMULATED NVIDIA H200"
     shown = gpuwatch(*daemon.flags(), "show", ended.data["run"])
-    assert "stated: own work is that of session " in shown.err
+    assert "stated: own work is that of session" in shown.err
     again = mark(gpuwatch, daemon, "end", "job")
     assert (again.code, again.out) == (1, "")
     assert "mark 'job': expected an open mark of yours of that name, found none" in again.err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
+def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
+    """As `docker exec` does: the session has no number in the container, so its user's commands from outside are own."""
+    flags = settings(tmp_path).flags()
+    line = shlex.join([sys.executable, "-m", "gpuwatch", *flags, "mark"])
+    script = f"{line} begin job && {line} end job --json --fail-on rejected"
+    ran = subprocess.run(
+        ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", script], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    with Reader(tmp_path / "state") as reader:
+        (run,) = reader.runs()
+    assert run.declared["own_processes"] == f"sessions of user {os.getuid()} begun outside this PID namespace"
 
 
 def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None:

@@ -59,7 +59,7 @@ def marks(windows: _Windows) -> HeldMarks:
 
 @pytest.fixture
 def child() -> Iterator[int]:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     yield process.pid
     process.communicate(b"\n")
 
@@ -75,18 +75,18 @@ async def refused(marks: HeldMarks, request: OpenMark | CloseMark, *, pid: int =
     return str(caught.value)
 
 
-def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Windows) -> None:
+def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Windows, child: int) -> None:
     """Whoever asks needs no connection that lives: the name and the user are all."""
 
     async def course() -> None:
-        opened = await marks.answer(begin(), pid=ME, uid=7)
+        opened = await marks.answer(begin(), pid=child, uid=7)
         ended = await marks.answer(CloseMark(name="a", declared={"claimed_calls_count": 3}), pid=1, uid=7)
         assert isinstance(opened, Opened)
         assert ended == Closed(run=opened.run)
         assert "found none; this daemon began" in await refused(marks, CloseMark(name="a"))
 
     asyncio.run(course())
-    assert windows.opened == [(os.getsid(0), 7, {"own_processes": f"session {os.getsid(0)}"})]
+    assert windows.opened == [(child, 7, {"own_processes": f"session {child}"})]
     assert windows.closed == [("run-1", {"claimed_calls_count": 3})]
 
 
@@ -146,7 +146,7 @@ def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child
     me = os.getuid()
 
     async def course() -> None:
-        await marks.answer(begin("user", own="user"), pid=ME, uid=OTHER)
+        await marks.answer(begin("user", own="user"), pid=child, uid=OTHER)
         assert "below whose processes all others run" in await refused(marks, begin("root", own="user"), uid=0)
         await marks.answer(begin("pids", own="pids", pids=[child]), pid=ME, uid=me)
         assert "found [4000000]" in await refused(marks, begin("gone", own="pids", pids=[4_000_000]), uid=me)
@@ -160,6 +160,6 @@ def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child
 
     asyncio.run(course())
     assert [(pid, declared["own_processes"]) for pid, _, declared in windows.opened] == [
-        (os.getsid(0), f"user {OTHER}"),
+        (child, f"user {OTHER}"),
         (child, f"processes {child}"),
     ]

@@ -182,7 +182,7 @@ def test_window_in_a_mark_has_it_for_parent(store: Store, tmp_path: Path) -> Non
 
     async def body() -> None:
         held = windows(store, tmp_path)
-        mark, _ = await held.open(messages.Open(), pid=os.getsid(0), uid=MINE, own=KinMembers(session=os.getsid(0)))
+        mark, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE, own=KinMembers(session=os.getsid(0)))
         inner, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
         assert (inner.parent, inner.declared) == (mark.id, {})
         await held.finish()

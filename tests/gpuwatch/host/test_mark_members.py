@@ -25,7 +25,9 @@ def processes(root: Path, table: Mapping[int, tuple[int, int, int]]) -> Path:
 
 
 # A shell (10) with two commands, one of which began a session of its own, and another terminal (20) of the same user.
+# Two users entered from outside (30, 31): their sessions have no number here.
 TABLE = {1: (0, 1, 0), 10: (1, 10, 7), 11: (10, 10, 7), 12: (10, 12, 7), 13: (12, 12, 7), 20: (1, 20, 7), 21: (20, 20, 8)}
+TABLE |= {30: (0, 0, 9), 31: (0, 0, 6), 32: (30, 0, 9), 33: (1, 0, 9)}
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,7 @@ TABLE = {1: (0, 1, 0), 10: (1, 10, 7), 11: (10, 10, 7), 12: (10, 12, 7), 13: (12
         ({"session": 12}, {12, 13}),
         ({"uid": 7}, {10, 11, 12, 13, 20, 21}),
         ({"uid": 8}, {21}),
+        ({"session": 0, "uid": 9}, {30, 32, 33}),
     ],
 )
 def test_members_are_kin_and_their_descendants(tmp_path: Path, own: dict[str, int], pids: set[int]) -> None:
