@@ -9,7 +9,7 @@ from annotate.claims import Claim
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks, entry_blocks
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, entry_gaps
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
-from annotate.derived.power_dips import limited_dips, power_dips, resting_power_w
+from annotate.derived.power_dips import limited_dips, power_dips, resting_power_w, work_quantile
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.evidence.asked import Asked, Kept, Memory
 from annotate.stats.change_points import SeriesLevel
@@ -71,15 +71,18 @@ class CaseSeries:
     @Kept
     def idle_w(self) -> float | None:
         """The power of this card at rest: on record, else as it rested in or before the window; None if it did not."""
-        device = self.evidence.device
-        recorded_w = device.idle_power_w if device is not None else None
-        return recorded_w if recorded_w is not None else resting_power_w(self.evidence.trace.dense_power, self.evidence.window)
+        evidence = self.evidence
+        if evidence.device is not None and evidence.device.idle_power_w is not None:
+            return evidence.device.idle_power_w
+        return resting_power_w(evidence.trace.dense_power, evidence.window, work=work_quantile(evidence))
 
     @Kept
     def dips(self) -> IdleGaps | None:
         """Idle time by dips of the driver's power record; None where it does not cover the window."""
-        dips = power_dips(self.evidence.trace.dense_power, self.evidence.window, idle_w=self.idle_w)
-        return limited_dips(dips, self.evidence) if dips is not None else None
+        evidence = self.evidence
+        work = work_quantile(evidence)
+        dips = power_dips(evidence.trace.dense_power, evidence.window, idle_w=self.idle_w, work=work)
+        return limited_dips(dips, evidence) if dips is not None else None
 
     @Kept
     def blocks(self) -> ClockBlocks | None:

@@ -13,6 +13,8 @@ from annotate.stats.robust import centre, quantiles
 _WORKS_RATIO = 0.25  # a sample works that far of the way from idle power to the power of the work
 _HISTORY_NS = 5_000_000_000
 _FEWEST_SAMPLES = 6
+_WORK_QUANTILE = 0.9
+_FEWEST_WORKING = 3  # samples of the highest power that are no spike
 _AROUND_NS = 500_000_000
 _CENTRES_COUNT = 1000
 _FEWEST_DIPS = 5  # so many dips may be a rhythm
@@ -23,22 +25,38 @@ _BUSY_QUANTILE = 0.95
 _ROUNDED_RATIO = 0.01  # of the difference of two whole percents
 
 
+def work_quantile(evidence: Evidence) -> float:
+    """Return the quantile of the window's power record that is the power of its work.
+
+    Of a window that mostly rested the median would be that of rest, so it is the 90th percentile.  Where utilisation shows
+    rest for more than half of the window, the work may be shorter than a tenth of it: the highest samples are its power.
+    """
+    trace, window = evidence.trace, evidence.window
+    shown = trace.within("utilization_ratio", window.begin_ns, window.end_ns).observed
+    rested_ns = np.diff(shown.at_ns, append=window.end_ns)[shown.values == 0.0].sum() if len(shown) else 0
+    if 2 * rested_ns <= window.length_ns:
+        return _WORK_QUANTILE
+    low, high = np.searchsorted(trace.dense_power.at_ns, (window.begin_ns, window.end_ns), side="right")
+    return max(_WORK_QUANTILE, 1.0 - _FEWEST_WORKING / max(1, int(high - low)))
+
+
 def resting_power_w(
     dense: Column,
     window: WindowRecord,
     *,
+    work: float = _WORK_QUANTILE,
     resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
 ) -> float | None:
     """Return the lowest power of the window and the five seconds before it; None if the GPU did not rest in them.
 
-    Of a window that mostly rested the median would be that of rest, so the 90th percentile is the power of its work.
+    ``work`` is the quantile of the window's record that is the power of its work.
     """
     since, low = np.searchsorted(dense.at_ns, (window.begin_ns - _HISTORY_NS, window.begin_ns))
     high = int(np.searchsorted(dense.at_ns, window.end_ns, side="right"))
     if high - low < _FEWEST_SAMPLES:
         return None
     lowest_w = float(dense.values[since:high].min())
-    return lowest_w if lowest_w < resting_ratio * quantiles(dense.values[low:high], 0.9)[0] else None
+    return lowest_w if lowest_w < resting_ratio * quantiles(dense.values[low:high], work)[0] else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +72,9 @@ class _Dips:
     at_edge: npt.NDArray[np.bool_]
 
 
-def power_dips(dense: Column, window: WindowRecord, *, idle_w: float | None = None) -> IdleGaps | None:
+def power_dips(
+    dense: Column, window: WindowRecord, *, idle_w: float | None = None, work: float = _WORK_QUANTILE
+) -> IdleGaps | None:
     """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
 
     A sample counts as idle for the share of the way from the power of the work around it to ``idle_w`` that it fell.  Dips
@@ -65,10 +85,10 @@ def power_dips(dense: Column, window: WindowRecord, *, idle_w: float | None = No
     if len(at_ns) < _FEWEST_SAMPLES or window.length_ns <= 0:
         return None
     if idle_w is None:
-        idle_w = resting_power_w(dense, window)
+        idle_w = resting_power_w(dense, window, work=work)
     if idle_w is None:
         return None
-    found = _dips(at_ns, power_w, idle_w, window.begin_ns)
+    found = _dips(at_ns, power_w, idle_w, window.begin_ns, work)
     usual_s = _rhythm_s(found)
     errors_s = np.minimum(SAMPLE_NS / 1e9, np.maximum(_ERROR_RATIO * found.idle_s, _LEAST_ERROR_S))
     return IdleGaps(
@@ -83,8 +103,8 @@ def power_dips(dense: Column, window: WindowRecord, *, idle_w: float | None = No
     )
 
 
-def _dips(at_ns: Times, power_w: Values, idle_w: float, begin_ns: int) -> _Dips:
-    around_w = _working_around_w(at_ns, power_w, idle_w)
+def _dips(at_ns: Times, power_w: Values, idle_w: float, begin_ns: int, work: float) -> _Dips:
+    around_w = _working_around_w(at_ns, power_w, idle_w, work)
     fallen = (around_w - power_w) / np.maximum(around_w - idle_w, 1.0)
     # Idle time only lowers power, so that what lies above the work's power is noise.
     above = -fallen[fallen < 0.0]
@@ -172,9 +192,9 @@ def limited_dips(
     return replace(dips, idle_s=idle_s, errors_s=errors_s, irregular=dips.irregular & ~worked)
 
 
-def _working_around_w(at_ns: Times, power_w: Values, idle_w: float) -> Values:
+def _working_around_w(at_ns: Times, power_w: Values, idle_w: float, work: float) -> Values:
     """Return the median power of the working samples within half a second of each sample, or of all where none works."""
-    works = power_w > idle_w + _WORKS_RATIO * (quantiles(power_w, 0.9)[0] - idle_w)
+    works = power_w > idle_w + _WORKS_RATIO * (quantiles(power_w, work)[0] - idle_w)
     if not works.any():
         return power_w
     work_ns, work_w = at_ns[works], power_w[works]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from annotate.derived.idle_gaps import SAMPLE_NS
-from annotate.derived.power_dips import resting_power_w
+from annotate.derived.power_dips import resting_power_w, work_quantile
 from annotate.evidence import Evidence
 from annotate.stats.robust import quantiles
 
@@ -36,12 +36,12 @@ def describe_part(whole: Evidence, part: Evidence) -> str | None:
 
 def _by_power(evidence: Evidence) -> tuple[int, int] | None:
     """Return when two readings of the power record in a row first and last showed work."""
-    window, dense = evidence.window, evidence.trace.dense_power
+    window, dense, work = evidence.window, evidence.trace.dense_power, work_quantile(evidence)
     low, high = np.searchsorted(dense.at_ns, (window.begin_ns, window.end_ns), side="right")
-    if high - low < 2 or (rest_w := resting_power_w(dense, window)) is None:
+    if high - low < 2 or (rest_w := resting_power_w(dense, window, work=work)) is None:
         return None
     at_ns, power_w = dense.at_ns[low:high], dense.values[low:high]
-    works = power_w > rest_w + _WORK_RATIO * (quantiles(power_w, 0.9)[0] - rest_w)
+    works = power_w > rest_w + _WORK_RATIO * (quantiles(power_w, work)[0] - rest_w)
     twice = np.flatnonzero(works[1:] & works[:-1])
     # A reading is the mean of the 20 ms before it: the first may hold some rest, and so may the last.
     return (int(at_ns[twice[0]]), int(at_ns[twice[-1] + 1]) - SAMPLE_NS) if len(twice) else None

@@ -14,6 +14,7 @@ from annotate.derived.presence import alone
 
 _NO_WORK = "no-work"
 _SEEN_RATIO = 0.01  # the specification: less is no work
+_HARDLY_RATIO = 0.05  # as the rounding of whole percents and a page at each edge leave of a GPU at rest
 _DARK_RATIO = 0.5  # of the window: then a witness does not speak of it
 
 
@@ -60,11 +61,23 @@ def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) ->
         lacking.append("a witness of the GPU's work")
     elif seen is None:
         lacking.append("whose work it was (the whole process list, or the own processes' utilisation)")
+    elif _is_hardly_seen(case, shares):
+        lacking.append("what the GPU did otherwise: utilisation hardly saw it work")
     if not _is_idle_known(case):
         lacking.append("idle time (times with their begins, the driver's power record, or utilisation)")
     if case.gaps is not None and case.claim is Claim.SUSTAINED and _is_clock_unknown(case):
         lacking.append("power (20 ms record, limit and cap), which tells whether the loop's pauses buy clock")
     return tuple(lacking)
+
+
+def _is_hardly_seen(case: Case, shares: Sequence[BusyShare]) -> bool:
+    """Return whether a GPU that should work throughout rested by its utilisation, and nothing tells when it worked."""
+    gauge = gauge_share(shares)
+    is_sparse = case.claim is Claim.BURST or amount(case.evidence.declared, "every_s") is not None
+    if gauge is None or is_sparse or case.gaps is not None or case.is_busy_contradicted:
+        return False
+    is_shown = case.dips is not None and bool(case.dips.irregular.any())
+    return gauge.most_ratio < _HARDLY_RATIO and not is_shown
 
 
 def _is_idle_known(case: Case) -> bool:

@@ -111,7 +111,11 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     ),
     "regime-change": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
     "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that somebody watched"),
-    "clock-levels": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
+    "clock-levels": {
+        "event_reasons_mask": _IDLING,
+        "dense_power": _LOAD,
+        "utilization_ratio": "power shows the load; utilisation only tells a short one from rest",
+    },
     "bursty-duty-cycle": {"timings.sm_clock_mhz": _ASKED_ALONG},
     "work-levels": {
         "timings": "without times the witnesses speak alone",

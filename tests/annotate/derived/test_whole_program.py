@@ -75,3 +75,22 @@ def test_without_a_power_record_the_gauge_of_use_tells(program: Evidence) -> Non
     part, whole = working_part(bare).window, working_part(program).window
     assert abs(part.begin_ns - whole.begin_ns) < 5e8
     assert abs(part.end_ns - whole.end_ns) < 5e8
+
+
+@pytest.mark.parametrize("whole_program", [True, False])
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "status"),
+    [
+        (0.0, 4.05, Status.REJECTED),  # 3.9 s of rest, then 0.15 s of work
+        (0.0, 4.0, Status.REJECTED),
+        (2.0, 4.0, Status.REJECTED),
+        (0.0, 3.95, Status.UNPROVEN),  # two readings of the power record are no level
+    ],
+)
+def test_short_work_after_rest_is_no_sustained_work(whole_program: bool, begin_s: float, end_s: float, status: Status) -> None:
+    """A GPU that rests for nine tenths of a window hides its work from the quantiles of power."""
+    (late,) = unpack(Path("tests/traces/simulated-late-work.capsule").read_bytes())
+    since_ns = late.window.begin_ns
+    part = late.part(since_ns + int(begin_s * 1e9), since_ns + int(end_s * 1e9))
+    verdict = judge(replace(part, declared={**part.declared, FACT: whole_program}))
+    assert verdict.status is status, str(verdict)
