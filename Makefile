@@ -44,7 +44,7 @@ test: system harness check  ## everything CI runs: format, lint, types, walls, g
 
 # The checks run beside each other; a test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
 check: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh collected
 	@rm -rf .pytest_cache
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal || { test $$? -eq 1 \
 	  && echo "these tests failed beside the others and run again alone; those that pass now depend on the load" \
@@ -63,6 +63,11 @@ types: $(STAMP)
 
 imports: $(STAMP)
 	$(BIN)/lint-imports
+
+# Compiles every test module once: without it each worker would compile all of them.
+.PHONY: collected
+collected: $(STAMP)
+	@said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; exit 1; }
 
 .PHONY: shape
 shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, parameters, names

@@ -19,6 +19,7 @@ from annotate.claims import Claim
 from annotate.declared import FACTS
 from annotate.evidence import SIGNALS as LANES
 from annotate.evidence import Device, Evidence, Host, Process, Reading, Visibility
+from annotate.evidence.asked import Asked, Memory
 from annotate.output.rule_pages import words
 from annotate.ranges import Range
 from annotate.rule import Found, Rule
@@ -44,7 +45,7 @@ def answers_found() -> tuple[tuple[Rule, Found], ...]:
         (rule, answer)
         for about in (*scenes(), *every_scene())
         for claim in Claim
-        for case in [Case(about, claim)]  # what several rules compute of it, once
+        for case in [Case(Asked.of(about, Memory()), claim)]  # what several rules compute of it, once
         for rule in RULES
         if isinstance(answer := rule.ask_about(case), Found)
     )
