@@ -102,7 +102,7 @@ bench: $(STAMP)  ## what watching, judging and storing cost, and how often the j
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -m "slow and not soak and not gpu"
 	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis and not slow and not gpu"
-	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling tests/gpuwatch/report/test_forged.py
+	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling tests/gpuwatch/report/test_forged.py tests/annotate/test_failing_rules.py
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
 campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it
