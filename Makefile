@@ -11,11 +11,12 @@ WORKERS ?= 4
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
+# Modules are compiled when they are first imported: most of those installed never are, and pip has one processor for it.
 $(STAMP): requirements-dev.txt pyproject.toml setup.py gpuwatch/sources/nvml/compiled_loop.c $(wildcard gpuwatch/libgpuwatch/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuwatch needs Python 3.11 or newer, found $$($(PYTHON) -V); name one: make PYTHON=python3.12 …" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -44,7 +45,7 @@ test: system harness check  ## everything CI runs: format, lint, types, walls, g
 
 # The checks run beside each other; a test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
 check: $(STAMP)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh collected
 	@rm -rf .pytest_cache
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal || { test $$? -eq 1 \
 	  && echo "these tests failed beside the others and run again alone; those that pass now depend on the load" \
@@ -63,6 +64,11 @@ types: $(STAMP)
 
 imports: $(STAMP)
 	$(BIN)/lint-imports
+
+# Compiles every test module once: without it each worker would compile all of them.
+.PHONY: collected
+collected: $(STAMP)
+	@said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; exit 1; }
 
 .PHONY: shape
 shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, parameters, names
@@ -96,7 +102,7 @@ bench: $(STAMP)  ## what watching, judging and storing cost, and how often the j
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -m "slow and not soak and not gpu"
 	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis and not slow and not gpu"
-	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling tests/gpuwatch/report/test_forged.py
+	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling tests/gpuwatch/report/test_forged.py tests/annotate/test_failing_rules.py
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
 campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it

@@ -33,7 +33,7 @@ def figures(folder: Path, product: dict[str, str], tests: dict[str, str] | None 
     for path, text in {**product, **(tests or {})}.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(textwrap.dedent(text))
-    found = shape.figures(shape.read("product", root=folder), shape.read("tests", root=folder))
+    found = shape.figures(shape.read("product", root=folder), shape.read_long_names("tests", root=folder))
     return {figure.name: figure for figure in found}
 
 

@@ -19,6 +19,7 @@ from annotate.claims import Claim
 from annotate.declared import FACTS
 from annotate.evidence import SIGNALS as LANES
 from annotate.evidence import Device, Evidence, Host, Process, Reading, Visibility
+from annotate.evidence.asked import Asked, Memory
 from annotate.output.rule_pages import words
 from annotate.ranges import Range
 from annotate.rule import Found, Rule
@@ -40,14 +41,17 @@ NEVER_FOUND = {"stale-daemon", "incomplete-body"}  # they only ever answer clear
 @cache
 def answers_found() -> tuple[tuple[Rule, Found], ...]:
     """What every rule says of a set of windows in which each hazard occurs at least once."""
-    return tuple(
-        (rule, answer)
-        for about in (*scenes(), *every_scene())
-        for claim in Claim
-        for case in [Case(about, claim)]  # what several rules compute of it, once
-        for rule in RULES
-        if isinstance(answer := rule.ask_about(case), Found)
-    )
+    return tuple((rule, answer) for case in cases() for rule in RULES if isinstance(answer := rule.ask_about(case), Found))
+
+
+def cases() -> Iterator[Case]:
+    """Each window under each claim; what rules compute of the window alone, once for all claims."""
+    for about in (*scenes(), *every_scene()):
+        asked = Asked.of(about, Memory())
+        for claim in Claim:
+            case = Case(asked, claim)
+            case.memory = Memory()  # of what depends on the claim
+            yield case
 
 
 def scenes() -> Iterator[Evidence]:

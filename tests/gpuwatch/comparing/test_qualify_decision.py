@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -14,11 +15,15 @@ from gpuwatch.sources.simulated.kernels import COPY
 from gpuwatch.sources.simulated.scenes import FOREVER_S, Fault, Mishap, SimulatedBoard
 from tests.gpuwatch.comparing.cards import STEADY, fleet, healthy, qualified, slowed, varied
 
-CARDS = fleet(6)
+
+@cache
+def cards() -> tuple[Qualification, ...]:
+    """Six cards, simulated when a test first asks: not while tests are collected, which every worker does."""
+    return fleet(6)
 
 
 def on(card: Qualification) -> QualifyDecision:
-    return decide(replace(card, device=replace(card.device, uuid="GPU-here")), CARDS)
+    return decide(replace(card, device=replace(card.device, uuid="GPU-here")), cards())
 
 
 def likenesses(found: QualifyDecision) -> dict[str, Likeness]:
@@ -122,7 +127,7 @@ def test_unmeasured_number_is_named_and_never_alike() -> None:
     found = on(bare)
     assert found.comparable is Comparable.UNKNOWN
     assert "GEMM bf16 was not measured: torch is not installed" in found.reasons
-    others = [replace(each, amounts={name: each.amounts[name] for name in left}) for each in CARDS]
+    others = [replace(each, amounts={name: each.amounts[name] for name in left}) for each in cards()]
     assert decide(bare, others).comparable is Comparable.YES
 
 
@@ -137,14 +142,14 @@ def test_own_earlier_result_is_used_where_alone() -> None:
     card = healthy()
     alone = decide(slowed(card, ["copy_s"], 1.05), [card])
     assert (alone.comparable, alone.is_own) == (Comparable.NO, True)
-    assert not decide(card, [slowed(card, ["copy_s"], 9.0), *CARDS]).is_own
-    assert decide(card, [slowed(card, ["copy_s"], 9.0), *CARDS]).comparable is Comparable.YES
+    assert not decide(card, [slowed(card, ["copy_s"], 9.0), *cards()]).is_own
+    assert decide(card, [slowed(card, ["copy_s"], 9.0), *cards()]).comparable is Comparable.YES
 
 
 def test_disturbed_cards_are_no_reference() -> None:
     beside = [replace(slowed(card, ["copy_s"], 2.0), neighbours=("somebody",)) for card in fleet(3, seed=9)]
     assert decide(healthy(), beside).cards_count == 0
-    assert decide(healthy(), [*CARDS, *beside]).comparable is Comparable.YES
+    assert decide(healthy(), [*cards(), *beside]).comparable is Comparable.YES
 
 
 def test_unbounded_number_is_unclear() -> None:

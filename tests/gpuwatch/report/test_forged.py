@@ -133,7 +133,8 @@ def shape(data: object) -> object:
 def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
     """All leaves outside findings and bounds; all of the first finding with an effect, the first clear, the first unobserved.
 
-    A verdict repeats its bounds in four numbers: all leaves of the first and the last bound of each shape, of all in ``make bench``.
+    A verdict repeats its bounds in four numbers: all leaves of the first and the last bound of each shape, and of what stands
+    beside the bounds all leaves of the first and the last number that has them; of all numbers and bounds in ``make bench``.
     """
     findings = data["windows"][0]["verdict"]["findings"]
     chosen = [next(index for index, each in enumerate(findings) if each["effect_ratio"] is not None)]
@@ -145,7 +146,10 @@ def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
         return paths
     bounds = list(dict.fromkeys(path[:8] for path in paths if "bounds" in path[:7]))
     ends = {path for order in (1, -1) for path in {shape(at(data, path)): path for path in bounds[::order]}.values()}
-    return [path for path in paths if path[:8] not in bounds or path[:8] in ends]
+    beside = [path for path in paths if "numbers" in path and path[:8] not in bounds]
+    ends |= {path for order in (1, -1) for path in {path[6:]: path for path in beside[::order]}.values()}
+    left = {*bounds, *beside} - ends
+    return [path for path in paths if path not in left and path[:8] not in left]
 
 
 def test_verify_accepts_report_it_checks_whole(signed: tuple[str, Path], gpuwatch: Gpuwatch, home: Path) -> None:
