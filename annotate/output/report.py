@@ -75,7 +75,7 @@ def markdown(verdict: Verdict) -> str:
 
 def plain(words: str) -> str:
     r"""The words with everything that could steer a terminal (control and format characters, newlines) written as \\x1b."""
-    return words if words.isprintable() else "".join(_harmless(character) for character in words)
+    return words if words.isprintable() else "".join(map(_harmless, words))
 
 
 def _harmless(character: str) -> str:

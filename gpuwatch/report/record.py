@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Record:
         return any(window.verdict.simulated for window in self.windows)
 
 
+@cache  # of two hundred files
 def maker() -> str:
     """Return versions and a digest of this package and the judge, so that other code does not look like tampering."""
     digest = hashlib.sha256()

@@ -1,6 +1,7 @@
 """Series as plot data: seconds since the window began, thinned to the points that a screen shows."""
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, 
         "name": name,
         "shape": shape,
         "count": len(values),
-        "x": [seconds_since(evidence, each) for each in at_ns[places].tolist()],
-        "y": [rounded(each) if np.isfinite(each) else None for each in values[places].tolist()],
+        "x": (np.rint((at_ns[places] - evidence.window.begin_ns) / 1e3) / 1e6).tolist(),  # as seconds_since
+        "y": [rounded(each) if isfinite(each) else None for each in values[places].tolist()],
     }
 
 
@@ -29,11 +30,12 @@ def thinned(values: Values, *, most: int = _MOST_LINE_POINTS) -> np.ndarray[Any,
         return np.arange(len(values))
     filled = np.nan_to_num(values, nan=float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0)
     edges = np.linspace(0, len(values), most // 2 + 1).astype(np.int64)
-    picked = {0, len(values) - 1, *np.flatnonzero(np.isnan(values))[: most // 4].tolist()}
-    for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        part = filled[begin:end]
-        picked |= {begin + int(part.argmin()), begin + int(part.argmax())}
-    return np.array(sorted(picked), np.int64)
+    begins = edges[:-1]
+    # One row an interval; a shorter one repeats its last value, and the first of equal values is the one that is picked.
+    places = np.minimum(begins[:, None] + np.arange(np.diff(edges).max()), edges[1:, None] - 1)
+    rows = filled[places]
+    gaps = np.flatnonzero(np.isnan(values))[: most // 4]
+    return np.unique(np.concatenate([[0, len(values) - 1], gaps, begins + rows.argmin(axis=1), begins + rows.argmax(axis=1)]))
 
 
 def seconds_since(evidence: Evidence, at_ns: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -10,13 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_nvml.build import build
+from tests.fake_nvml.build import LIBRARY, build
 from tests.fake_nvml.scene import Client, Scene, create
 
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("nvml"))
+    """The double, compiled by the first worker of the suite that needs it, in the folder that all of them share."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    built = shared / "nvml"
+    with (shared / "nvml.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return built if (built / LIBRARY).exists() else build(built)
 
 
 @pytest.fixture

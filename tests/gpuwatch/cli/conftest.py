@@ -53,7 +53,7 @@ def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
     return call
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A real daemon on a simulated GPU that copies without end, and the settings that find it."""
     with running(tmp_path_factory.mktemp("daemon")) as live:

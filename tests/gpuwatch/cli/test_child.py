@@ -20,12 +20,13 @@ WRAP = "import sys; from gpuwatch.cli import child\nwith child.signals_held() as
 WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n    outcome = child.wait(pid)\n"
 WRAP += "sys.exit(outcome.exit_code)"
 
-# A command that counts the signals it gets and says so when told to end; "ready" tells that its handlers stand.
+# A command that names the signals it gets, each as it comes, and all once the last came; "ready" tells that its handlers stand.
 COUNTER = """
 import signal, sys, time
 got = []
 def take(number, frame):
     got.append(signal.Signals(number).name)
+    print("got", got[-1], flush=True)
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
     signal.signal(number, take)
 print("ready", flush=True)
@@ -49,14 +50,20 @@ def ended(*command: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 42, 125, 255])
-def test_the_exit_code_is_the_commands(code: int) -> None:
-    assert ended("sh", "-c", f"exit {code}")[0] == code
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGINT])
-def test_a_command_killed_by_a_signal_gives_128_and_its_number(number: signal.Signals) -> None:
-    assert ended("sh", "-c", f"ulimit -c 0; kill -{number.value} $$")[0] == 128 + number
+def test_exit_codes_and_signals_are_those_of_the_commands() -> None:
+    """A command's exit code is passed on, and 128 and its number where a signal ended it: one wrapper for all commands."""
+    ends = {f"exit {code}": code for code in (0, 1, 2, 42, 125, 255)}
+    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGINT):
+        ends[f"ulimit -c 0; kill -{number.value} $$"] = 128 + number
+    one_by_one = "import sys; from gpuwatch.cli import child\nfor each in sys.argv[1:]:\n  with child.signals_held() as mask:\n"
+    one_by_one += (
+        "    pid = child.spawn(['sh', '-c', each], __import__('os').environ, mask)\n    print(child.wait(pid).exit_code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", one_by_one, *ends], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert dict(zip(ends, map(int, done.stdout.split()), strict=True)) == ends
+    assert ended("sh", "-c", "exit 42")[0] == 42
 
 
 def test_streams_pass_byte_for_byte() -> None:
@@ -65,15 +72,18 @@ def test_streams_pass_byte_for_byte() -> None:
     assert (code, out, err) == (0, sent, b"odd\0\xff")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH]
-)
-def test_a_signal_sent_to_us_reaches_the_command_once(number: signal.Signals) -> None:
-    process = wrapped(sys.executable, "-c", COUNTER, "1")
+def test_signals_sent_to_us_reach_the_command_once() -> None:
+    """Each signal that is sent to the wrapper comes to the command, in the order sent and once."""
+    numbers = (
+        signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
+    )  # fmt: skip
+    process = wrapped(sys.executable, "-c", COUNTER, str(len(numbers)))
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
-    process.send_signal(number)
-    assert process.stdout.readline().decode().split() == [number.name]
+    for number in numbers:
+        process.send_signal(number)
+        assert process.stdout.readline().decode().split() == ["got", number.name]
+    assert process.stdout.readline().decode().split() == [number.name for number in numbers]
     assert process.wait(PATIENCE_S) == 7
 
 
@@ -84,8 +94,8 @@ def test_a_terminals_interrupt_reaches_the_command_once() -> None:
         os.execv(sys.executable, [sys.executable, "-c", WRAP, sys.executable, "-c", COUNTER, "1"])
     read_until(terminal, lambda text: "ready" in text)
     os.write(terminal, b"\x03")
-    text = read_until(terminal, lambda text: "SIG" in text and text.endswith("\n"))
-    assert text.count("SIGINT") == 1
+    text = read_until(terminal, lambda text: "\nSIG" in text and text.endswith("\n"))
+    assert (text.count("got SIGINT"), text.count("SIGINT")) == (1, 2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
 
 

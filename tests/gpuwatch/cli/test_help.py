@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -30,38 +31,51 @@ def test_short_help_is_the_long_one(gpuwatch: Gpuwatch, words: tuple[str, ...]) 
     assert gpuwatch(*words, "-h").out == gpuwatch(*words, "--help").out != ""
 
 
-def completed(*words: str, home: Path) -> list[str]:
-    """Return what bash is offered for the last word, as the documented script asks for it."""
-    environment = {
-        "PATH": os.environ["PATH"], "HOME": str(home), "_GPUWATCH_COMPLETE": "bash_complete",
-        "COMP_WORDS": " ".join(["gpuwatch", *words]), "COMP_CWORD": str(len(words)),
-    }  # fmt: skip
-    asked = [sys.executable, "-c", "import sys; from gpuwatch.cli import main; sys.exit(main())"]
-    ended = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    return [line.partition(",")[2] for line in ended.stdout.splitlines() if line]
+def completed(*lines: tuple[str, ...], home: Path) -> list[list[str]]:
+    """Return what bash is offered for the last word of each line, as the documented script asks for it; in one process."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "_GPUWATCH_COMPLETE": "bash_complete"}
+    asked = """
+import json, os, sys
+from gpuwatch.cli import main
+for words in json.loads(sys.argv[1]):
+    os.environ |= {"COMP_WORDS": " ".join(["gpuwatch", *words]), "COMP_CWORD": str(len(words))}
+    try:
+        main([])
+    except SystemExit:
+        pass
+    print("END", flush=True)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", asked, json.dumps(lines)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    answers = ended.stdout.split("END\n")[:-1]
+    return [[line.partition(",")[2] for line in answer.splitlines() if line] for answer in answers]
 
 
-@pytest.mark.parametrize(
-    ("words", "due"),
-    [
-        (("explain", "throttle-"), "throttle-thermal"),
-        (("explain", "sw_po"), "sw_power_cap"),
-        (("run", "--accept", "outl"), "outliers"),
-        (("show", "--limit", "no-work"), "no-work.busy_ratio="),
-        (("top", "--source", "simulated:therm"), "simulated:thermal"),
-        (("demo", "--scenes", "idle,therm"), "idle,thermal"),
-        (("conf",), "config"),
-    ],
-)
-def test_completion_offers_rules_scenes_and_commands(words: tuple[str, ...], due: str, tmp_path: Path) -> None:
-    assert due in completed(*words, home=tmp_path)
+def test_completion_offers_rules_scenes_and_commands(tmp_path: Path) -> None:
+    """A rule, a reason, a limit, a scene and a command are completed."""
+    due = {
+        ("explain", "throttle-"): "throttle-thermal",
+        ("explain", "sw_po"): "sw_power_cap",
+        ("run", "--accept", "outl"): "outliers",
+        ("show", "--limit", "no-work"): "no-work.busy_ratio=",
+        ("top", "--source", "simulated:therm"): "simulated:thermal",
+        ("demo", "--scenes", "idle,therm"): "idle,thermal",
+        ("conf",): "config",
+    }
+    for (words, wanted), offered in zip(due.items(), completed(*due, home=tmp_path), strict=True):
+        assert wanted in offered, words
 
 
 def test_completion_offers_labels_of_windows(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
     assert gpuwatch("run", *daemon.flags(), "--name", "to-complete", "--", "true").code == 0
-    offered = completed("show", f"--state={daemon.state}", f"--source={daemon.source}", "to-", home=tmp_path)
-    assert offered == ["to-complete"]
-    assert completed("show", f"--state={tmp_path}/none", "to-", home=tmp_path) == []
+    kept = ("show", f"--state={daemon.state}", f"--source={daemon.source}", "to-")
+    assert completed(kept, ("show", f"--state={tmp_path}/none", "to-"), home=tmp_path) == [["to-complete"], []]
 
 
 def test_scenes_are_listed_with_their_verdicts(gpuwatch: Gpuwatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.config.settings import Settings, load
+from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S
 
@@ -205,14 +206,23 @@ def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> No
     ],
 )
 def test_what_goes_wrong_before_the_program_is_told_as_env_does(
-    arguments: list[str], code: int, words: str, tmp_path: Path
+    gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
-    env = {"HOME": str(tmp_path), "TMPDIR": str(tmp_path), "XDG_RUNTIME_DIR": "", "GPUWATCH_DAEMON_IDLE_EXIT": "1s"}
-    ended = run(*arguments, environment=env)
-    assert (ended.returncode, ended.stdout) == (code, "")
-    lines = [line for line in ended.stderr.splitlines() if line.startswith("gpuwatch: ") and "starting" not in line]
+    """Wrong options and programs that cannot be run have the codes of env(1), and one line of words."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
+    ended = gpuwatch("run", *arguments)
+    assert (ended.code, ended.out) == (code, "")
+    lines = [line for line in ended.err.splitlines() if line.startswith("gpuwatch: ") and "starting" not in line]
     assert len(lines) == 1
     assert words in lines[0]
+
+
+def test_wrong_option_ends_the_process_with_125() -> None:
+    """The process itself ends with the code of a wrong option."""
+    ended = run("--bogus", "--", "true")
+    assert (ended.returncode, ended.stdout) == (125, "")
+    assert "--bogus" in ended.stderr
 
 
 def test_run_without_telemetry_runs_and_says_why(tmp_path: Path) -> None:

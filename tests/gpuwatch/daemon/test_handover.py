@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 import gpuwatch
+from gpuwatch.cli import main
 from gpuwatch.client.connection import connect, connect_at
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.daemon import handover
@@ -42,12 +44,18 @@ class Ended:
         return found
 
 
-def command(found: Settings, *arguments: str) -> Ended:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon", *arguments],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+def second_daemon(found: Settings) -> Ended:
+    """Start a daemon that is to be refused."""
+    words = [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def command(found: Settings, *arguments: str) -> Ended:
+    """Ask a daemon as `gpuwatch daemon stop` and `status` do, in this process."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main([*found.flags(), "daemon", *arguments])
+    return Ended(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
@@ -220,7 +228,7 @@ def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
 
 
 def test_refused_takeover_names_pid_socket_and_command(copying: Settings) -> None:
-    second = command(copying)
+    second = second_daemon(copying)
     assert second.code == 2
     assert second.err.count("\n") == 1
     for words in (f"pid {pid_at(copying)}", str(copying.socket), handover.stop_command(copying.socket)):
@@ -244,7 +252,7 @@ def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> No
     with running(tmp_path) as live:
         os.kill(live.process.pid, signal.SIGSTOP)
         try:
-            refused = command(live.settings)
+            refused = second_daemon(live.settings)
         finally:
             os.kill(live.process.pid, signal.SIGCONT)
         assert refused.code == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import gzip
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -38,6 +40,17 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 SHORT_S = (4.0, 6.0)  # the fault is in its second half; of a longer window pages take longer to draw, and hundreds are drawn
 BEGUN_S = 1_795_000_000.25
 _PARTS = 10  # of the forged leaves, each a test of seconds
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_library() -> Iterator[None]:
+    """Pages carry a few bytes in place of Plotly, in writing and in verifying: they are otherwise 2 MB, and there are hundreds.
+
+    Pages with the real library are verified in ``test_verify.py``.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(html_page, "packed_plotly", lambda: base64.b64encode(gzip.compress(b"var Plotly", mtime=0)).decode())
+        yield
 
 
 @pytest.fixture(scope="module")

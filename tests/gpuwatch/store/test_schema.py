@@ -35,62 +35,53 @@ def restored(folder: Path, released: Path) -> None:
 
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
-def test_migration_keeps_the_times_of_a_released_store(released: Path, tmp_path: Path) -> None:
-    """The times of a released store are read before and after a writer migrates it."""
-    restored(tmp_path, released)
-    connection = sqlite3.connect(tmp_path / "gpuwatch.db")
-    at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
-    row = ("0ca7f00d01", 3, at_ns.astype("<i8").tobytes(), took_s.tobytes())
-    connection.execute("INSERT INTO timings (run, count, at_ns, took_s) VALUES (?, ?, ?, ?)", row)
-    connection.execute("DELETE FROM evidence")  # so that its evidence is put together again, as before it was packed
-    connection.commit()
-    connection.close()
-
-    def check_times() -> None:
-        with Reader(tmp_path) as reader:
-            timings = reader.evidence(reader.run("0ca7"), UUID).timings
-        assert timings is not None
-        assert (timings.at_ns == at_ns).all()
-        assert (timings.took_s == took_s).all()
-        assert timings.sm_clock_mhz is None
-        assert timings.calls_count == 1
-
-    check_times()
-    store = opened(tmp_path)
-    store.put_run(a_run(id="after001"))
-    store.put_timings("after001", Timings(at_ns, took_s, np.array([1500.0, np.nan, 1980.0]), 7))
-    assert store.flush()
-    store.close()
-    check_times()
-    with Reader(tmp_path) as reader:
-        after = reader.evidence(reader.run("after001"), UUID).timings
-    assert after is not None
-    assert after.calls_count == 7
-    assert after.sm_clock_mhz is not None
-    np.testing.assert_array_equal(after.sm_clock_mhz, [1500.0, np.nan, 1980.0])
-
-
-@pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
 def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: Path) -> None:
+    """A released store is read before and after a writer migrates it, times and packed evidence among the rest."""
     restored(tmp_path, released)
+    at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
     with Reader(tmp_path) as reader:  # as it is, before any writer has migrated it
         assert reader.run("0ca7").label == "gemm"
         signed = {} if released.stem < "ledger-003" else {0: bytes(96)}
         assert reader.signatures(reader.run("0ca7")) == signed
         assert reader.packed(reader.run("0ca7"), UUID) == b"evidence"
+    connection = sqlite3.connect(tmp_path / "gpuwatch.db")
+    row = ("0ca7f00d01", 3, at_ns.astype("<i8").tobytes(), took_s.tobytes())
+    connection.execute("INSERT INTO timings (run, count, at_ns, took_s) VALUES (?, ?, ?, ?)", row)
+    connection.execute("DELETE FROM evidence")  # so that its evidence is put together again, as before it was packed
+    connection.commit()
+    connection.close()
+    check_old_times(tmp_path, Timings(at_ns, took_s))
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True, begin_ns=BEGIN_NS + 20 * S))
     store.put_run(a_run(id="after001"))
+    store.put_timings("after001", Timings(at_ns, took_s, np.array([1500.0, np.nan, 1980.0]), 7))
     assert store.flush()
     assert store.statistics()["set_aside_count"] == 0
     store.close()
+    check_old_times(tmp_path, Timings(at_ns, took_s))
     with Reader(tmp_path) as reader:
         assert {run.id for run in reader.runs()} == {"0ca7f00d01", "after001"}
         assert reader.run("0ca7").verdicts == (verdict(),)
         assert reader.device(UUID) == DEVICE
         assert reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 2 * S).observes("power_w")
         assert reader.trace(UUID, BOOT, BEGIN_NS + 20 * S, BEGIN_NS + 22 * S).observes("power_w")
+        after = reader.evidence(reader.run("after001"), UUID).timings
+    assert after is not None
+    assert after.calls_count == 7
+    assert after.sm_clock_mhz is not None
+    np.testing.assert_array_equal(after.sm_clock_mhz, [1500.0, np.nan, 1980.0])
     assert len(list(tmp_path.glob("readings-*.db"))) == 1
+
+
+def check_old_times(folder: Path, stored: Timings) -> None:
+    """The times that the released version stored are read, without a clock or a number of calls."""
+    with Reader(folder) as reader:
+        timings = reader.evidence(reader.run("0ca7"), UUID).timings
+    assert timings is not None
+    assert (timings.at_ns == stored.at_ns).all()
+    assert (timings.took_s == stored.took_s).all()
+    assert timings.sm_clock_mhz is None
+    assert timings.calls_count == 1
 
 
 def test_the_newest_schema_has_a_fixture() -> None:
