@@ -165,6 +165,7 @@ class NumberBudget:
     estimate: Estimate | None = None
     bounds: tuple[Bound, ...] = ()
     repeatability: Repeatability = NOT_REPEATED
+    other_cards_ratio: float | None = None  # of one clock: repeatability and spread between cards; None: none on record
 
     @property
     def counted(self) -> tuple[Bound, ...]:
