@@ -86,14 +86,14 @@ def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired, poli
 
 
 def _scope(evidence: Evidence, numbers: MeasuredNumbers, policy: Policy) -> BoundScope:
-    """Return what bounds whatever was alike from first to last: the record, where it holds every number that is claimed."""
+    """Return the reference for conditions that held from first to last: the record, if it holds every claimed number."""
     shifts = compared(numbers.budgets, evidence.record)
     claimed = CLAIMED[policy.claim] if evidence.timings is not None else (Number.THROUGHPUT,)
     return BoundScope("record", len(evidence.record.windows)) if evidence.record and shifts.keys() >= set(claimed) else ITSELF
 
 
 def _measured(inquired: Inquired) -> MeasuredNumbers:
-    """The numbers; none of times of which nobody can make a number, as rules then say."""
+    """The numbers; none if the times make no number, as rules then say."""
     try:
         return inquired.case.numbers
     except (ArithmeticError, ValueError):
@@ -107,7 +107,7 @@ def _integrity(answers: Mapping[str, Answer]) -> Mapping[str, Severity]:
 
 
 def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[str, str]:
-    """Return why preconditions could not be told, and which rules failed, whose hazards may be of any size."""
+    """Return why preconditions are unknown, and which rules failed, whose hazards may be of any size."""
     out = {name: "no such rule" for name in REQUIRED if name not in answers}
     for rule in rules:
         answer = answers[rule.name]

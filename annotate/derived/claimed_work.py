@@ -42,7 +42,7 @@ class WitnessedWork:
 
 
 def is_untrusted(evidence: Evidence) -> bool:
-    """Return whether whoever opened the window stated that its code may cheat."""
+    """Return whether the caller stated that the measured code may cheat."""
     return evidence.declared.get(FACT) is True
 
 

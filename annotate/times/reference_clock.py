@@ -1,8 +1,8 @@
 """The clock at which a model's number at one clock is stated, so that two people's numbers can be compared, and how far cards
 of the model differ there.
 
-A reference clock lies inside the range that boards of a model show under load, whatever the kernel: the nearer a window's
-own clock lies to it, the less the exponent's error counts.
+A reference clock lies inside the range that boards of a model show under load with any kernel: the nearer a window's own
+clock lies to it, the less the exponent's error counts.
 """
 
 import math
@@ -30,7 +30,7 @@ _LEAST_MHZ, _MOST_MHZ = 100.0, 10_000.0
 
 
 def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> float | None:
-    """Return the given clock, else that of the model; None for a model nobody measured.
+    """Return the given clock, else that of the model; None for an unmeasured model.
 
     Raises ValueError: for a given clock that no SM has.
     """
@@ -42,7 +42,7 @@ def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> fl
 
 
 def card_spread_ratio(model: str | None, given_ratio: float | None = None, *, moved: float = 0.0) -> float | None:
-    """Return the given spread between cards, else that on record for the model; None for a model nobody measured.
+    """Return the given spread between cards, else that on record for the model; None for an unmeasured model.
 
     ``moved`` is the logarithm of the ratio of two clocks: the one that the number stands at, and the one it ran at.
     """
