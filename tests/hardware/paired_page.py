@@ -146,6 +146,8 @@ def missed_together(scored: Sequence[Scored]) -> list[str]:
     rest = [each for each in told if each not in open_ones]
     missed = [each for each in told if each.row.covers(data.THROUGHPUT) is False]
     of_open = [each for each in missed if each in open_ones]
+    if not of_open:
+        return []
     sizes = sorted(abs(each.row.truth[data.THROUGHPUT]) for each in of_open)
     out = [
         f"What the misses have in common: {len(of_open)} of the {len(missed)} of throughput are of plain windows in which the measured",
