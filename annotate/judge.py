@@ -35,7 +35,7 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     policy = policy or Policy()
     whole = without_hung_page(_usable(evidence))
     if is_untrusted(whole):
-        whole = replace(whole, other_work=None, record=None)  # it explains busy time, and nobody saw what it was
+        whole = replace(whole, other_work=None, record=None)  # it explains busy time by unwitnessed work
     evidence = working_part(whole)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired, policy), policy)
@@ -147,7 +147,7 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
 
 
 def _kind(rule: Rule, answer: Answer) -> RuleKind:
-    """Return what the rule was in this verdict: whatever neither moves a number nor flags is a label."""
+    """Return what the rule was in this verdict: a finding that neither moves a number nor flags is a label."""
     is_label = isinstance(answer, Found) and answer.severity is Severity.NOTE and not answer.bounds
     return RuleKind.LABEL if is_label else rule.kind
 

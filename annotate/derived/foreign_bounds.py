@@ -129,7 +129,7 @@ def _taken(work: ForeignWork) -> Estimate | None:
 
 
 def _untimed(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
-    """Busy time that nobody timed, or that the driver gives to others beyond what late iterations show."""
+    """Untimed busy time, or the driver's share of others beyond what late iterations show."""
     if work.late_ratio is None:
         return
     inside = work.late_ratio / (1.0 + work.late_ratio)

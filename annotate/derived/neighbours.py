@@ -1,6 +1,6 @@
 """Other processes on the GPU during a window: foreign processes, processes that may be the window's own, other windows.
 
-Nobody is cleared by memory or by utilisation: only process lists that would have shown everybody say that nobody was there.
+Neither memory nor utilisation clears a process: only complete process lists show that no other process was there.
 """
 
 from collections.abc import Sequence

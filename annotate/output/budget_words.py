@@ -135,7 +135,7 @@ def _most_words(budget: Budget) -> str:
 
 
 def launch_line(verdict: Verdict) -> str:
-    """Return the GPU's share of the number, with launches, the host's time for one and gaps; empty where nobody declared it."""
+    """Return the GPU's share of the number, with launches, the host's time for one and gaps; empty where it is not declared."""
     share = next((finding.facts.get("share") for finding in verdict.findings if finding.rule == "host-bound"), None)
     return share if isinstance(share, str) else ""
 
