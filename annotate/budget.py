@@ -106,8 +106,8 @@ class Estimate:
 class Bound:
     """The deviation that one cause does not exceed, in either direction.  A rule gives one for each number and group.
 
-    ``ratio`` None means seen, and nobody can say how large.  ``seen_ratio`` is the part that a witness resolved, all of it
-    unless stated; times and stamps never lower it.  Raises ValueError for figures that are none.
+    ``ratio`` None means seen, and of unknown size.  ``seen_ratio`` is the part that a witness resolved, all of it unless
+    stated; times and stamps never lower it.  Raises ValueError for figures that are none.
     """
 
     number: Number
@@ -165,6 +165,7 @@ class NumberBudget:
     estimate: Estimate | None = None
     bounds: tuple[Bound, ...] = ()
     repeatability: Repeatability = NOT_REPEATED
+    other_cards_ratio: float | None = None  # of one clock: repeatability and spread between cards; None: none on record
 
     @property
     def counted(self) -> tuple[Bound, ...]:
@@ -205,7 +206,7 @@ class ProofShown:
 
 @dataclass(frozen=True, slots=True)
 class BoundScope:
-    """The reference of the bounds: the window itself, or this card's record of so many windows."""
+    """The reference of the bounds: the window itself, or this card's record of ``windows_count`` windows."""
 
     kind: str = "itself"
     windows_count: int = 0

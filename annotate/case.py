@@ -111,7 +111,7 @@ class Case(CaseSeries):
 
     @Kept
     def neighbours(self) -> Neighbours:
-        """Whoever else was on the GPU."""
+        """Other processes on the GPU."""
         return neighbours(self.evidence)
 
     @Kept

@@ -138,5 +138,5 @@ class CaseSeries:
         return replace(timings, sm_clock_mhz=np.asarray(clock_mhz, np.float64))
 
     def fact(self, name: str) -> Fact:
-        """Return a declared fact; None if nobody declared it in this pass."""
+        """Return a declared fact; None if it is not declared in this pass."""
         return self.evidence.declared.get(name)

@@ -43,7 +43,7 @@ class Grounds:
     causes: tuple[Bound, ...] = ()  # of all passes, in the order of RULES
     integrity: Mapping[str, Severity] = field(default_factory=dict)  # what each integrity rule found, by its name
     proofs: tuple[ProofShown, ...] = ()
-    missing: Mapping[str, str] = field(default_factory=dict)  # preconditions that nobody could tell, and why
+    missing: Mapping[str, str] = field(default_factory=dict)  # unknown preconditions, and the reasons
     is_stamped: bool = False
     has_times: bool = False
     leading: Number | None = None
@@ -214,7 +214,7 @@ def _is_imprecise(budget: NumberBudget, policy: Policy) -> bool:
 
 
 def _unrepeated(budgets: Iterable[NumberBudget], policy: Policy) -> tuple[str, ...]:
-    """The claimed numbers whose repeatability nobody knows, where a precision is asked for."""
+    """The claimed numbers of unknown repeatability, where a precision is asked for."""
     if policy.precision_ratio is None:
         return ()
     return tuple(

@@ -35,7 +35,7 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     policy = policy or Policy()
     whole = without_hung_page(_usable(evidence))
     if is_untrusted(whole):
-        whole = replace(whole, other_work=None, record=None)  # it explains busy time, and nobody saw what it was
+        whole = replace(whole, other_work=None, record=None)  # it explains busy time by unwitnessed work
     evidence = working_part(whole)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired, policy), policy)
@@ -86,14 +86,14 @@ def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired, poli
 
 
 def _scope(evidence: Evidence, numbers: MeasuredNumbers, policy: Policy) -> BoundScope:
-    """Return what bounds whatever was alike from first to last: the record, where it holds every number that is claimed."""
+    """Return the reference for conditions that held from first to last: the record, if it holds every claimed number."""
     shifts = compared(numbers.budgets, evidence.record)
     claimed = CLAIMED[policy.claim] if evidence.timings is not None else (Number.THROUGHPUT,)
     return BoundScope("record", len(evidence.record.windows)) if evidence.record and shifts.keys() >= set(claimed) else ITSELF
 
 
 def _measured(inquired: Inquired) -> MeasuredNumbers:
-    """The numbers; none of times of which nobody can make a number, as rules then say."""
+    """The numbers; none if the times make no number, as rules then say."""
     try:
         return inquired.case.numbers
     except (ArithmeticError, ValueError):
@@ -107,7 +107,7 @@ def _integrity(answers: Mapping[str, Answer]) -> Mapping[str, Severity]:
 
 
 def _missing(rules: Sequence[Rule], answers: Mapping[str, Answer]) -> Mapping[str, str]:
-    """Return why preconditions could not be told, and which rules failed, whose hazards may be of any size."""
+    """Return why preconditions are unknown, and which rules failed, whose hazards may be of any size."""
     out = {name: "no such rule" for name in REQUIRED if name not in answers}
     for rule in rules:
         answer = answers[rule.name]
@@ -147,7 +147,7 @@ def _finding(rule: Rule, answer: Answer, decision: StatusDecision, policy: Polic
 
 
 def _kind(rule: Rule, answer: Answer) -> RuleKind:
-    """Return what the rule was in this verdict: whatever neither moves a number nor flags is a label."""
+    """Return what the rule was in this verdict: a finding that neither moves a number nor flags is a label."""
     is_label = isinstance(answer, Found) and answer.severity is Severity.NOTE and not answer.bounds
     return RuleKind.LABEL if is_label else rule.kind
 

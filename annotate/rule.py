@@ -23,8 +23,8 @@ __all__ = ["Answer", "Basis", "Check", "Clear", "Found", "Limit", "Rule", "RuleK
 class RuleKind(StrEnum):
     """The effect of a hazard on a verdict.
 
-    A bias moves numbers: it gives bounds, and the judge makes its severity.  Integrity says that the number is not what it is
-    said to be: the rule gives the severity, whatever the size.  A label never changes a status.
+    A bias moves numbers: it gives bounds, and the judge makes its severity.  Integrity says that the number is not what it
+    is said to be: the rule gives the severity at any size.  A label never changes a status.
     """
 
     BIAS = "bias"

@@ -1,7 +1,7 @@
 """This work's record on one card: the windows that belong to it, and the numbers that each of them leaves.
 
-A record may stand in for what a window cannot know of itself: a cause that was seen and has no bound, the difference between
-windows, and the steady clock.  It lowers no bound that was found without it, so regular pauses are not recorded.
+A record supplies what one window cannot show: the bound of a cause without one, the difference between windows, and the
+steady clock.  It lowers no bound that was found without it, so regular pauses are not recorded.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from annotate.evidence.circumstances import RECORD_COUNT
 from annotate.times.durations import usable
 from annotate.verdict import Status, Verdict
 
-DIGEST_LENGTH = 32  # hexadecimal: 128 bits, of which nobody finds two equal
+DIGEST_LENGTH = 32  # hexadecimal: 128 bits, without collisions in practice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

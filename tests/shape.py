@@ -39,6 +39,7 @@ STATEMENTS_COUNT = sum(
         "the code of two kernels side by side (diff)": 1_660,
         "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
+        "the interval of a number at one clock on other cards": 14,
         "many GPUs measured without holding each other up": 12,
         "results of other tools judged and compared, a gate for CI": 1_330,
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,

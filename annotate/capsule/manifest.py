@@ -10,7 +10,7 @@ from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Proc
 SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
 MANIFEST, ARRAYS = "manifest.json", "arrays"
 
-# What claims to hold more is not one of ours: a day of one GPU is two megabytes.
+# No capsule of gpuwatch holds more: a day of one GPU is two megabytes.
 UNPACKED_BYTES = 256 << 20
 MANIFEST_BYTES = 64 << 20  # as records it takes some twelve times as much
 NUMBERS_COUNT = 40_000_000  # in all arrays

@@ -54,7 +54,7 @@ _head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
 
 
 def unpack(data: bytes) -> tuple[Evidence, ...]:
-    """The evidence of a blob.  Raises CapsuleError if it is torn, none of ours, or of a newer schema."""
+    """The evidence of a blob.  Raises CapsuleError if it is damaged, of another program, or of a newer schema."""
     try:
         if len(data) > UNPACKED_BYTES:
             raise CapsuleError(f"expected at most {UNPACKED_BYTES} bytes, found {len(data)}")

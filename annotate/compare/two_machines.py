@@ -126,7 +126,7 @@ def _side(run: Evidence, verdict: Verdict, terms: MachineTerms) -> _Side | Refus
         return Refusal("it kept no times of single iterations")
     try:
         found, times = case.numbers.number(Number.MEDIAN_AT_CLOCK), case.one_clock
-    except (ArithmeticError, ValueError):  # of times of which nobody can make a number, as rules then say
+    except (ArithmeticError, ValueError):  # the times make no number, as rules then say
         return Refusal("its times make no number")
     if found.value is None or found.clock_mhz is None:
         return Refusal(times.refusal[:1].lower() + times.refusal[1:].rstrip("."))

@@ -28,12 +28,19 @@ def utilization_ratio(evidence: Evidence) -> float | None:
 
 @kept
 def beyond_declared_ratio(evidence: Evidence) -> float | None:
-    """Subtract the busy share that the harness declared from utilisation; negative if it declares more than there was."""
+    """Subtract the busy share that the harness declared from utilisation; negative if it declares more than there was.
+
+    The first two pages may show the warm-up before the window: the lower mean, with or without them, counts.
+    """
     declared = evidence.declared.get("busy_ratio")
     if not isinstance(declared, int | float) or isinstance(declared, bool) or not abs(declared) < 1e6:
         return None
     utilization = utilization_ratio(evidence)
-    return utilization - declared if utilization is not None and evidence.window.length_ns >= _SHORTEST_NS else None
+    if utilization is None or evidence.window.length_ns < _SHORTEST_NS:
+        return None
+    name, trace, window = "utilization_ratio", evidence.trace, evidence.window
+    later = trace.within(name, window.begin_ns + 2 * trace.refresh_of_ns(name), window.end_ns).mean()
+    return (utilization if later is None else min(utilization, later)) - declared
 
 
 @kept

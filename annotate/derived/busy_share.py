@@ -1,4 +1,4 @@
-"""The share of a window in which the GPU was busy, by each witness from outside that speaks of it."""
+"""The share of a window in which the GPU was busy, by each witness outside of the measured process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
 
 
 def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: float | None = None) -> bool:
-    """Return whether utilisation shows a GPU at rest while energy shows one that works: then nobody knows how busy it was.
+    """Return whether utilisation shows a GPU at rest while energy shows one that works: then the busy share is unknown.
 
     By its definition utilisation is of kernels.  An H200's counts copies from and to the host too, and others' need not.
     """

@@ -42,7 +42,7 @@ class WitnessedWork:
 
 
 def is_untrusted(evidence: Evidence) -> bool:
-    """Return whether whoever opened the window stated that its code may cheat."""
+    """Return whether the caller stated that the measured code may cheat."""
     return evidence.declared.get(FACT) is True
 
 
@@ -90,7 +90,7 @@ def witnessed_work(evidence: Evidence, shares: Sequence[BusyShare], idle_w: floa
 def _above_rest(evidence: Evidence, idle_w: float | None, busy_s: float) -> tuple[float | None, float | None]:
     """Return the energy above rest, and its power over the busy time as a share of what there is between rest and limit.
 
-    A GPU that nobody saw resting rests at the usual share of its limit: what only spins draws hardly more than that.
+    A GPU whose rest was not observed rests at the usual share of its limit: what only spins draws hardly more than that.
     """
     rise, limit_w = evidence.increase("energy_j"), evidence.device.power_limit_w if evidence.device is not None else None
     if rise is None or limit_w is None or 2 * rise.span_ns > 3 * evidence.window.length_ns:

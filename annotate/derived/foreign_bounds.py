@@ -41,7 +41,7 @@ class _Maker:
 
 
 def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
-    """Return the bounds of somebody who was named: ``contention-process``, ``display-active``, ``overlapping-window``.
+    """Return the bounds of a named process: ``contention-process``, ``display-active``, ``overlapping-window``.
 
     Without times, or where times cannot tell, throughput was seen to be at risk and has no bound, unless a record has it.
     Times sharpen that where utilisation stands beside them; what the driver gave to others stays.
@@ -53,7 +53,7 @@ def foreign_bounds(rule: str, work: ForeignWork, *, span_ns: Span | None = None)
 
 
 def hidden_bounds(rule: str, work: ForeignWork, others: Neighbours, *, span_ns: Span | None = None) -> tuple[Bound, ...]:
-    """Return the bounds of somebody who is not on the list: ``contention-residual``.
+    """Return the bounds of a process that is not on the list: ``contention-residual``.
 
     A PID that is not on the list counts as one that is; memory that nobody explains may be anybody's, and has no bound.
     """
@@ -129,7 +129,7 @@ def _taken(work: ForeignWork) -> Estimate | None:
 
 
 def _untimed(make: _Maker, work: ForeignWork) -> Iterator[Bound]:
-    """Busy time that nobody timed, or that the driver gives to others beyond what late iterations show."""
+    """Untimed busy time, or the driver's share of others beyond what late iterations show."""
     if work.late_ratio is None:
         return
     inside = work.late_ratio / (1.0 + work.late_ratio)

@@ -1,4 +1,4 @@
-"""Foreign work on the GPU in numbers: late iterations, busy time that nobody timed, the shift against this card's record.
+"""Foreign work on the GPU in numbers: late iterations, untimed busy time, the shift against this card's record.
 
 Times of the window's own iterations tell what another process took from them: it takes turns of some 2 ms.  An H200 read
 0.25, 2.4, 19 and 37 % of outlying time where the mean had truly moved by 0.6, 2.4, 19 and 36 %.

@@ -21,7 +21,7 @@ _FREE_RATIO = 0.02  # the specification: a cap that held for no more leaves the 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Shares of an interval: the best estimate, and the least and the most it can have been.  ``by`` says who witnessed it."""
+    """Shares of an interval: the best estimate, and the least and the most it can have been.  ``by`` names its witness."""
 
     ratio: float
     least_ratio: float

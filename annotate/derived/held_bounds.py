@@ -19,7 +19,7 @@ def thermal_bounds(
     *,
     unseen_ratio: Annotated[float, "heat took 15 to 22 % of the clock of boards that showed it"] = 0.22,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``throttle-thermal``; none where heat slowed nothing, or nobody can tell."""
+    """Return the bounds of ``throttle-thermal``; none where heat slowed nothing, or the evidence is missing."""
     software = [by_violation(evidence, "thermal_violation_ns"), by_counter(evidence, "sw_thermal_ns")]
     hardware = by_counter(evidence, "hw_thermal_ns") or by_bits(evidence, Reason.HW_THERMAL)
     held = longest([longest(software) or by_bits(evidence, _HEAT), hardware])
@@ -51,7 +51,7 @@ def power_brake_bounds(
     *,
     unseen_ratio: Annotated[float, "an external brake halves the clock or worse"] = 1.0,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of ``throttle-power-brake``; none where nothing braked, or nobody can tell."""
+    """Return the bounds of ``throttle-power-brake``; none where nothing braked, or the evidence is missing."""
     held = by_counter(evidence, "power_brake_ns") or by_bits(evidence, Reason.HW_POWER_BRAKE)
     if held is None or not held.ratio:
         return ()

@@ -20,6 +20,7 @@ from annotate.evidence import Evidence, Times, Timings, Values, WorkRecord
 from annotate.stats.long_run import WithinSpread, mean_within, median_within
 from annotate.stats.robust import centre
 from annotate.times.at_one_clock import OneClockTimes
+from annotate.times.reference_clock import card_spread_ratio
 
 WITHIN, WITHIN_AND_BETWEEN = "within this window, and 0.06 % between windows", "within and between"
 UNTIMED, TOO_FEW, TOO_SHORT = "no times were given", "fewer than 6 times", "capped, and shorter than two cycles of 1 s"
@@ -95,7 +96,9 @@ def measured_numbers(
         number(Number.MEAN, float(took_s.mean()), (at_ns, took_s), mean_error),
         number(Number.MEDIAN, median_s, (at_ns, took_s), median_error),
     )
-    numbers = (*raw, _at_one_clock(times, reference_mhz, record))
+    at_one_clock = _at_one_clock(times, reference_mhz, record)
+    model = evidence.device.name if evidence.device is not None else None
+    numbers = (*raw, replace(at_one_clock, other_cards_ratio=_other_cards(at_one_clock, times, model)))
     return MeasuredNumbers(numbers, _leading(evidence, numbers[-1], is_capped=is_capped))
 
 
@@ -133,6 +136,18 @@ def _at_one_clock(times: OneClockTimes, reference_mhz: float | None, record: Wor
         clock_mhz=mhz,
         repeatability=_repeatability(within_ratio, unknown, recorded),
     )
+
+
+def _other_cards(number: NumberBudget, times: OneClockTimes, model: str | None) -> float | None:
+    """Return the difference to expect of this number on another card of the model; None where none is on record.
+
+    The spread is a limit and no scatter, so that it adds to the repeatability in full.
+    """
+    if number.clock_mhz is None or number.repeatability.ratio is None or times.clock_mhz is None:
+        return None
+    moved = float(np.log(number.clock_mhz / times.clock_mhz)) if times.fit is not None else 0.0
+    spread_ratio = card_spread_ratio(model, moved=moved)
+    return None if spread_ratio is None else number.repeatability.ratio + spread_ratio
 
 
 def _repeatability(within_ratio: float | None, unknown: str, recorded: tuple[float, ...]) -> Repeatability:

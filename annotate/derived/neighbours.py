@@ -1,6 +1,6 @@
-"""Whoever else was on the GPU during a window: foreign processes, processes that may be the window's own, other windows.
+"""Other processes on the GPU during a window: foreign processes, processes that may be the window's own, other windows.
 
-Nobody is cleared by memory or by utilisation: only process lists that would have shown everybody say that nobody was there.
+Neither memory nor utilisation clears a process: only complete process lists show that no other process was there.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def neighbours(
     *,
     hidden_bytes: Annotated[float, "more memory than a bare context, which no listed process explains"] = HIDDEN_BYTES,
 ) -> Neighbours:
-    """Return whoever shared the window's GPU, as far as lists, the utilisation record, memory and the daemon tell."""
+    """Return the processes that shared the window's GPU, by lists, the utilisation record, memory and the daemon."""
     lists = _lists(evidence)
     whole = bool(lists) and all(each.visibility is Visibility.HOST for each in lists)
     own_listed = own_was_listed(evidence)

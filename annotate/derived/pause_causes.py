@@ -72,7 +72,7 @@ def lost_time_causes(
     run_wait_s: float | None,
     least_ratio: float,
 ) -> tuple[IdleCause, ...]:
-    """Return the causes of intervals in which so much time was lost, the largest first.
+    """Return the causes of intervals with this much lost time, the largest first.
 
     ``length_ns`` is the time that a pause has to cover in each.
     """

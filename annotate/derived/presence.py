@@ -43,7 +43,7 @@ class Presence:
 
 @kept
 def presences(evidence: Evidence) -> tuple[Presence, ...]:
-    """Everybody the driver named during the window, by PID; whoever had gone before it began is left out."""
+    """Everybody the driver named during the window, by PID; processes that had gone before it began are left out."""
     window, process_lists = evidence.window, evidence.trace.process_lists
     inside = [process_list for process_list in process_lists if window.begin_ns <= process_list.at_ns <= window.end_ns]
     before = [process_list for process_list in process_lists if process_list.at_ns < window.begin_ns][-1:]
@@ -78,7 +78,7 @@ def list_is_whole(evidence: Evidence) -> bool:
 
 
 def alone(evidence: Evidence) -> bool:
-    """Return whether the window's own processes were provably the only ones on the GPU: a whole list that names nobody else."""
+    """Return whether the window's own processes were provably the only ones on the GPU: a complete list without others."""
     # A neighbour fits into a longer silence of a list that is read five times a second.
     whole = list_is_whole(evidence) and unread_s(evidence) <= 0.5
     return whole and own_was_listed(evidence) and all(presence.own for presence in presences(evidence))
@@ -102,7 +102,7 @@ def unread_s(evidence: Evidence) -> float:
 
 
 def unlisted_because(evidence: Evidence, unread_limit_s: float) -> str | None:
-    """Return why the process lists can clear nobody; None where they would have shown everybody."""
+    """Return why the process lists cannot clear a window; None where they would have shown everybody."""
     if not list_is_whole(evidence):
         return "processes outside this container may be missing from the process list"
     unread = unread_s(evidence)

@@ -47,7 +47,7 @@ def natural_ratio(number: Number) -> float:
 def clock_record_bounds(
     rule: str, evidence: Evidence, blocks: ClockBlocks | None, load: LoadTime, swing_ratio: float | None
 ) -> tuple[Bound, ...] | None:
-    """Return the bound of a throughput that nobody told, by the steady clock against the record's; the work follows its clock.
+    """Return the bound of a throughput without times, by the steady clock against the record's; the work follows its clock.
 
     None where one of the two clocks is not known.  A window without a steady state of its own has the record's as its reference already, in group ``clock``.
     """

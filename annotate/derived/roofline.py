@@ -89,7 +89,7 @@ def sm_count(device: Device) -> int | None:
 
 
 def cores_count(compute_capability: str, sms_count: int) -> int | None:
-    """The CUDA cores of so many SMs, for who knows these instead; None for a generation not in the table."""
+    """The CUDA cores of this number of SMs; None for a generation not in the table."""
     sm = _SMS.get(compute_capability)
     return sms_count * sm.cores_count if sm else None
 

@@ -1,4 +1,4 @@
-"""Settings that stood throughout a window: the power limit and the clock that somebody asked for."""
+"""Settings that stood throughout a window: the power limit and the requested clock."""
 
 import numpy as np
 

@@ -56,7 +56,7 @@ class Measured:
 
 @kept
 def measured(evidence: Evidence) -> Measured | None:
-    """The true clock while the work ran; None where nobody stamped it, or declared nonsense about it."""
+    """The true clock while the work ran; None without stamps, or with a declared clock that makes no sense."""
     return _of_iterations(evidence) or _of_window(evidence)
 
 

@@ -1,4 +1,4 @@
-"""The books of a window: the time the GPU was busy against the time that somebody accounts for."""
+"""The books of a window: the GPU's busy time against the time that is accounted for."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -16,8 +16,8 @@ _LEAST_RATIO = 1e-3  # of the window: entries of less are wrong by any factor
 class TimeOverlap:
     """The sum of all entries, as shares of the window, beside the most that fits into it and the least that it can be.
 
-    A stream runs its calls one after the other.  Entries that sum up to more than the GPU was busy therefore ran beside each
-    other, enclose work of each other, or were told more than once: nobody can tell which.
+    A stream runs its calls one after the other.  Entries that sum up to more than the GPU was busy therefore ran beside
+    each other, enclose work of each other, or were told more than once: the evidence does not tell which.
     """
 
     together_ratio: float

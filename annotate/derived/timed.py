@@ -96,7 +96,7 @@ def _gaps_s(timings: Timings) -> Values:
 
 @kept
 def elsewhere(evidence: Evidence) -> bool | None:
-    """Return whether the calls may have run on another GPU than the one this evidence is of; None if nobody declared it."""
+    """Return whether the calls may have run on another GPU than the one this evidence is of; None if it is not declared."""
     uuids = {uuid.strip() for uuid in (text(evidence.declared, "cuda_uuids") or "").split(",")} - {""}
     if not uuids or evidence.device is None:
         return None

@@ -1,4 +1,4 @@
-"""The parts of a window in which nobody watched the GPU: missed deadlines, silence, a lost GPU."""
+"""The parts of a window without readings of the GPU: missed deadlines, silence, a lost GPU."""
 
 import numpy as np
 

@@ -15,8 +15,8 @@ _LEAST_NS = 200_000_000
 def working_part(evidence: Evidence) -> Evidence:
     """Return the evidence from the program's first work on the GPU to its last, where the claim is a whole program.
 
-    Before it a program imports and reads, after it it writes: nobody means that by the speed of its work on the GPU.  A
-    pause between is part of it.  Unchanged where that work cannot be told from rest.
+    Before it a program imports and reads, after it it writes: that is no part of the speed of its work on the GPU.  A pause
+    between is part of it.  Unchanged where that work cannot be told from rest.
     """
     if evidence.declared.get(FACT) is not True:
         return evidence

@@ -64,7 +64,7 @@ class Device:
     temperature_slowdown_c: int | None = None
     temperature_shutdown_c: int | None = None
     memory_total_bytes: int | None = None
-    memory_reserved_bytes: int | None = None  # used by driver and firmware with nobody on the GPU
+    memory_reserved_bytes: int | None = None  # used by driver and firmware without a process on the GPU
     pcie_generation_max_count: int | None = None
     pcie_width_max_count: int | None = None
     numa_node_count: int | None = None

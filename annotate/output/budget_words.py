@@ -40,7 +40,15 @@ def number_words(number: NumberBudget) -> str:
     name = f"median at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else _NAMES[number.number]
     value = _duration(number.value) if number.unit == "s" else f"{number.value:.4g} {number.unit}".rstrip()
     ratio = number.repeatability.ratio
-    return f"{name} {value}" + (f" ±{percent(ratio)}" if ratio is not None else "")
+    return f"{name} {value}" + (f" ±{percent(ratio)}{cards_words(number)}" if ratio is not None else "")
+
+
+def cards_words(number: NumberBudget) -> str:
+    """Return the interval on other cards of the model, or that the stated one is of this card; empty of raw numbers."""
+    if number.clock_mhz is None or number.repeatability.ratio is None:
+        return ""
+    ratio = number.other_cards_ratio
+    return " (this card)" if ratio is None else f" (other cards ±{percent(ratio)})"
 
 
 def _duration(seconds: float) -> str:
@@ -127,7 +135,7 @@ def _most_words(budget: Budget) -> str:
 
 
 def launch_line(verdict: Verdict) -> str:
-    """Return the GPU's share of the number, with launches, the host's time for one and gaps; empty where nobody declared it."""
+    """Return the GPU's share of the number, with launches, the host's time for one and gaps; empty where it is not declared."""
     share = next((finding.facts.get("share") for finding in verdict.findings if finding.rule == "host-bound"), None)
     return share if isinstance(share, str) else ""
 

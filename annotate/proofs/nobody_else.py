@@ -1,4 +1,4 @@
-"""Proof 4: nobody else used the GPU, or somebody did and took no more than so much.
+"""Proof 4: no foreign process used the GPU, or its share has a bound.
 
 Process lists at both edges and in between clear, where they would have shown every process of the machine.  Utilisation and
 memory only convict.

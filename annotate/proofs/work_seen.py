@@ -87,7 +87,7 @@ def _is_idle_known(case: Case) -> bool:
 
 
 def _is_clock_unknown(case: Case) -> bool:
-    """Return whether regular pauses count, and nothing tells whether they can buy clock."""
+    """Return whether regular pauses count without evidence of the clock that they buy."""
     if case.gaps is None or counted_regular_ratio(case.evidence, case.gaps) == 0.0:
         return False
     every_s = amount(case.evidence.declared, "every_s")

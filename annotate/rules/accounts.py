@@ -1,4 +1,4 @@
-"""Rules about the books: only these judge busy time that nobody accounts for, and accounts that exceed it."""
+"""Rules about the books: unaccounted busy time, and accounts that exceed the busy time."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -22,17 +22,18 @@ def unaccounted_time(
     *,
     error_ratio: Annotated[Share, "clean windows of an H200 closed to -1.1 to +0.6 points"] = BOOKS_ERROR_RATIO,
 ) -> Answer:
-    """Finds a window whose busy time the timed work, the declared other work and the neighbours do not add up to.
+    """Finds a window whose busy time differs from the sum of timed work, declared other work and neighbours.
 
     Why it matters:
         Times a hundred times too short have perfect clocks and an even median.  Utilisation still shows how long the GPU
-        worked, and nobody can account for the rest.  Times that add up to more than the GPU had are of calls beside each other,
-        whose mean is no cost of a call, or of calls that were told twice, whose rate is too high.
+        worked, and the rest is unaccounted for.  Times that add up to more than the window have two causes.  Calls ran
+        concurrently, so that their mean is not the cost of a call; or calls were handed over twice, so that their rate is
+        too high.
 
     What it cannot see:
         Windows below a second, where utilisation says too little.  Times that are too short by less than the books' error.
-        Times too long by less than 8 µs a call, which is what launching adds, or by less than 3 points.  Which of the calls
-        that overlap are honest: on several streams all are, so they flag and never reject.
+        Times too long by less than 8 µs a call, which is what launching adds, or by less than 3 points.  Which of the
+        overlapping calls are honest.  On several streams all are, so overlap flags and never rejects.
 
     Remedy:
         Time all calls, or declare what else ran (flush, warm-up, check) with its begin and length.

@@ -28,19 +28,19 @@ def warm_cache_unintended(
     fits_ratio: Annotated[Share, "of the L2 cache: more does not stay in it whole beside everything else"] = 0.8,
     beyond_ratio: Annotated[Factor, "of the memory's peak; copies reach 0.93 of it, so 5 % beyond came from a cache"] = 1.05,
 ) -> Answer:
-    """Finds calls that read their inputs from the L2 cache without anybody saying so.
+    """Finds calls that read their inputs from the L2 cache where no warm cache is declared.
 
     Why it matters:
         In a loop over one set of inputs the second call finds them in the cache.  A kernel that will meet cold inputs in
         its real place then reads up to 1.6 times too fast.
 
     What it cannot see:
-        What a call touches beyond what was declared: inputs alone are the least it can be, so that they fit is a label.
-        Partial hits of larger inputs.
+        Memory that a call touches beyond its declared inputs.  Inputs alone are a lower limit, so inputs that fit into the
+        cache are a label.  Partial hits of larger inputs.
 
     Remedy:
-        Write twice the L2 cache between calls, outside the timed span, or rotate over inputs larger than it.  A number with
-        a warm cache is good where it says so.
+        Write twice the L2 cache between calls, outside the timed span, or rotate over inputs larger than it.  A warm-cache
+        number is valid if it is labelled as one.
 
     Source:
         The bytes the harness declares against the cache's size as CUDA gives it, or the bytes a second of the median call
@@ -94,7 +94,7 @@ def warm_cache_unintended(
 def flush_insufficient(
     case: Case,
     *,
-    least_ratio: Annotated[Factor, "of the L2 cache: the policy of replacement is not known, so once is not enough"] = 1.5,
+    least_ratio: Annotated[Factor, "of the L2 cache: the replacement policy is not known, so once is not enough"] = 1.5,
 ) -> Answer:
     """Finds flushes of the cache that leave part of it warm, or lie inside the timed span.
 
@@ -109,8 +109,8 @@ def flush_insufficient(
 
     Source:
         The flush that the harness declares, and the cache's size as CUDA gives it.  Calls that touch more than that by
-        themselves need no flush.  A timed flush takes about its bytes over the memory's peak, and at most twice that; how much
-        a small flush leaves warm nobody can say.
+        themselves need no flush.  A timed flush takes about its bytes over the memory's peak, and at most twice that.  The
+        share that a small flush leaves warm has no bound.
     """
     evidence = case.evidence
     flush_bytes, l2_bytes = amount(evidence.declared, "flush_bytes"), amount(evidence.declared, "l2_bytes")

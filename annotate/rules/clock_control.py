@@ -41,21 +41,22 @@ def locked_clock_missed(
     """Finds a clock lock that did not hold under the load.
 
     Why it matters:
-        A number at a locked clock claims to be free of the power controller.  1980 MHz asked for under 700 W is a clock
-        that a bf16 matrix product leaves by 30 %, and swings about.
+        A number at a locked clock claims to be free of the power controller.  At 700 W a bf16 matrix product runs 30 %
+        below a lock of 1980 MHz, and its clock swings.
 
     What it cannot see:
-        A lock set with ``nvidia-smi --lock-gpu-clocks``, unless a ``fixed-clock`` claim declares it: driver 580 does not tell
-        it, so no lock on record is no proof that there is none.  Without stamps the driver's own clock stands for the true
-        one, which under a cap is 8-12 % lower.
+        A lock set with ``nvidia-smi --lock-gpu-clocks``, unless a ``fixed-clock`` claim declares it: driver 580 does not
+        report such locks.  Without stamps the rule uses the driver's clock, which reads 8-12 % above the true one under a
+        cap.
 
     Remedy:
         Lock a clock some 5 % below the mean that this work keeps under the cap, and verify it under load.
 
     Source:
-        NVML's application clock where it differs from the default, under ``fixed-clock`` else ``locked_mhz``; the true clock of
-        timed iterations, else NVML's; time under the power cap.  Under ``fixed-clock`` the bias is that of the clock against
-        the named one, in every block; under other claims a missed lock is a label.
+        The clock asked for is NVML's application clock where it differs from the default, else, under ``fixed-clock``,
+        ``locked_mhz``.  The clock that ran is the true clock of timed iterations, else NVML's.  Time under the power cap
+        counts too.  Under ``fixed-clock`` the bias is the deviation from the named clock in every block; under other claims
+        a missed lock is a label.
     """
     if case.claim is Claim.FIXED_CLOCK:
         return _missed_named_clock(case)
@@ -127,15 +128,15 @@ def clock_controller_present(
     power_tolerance_w: Annotated[Watts, "limits are set in whole watts and read back exactly; half a watt is rounding"] = 0.5,
     held_ratio: Annotated[Share, "the driver's reason must hold for more than a refresh or two of a long window"] = 0.02,
 ) -> Answer:
-    """Finds a GPU whose power limit or clock somebody set away from what its maker ships.
+    """Finds a GPU whose power limit or clock differs from the vendor's default.
 
     Why it matters:
-        Another limit is another machine: 500 W on a board of 1400 W took more than half of the throughput.  The number is
-        good, but belongs to the setting, and nobody sees the setting in the number.
+        A power limit of 500 W on a board of 1400 W took more than half of the throughput.  The number is valid for that
+        setting only, and does not show it.
 
     What it cannot see:
-        Who set it.  A range set with ``nvidia-smi --lock-gpu-clocks``, where the driver gives no reason for it; power
-        profiles and power smoothing.  A change inside the window is ``setting-changed``.
+        The user or tool that set it.  A range set with ``nvidia-smi --lock-gpu-clocks``, where the driver gives no reason
+        for it; power profiles and power smoothing.  A change inside the window is ``setting-changed``.
 
     Remedy:
         A site's policy is legitimate: quote the limit with the number, and compare only with numbers under the same one.
@@ -182,22 +183,22 @@ def clock_low_no_reason(
     """Finds a GPU that is slow without any sign in its telemetry.
 
     Why it matters:
-        After some faults a GPU runs on at a lower clock and reports no reason: 12.8 % of the clock and 9.7 % of a kernel's
-        speed between two boots of one machine, 94 instead of 63 ms on another.  Nothing but known work can show it.
+        After some faults a GPU runs at a lower clock and reports no reason.  Two boots of one machine differed by 12.8 % in
+        the clock and 9.7 % in a kernel's speed; another machine took 94 instead of 63 ms.  Only known work shows such a
+        state.
 
     What it cannot see:
-        A slow state of all the runs on record.  Without five runs on record it sees only that the driver's own clock
-        contradicts, and not by how much the GPU is slow; a clock below the board's maximum is a label then, because many
-        boards never reach their maximum.  Slow memory, where the canary did not copy or no copy is on record.
+        A slow state that all runs on record share.  Without five runs on record the rule compares the canary with the
+        driver's clock only, and cannot say how slow the GPU is.  A clock below the board's maximum is a label then, because
+        many boards never reach it.  Slow memory, if the canary did not copy or no copy is on record.
 
     Remedy:
-        Reset the GPU or boot the machine.  If it stays slow, look for power profiles, other tools that hold clocks, and
-        cooling, before blaming the kernel.
+        Reset the GPU or boot the machine.  If it stays slow, check power profiles, tools that set clocks, and cooling.
 
     Source:
-        The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians
-        over this GPU's healthy runs; both are told to 0.2 %.  The canary is not weighed while thermal or hardware slow-downs
-        were at work, which have rules of their own, nor its clock where the power cap was, or was not observed.
+        The canary of ``bench()``: the true clock of a spin and the rate of a copy, against their medians over this GPU's
+        healthy runs; both repeat to 0.2 %.  The rule ignores the canary during thermal and hardware slow-downs, which have
+        their own rules.  It ignores the canary's clock where the power cap held or was not observed.
     """
     evidence = case.evidence
     clock_mhz = amount(evidence.declared, "canary_clock_mhz")
@@ -236,18 +237,18 @@ def nvml_clock_untrue(
     """Finds windows in which NVML's SM clock is not the clock the SMs ran at.
 
     Why it matters:
-        Whoever divides by the driver's clock, or compares by it, is off by as much: 1762 instead of 1575 MHz in a bf16
-        matrix product of 2048, 8-12 % in every kernel under the power cap.
+        A figure derived from the driver's clock is off by the same ratio.  NVML showed 1762 MHz where a bf16 matrix product
+        of 2048 ran at 1575, and 8-12 % too much for every kernel under the power cap.
 
     What it cannot see:
         Anything without stamps, in less than a second, or while the GPU idled for more than a tenth of the time.
 
     Remedy:
-        Use the true clock for every statement about clocks; gpuwatch does.
+        Use the true clock for every statement about clocks, as gpuwatch does.
 
     Source:
-        Cycle counter over global timer on every SM, against NVML's clock three quarters of a refresh later (75 ms of 100 on
-        an H200), which is how far its page lags.  Driver 580.159.04.
+        Cycle counter over global timer on every SM, against NVML's clock three quarters of a refresh later: on an H200 the
+        driver's page lags by 75 of 100 ms.  Driver 580.159.04.
     """
     true = measured(evidence)
     if true is None:

@@ -1,4 +1,4 @@
-"""Rules about clocks that move: only these judge how SM and memory clock change inside a window."""
+"""Rules about SM and memory clocks that change inside a window."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -21,11 +21,11 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
     remedy="Find what moves the clock (heat, a power cap, other work), run until it stands, or compare by interleaving.",
 )
 def clock_drift(case: Case) -> Answer:
-    """Finds an SM clock that went somewhere during the window instead of moving about one value.
+    """Finds an SM clock that drifted during the window instead of varying about one value.
 
     Why it matters:
-        Most kernels take as long as the clock lets them: while it drifts, the figure depends on when the window was
-        opened, and two variants timed one after the other differ by the drift.
+        Most kernels follow the clock.  While it drifts, the number depends on when the window began, and two variants timed
+        in turn differ by the drift.
 
     What it cannot see:
         A drift that the power controller's own swing hides: in up to 6 s one of 5 % is hidden beside a swing of 3 %, and found
@@ -33,8 +33,8 @@ def clock_drift(case: Case) -> Answer:
         which reads 8-12 % above the true one under a cap, though it moves with it.
 
     Remedy:
-        Run the same work before the window, until clock and temperature stand.  To compare, alternate the two in short
-        turns, so that both see the same drift.
+        Run the same work before the window until clock and temperature are steady.  To compare two variants, alternate them
+        in short blocks, so that both see the same drift.
 
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, in levels as ``clock-levels`` finds them.  The
@@ -59,10 +59,10 @@ def clock_ramp(case: Case) -> Answer:
         the window then mixes waking up with work.
 
     What it cannot see:
-        A ramp of less than two blocks (of one refresh, 100 ms, or 3 stamped entries): only the mean of a block shows.  On an H200
-        with a context the clock idles at its maximum: its first moments are too fast, not too slow, which is a change of
-        regime.  A start held low for power or heat looks the same: the rules of these reasons say so, and one group of
-        causes counts once.
+        A ramp of less than two blocks (of one refresh, 100 ms, or 3 stamped entries): only the mean of a block shows.  On
+        an H200 with a context the clock idles at its maximum: its first moments are too fast, not too slow, which is a
+        change of regime.  A start held low for power or heat looks the same: the rules of these reasons name it, and the
+        group counts once.
 
     Remedy:
         Warm up, or drop the first iterations and say so.
@@ -97,8 +97,8 @@ def mem_clock_change(
 
     What it cannot see:
         A change shorter than the driver's refresh (100 ms).  Idle moments are left out, by utilisation and the idle bit,
-        both of which may be up to 200 ms late.  How much a kernel feels of it: the bound is that of one that uses all of the
-        bandwidth, the estimate takes the share of the time in which memory was used.
+        both of which may be up to 200 ms late.  The effect on one kernel.  The bound is that of a kernel that uses all of
+        the bandwidth; the estimate uses the share of time in which memory was busy.
 
     Remedy:
         Look for a clock lock (``nvidia-smi -q -d CLOCK``), a hot memory or a low-power profile.

@@ -32,9 +32,9 @@ def hardware_mismatch(
         limit, and a power limit decides the clock of every kernel that reaches it.
 
     What it cannot see:
-        Cooling, the age of the board, and a silicon lottery inside one UUID.  An index (``CUDA_VISIBLE_DEVICES``) says
-        nothing and is not used: a GPU is its UUID.  What is known of one window only is not compared; but the power limit
-        must be known of both for it to clear, since one UUID does not mean one limit.
+        Cooling and the age of the board.  An index (``CUDA_VISIBLE_DEVICES``) identifies no GPU and is not used; the UUID
+        is.  Facts known of one window only are not compared, except that both power limits must be known for the rule to
+        clear.
 
     Remedy:
         Compare on one GPU, interleaved (``gpuwatch.compare``).  For a claim about a model, measure on three GPUs at least.
@@ -70,12 +70,12 @@ def software_mismatch(evidence: Evidence, claim: Claim) -> Answer:
     """Finds a baseline with another driver, torch, CUDA or cuDNN, other precision flags, environment or way of timing.
 
     Why it matters:
-        A library picks other kernels, a flag lets it use TF32, a variable makes every launch wait: the difference is then
-        not the code's.
+        A library can pick other kernels, a flag can allow TF32, and a variable can make every launch wait.  Then the code
+        does not cause the difference.
 
     What it cannot see:
-        Compile flags of extensions, versions of libraries nobody declares (CUTLASS, Triton's compiler), clocks of the host.
-        Only what both windows know is compared.  A driver that differs in its last number alone is a note.
+        Compile flags of extensions, undeclared library versions (CUTLASS, Triton's compiler), clocks of the host.  Only
+        what both windows know is compared.  A driver that differs in its last number alone is a note.
 
     Remedy:
         Run both in one environment, or accept the difference if it is what is compared.
@@ -154,13 +154,13 @@ def clock_between_arms(
     """Finds two windows of which one had the higher clock.
 
     Why it matters:
-        What looks like better code may be a cooler or luckier GPU: the order of two windows alone moved the clock by up to
-        16 %.
+        A faster variant may have met a cooler GPU: the order of two windows alone moved the clock by up to 16 %.
 
     What it cannot see:
-        How much of a lower clock a kernel earned itself by drawing more power: under ``sustained`` that is a real cost, so
-        where the power cap held both throughout, the difference is bounded and rejects nothing.  Without each iteration's
-        true clock the kernel is taken to follow the clock fully, and the driver's gauge is believed to 3 % only.
+        The part of a lower clock that a kernel causes itself by drawing more power.  Under ``sustained`` that is a real
+        cost, so where the power cap held both windows throughout, the difference has a bound and rejects nothing.  Without
+        each iteration's true clock the kernel is taken to follow the clock fully, and the driver's gauge is believed to 3 %
+        only.
 
     Remedy:
         Interleave (``gpuwatch.compare``), or compare both times at one clock.

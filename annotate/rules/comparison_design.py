@@ -29,11 +29,12 @@ def order_bias(
     """Finds a comparison of windows that ran one after the other.
 
     Why it matters:
-        The GPU warms up, its power controller swings with a period near a second, and whoever runs second meets another
-        machine: identical GEMMs in turn differed by 3.2 % where interleaved ones differed by 0.04.
+        The GPU warms up and its power controller swings with a period near a second, so the second variant runs under other
+        conditions.  Identical GEMMs in turn differed by 3.2 %, interleaved ones by 0.04 %.
 
     What it cannot see:
-        Whether the order mattered this time.  It speaks of every sequential pair alike, has no sign, and rejects none.
+        The effect of the order in this pair.  The bound is the same for every sequential pair, has no sign, and rejects
+        none.
 
     Remedy:
         Interleave blocks of a few milliseconds (``gpuwatch.compare``).
@@ -84,11 +85,11 @@ def aa_noise_floor_missing(
     *,
     fallback_ratio: Annotated[Share, "sequential A/A on an H200 differed by up to 3.2 % (95th percentile)"] = 0.03,
 ) -> Answer:
-    """Finds a comparison on a GPU whose noise floor between equal variants nobody measured.
+    """Finds a comparison on a GPU without a measured noise floor between equal variants.
 
     Why it matters:
-        A difference means something only against what the same code against itself shows here: tests of significance on raw
-        samples of one kernel said "different" 86 % of the time.
+        A difference counts only if it exceeds the difference of the same code against itself on this GPU.  Significance
+        tests on raw samples of one kernel said "different" 86 % of the time.
 
     What it cannot see:
         Whether the declared floor was measured with this kind of kernel.
@@ -118,17 +119,17 @@ def multiple_looks(
     *,
     noise_ratio: Annotated[Share, "standard deviation of 100 ms medians of a capped GEMM, where no times say better"] = 0.014,
 ) -> Answer:
-    """Finds one variant picked out of many by the times it is now reported with.
+    """Finds a variant that was picked out of many by the same times that are reported.
 
     Why it matters:
-        The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is: tuning by timing reports its own luck.
+        The best of 20 equal variants with 1.4 % noise looks 2.6 % better than it is.
 
     What it cannot see:
-        Variants nobody declared, and how many of them were alike.
+        Undeclared variants, and how many variants were alike.
 
     Remedy:
-        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two variants), and time the winner once
-        more in a run of its own: that number is not picked.
+        Use Holm's level for each difference (``gpuwatch.compare`` does, for more than two variants), and time the winner
+        once more in a separate run.
 
     Source:
         The declared count of variants; the expected largest of so many normal values (Blom 1958); Holm 1979.

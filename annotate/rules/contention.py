@@ -1,4 +1,4 @@
-"""Rules about contention: other processes on the GPU, those a list names and those it hides."""
+"""Rules about contention: other processes on the GPU, listed and unlisted."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -29,7 +29,7 @@ def contention_process(
     ] = ACTIVE_RATIO,
     unread_limit_s: Annotated[Duration, "the list is read five times a second; a neighbour fits into a longer gap"] = 0.5,
 ) -> Answer:
-    """Finds processes of others on the GPU during the window: computing, arriving, or holding its memory.
+    """Finds foreign processes on the GPU during the window: computing, arriving, or holding its memory.
 
     Why it matters:
         A neighbour takes turns with the measured work, and can make single times look better while throughput falls:
@@ -37,10 +37,10 @@ def contention_process(
         throughput, because it drew less power and the waits fell between event pairs.
 
     What it cannot see:
-        Processes outside this PID namespace: a driver leaves them off the list, so only a list known to be whole can
-        clear.  A neighbour that came and went between two readings of the list.  Without times, the size of its part:
-        the record of its utilisation misses most of it.  What slowed every iteration alike: only this card's record of
-        the work shows that.
+        Processes outside this PID namespace: the driver leaves them off the list, so only a complete list clears the rule.
+        A neighbour that came and went between two readings of the list.  Without times, the neighbour's share: the
+        utilisation record misses most of it.  A slow-down of every iteration alike, which only this card's record of the
+        work shows.
 
     Remedy:
         Stop the other process, or pick an idle GPU.  A display server is ``display-active``.
@@ -82,24 +82,24 @@ def contention_residual(
     """Finds work on the GPU that the process list does not explain: a neighbour in another container, or behind a partition.
 
     Why it matters:
-        Inside a container the process list shows nobody else, yet the neighbour takes its share: throughput halves while
-        single times may even shrink.  Utilisation and memory still count everybody.
+        Inside a container the process list shows no other process, yet a neighbour can halve the throughput while single
+        times may even shrink.  Utilisation and memory still count everybody.
 
     What it cannot see:
         A neighbour that is idle and holds no memory beyond the limit.  Turns that a hidden neighbour took inside timed
-        entries, which count as timed.  Which of two unlisted processes is the measured one, when its own PID is unknown to
-        the driver here: one of them may be, a second is not.  Work that the harness forgot to declare (a cache flush, a
-        side stream) looks like a neighbour, unless a whole process list names nobody else.
+        entries, which count as timed.  The measured process among two unlisted ones, if its PID is unknown to the driver
+        here: one of them may be it, the second is foreign.  Work that the harness forgot to declare (a cache flush, a side
+        stream) looks like a neighbour, unless a whole process list names nobody else.
 
     Remedy:
-        Run ``nvidia-smi`` on the host, ask for a GPU of your own, or time or declare all of your own work.
+        Run ``nvidia-smi`` on the host, use a GPU that is not shared, or time or declare all work of the measured process.
 
     Source:
-        Three signs.  PIDs that only NVML's utilisation record names.  Device memory in use beyond listed processes and the
-        driver's reserve.  Where the list may leave processes out, busy time that the books leave open: utilisation beyond
-        what was timed and declared or, without times, beyond the utilisation of the window's own processes or of the one
-        unknown PID that may be its own.  From inside a PID namespace of an H200 machine the list was empty while the record
-        showed the outside process at 98 %.  Driver 580.159.04.
+        Three signs count.  The first is a PID that only NVML's utilisation record names.  The second is device memory in
+        use beyond listed processes and the driver's reserve.  The third, where the list may be incomplete, is busy time
+        that the books leave open: utilisation beyond what was timed and declared or, without times, beyond the utilisation
+        of the window's own processes or of the one unknown PID that may be its own.  From inside a PID namespace of an H200
+        machine the list was empty while the record showed the outside process at 98 %.  Driver 580.159.04.
     """
     evidence = case.evidence
     others = case.neighbours if memory_bytes == HIDDEN_BYTES else neighbours(evidence, hidden_bytes=memory_bytes)

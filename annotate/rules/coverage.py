@@ -1,4 +1,4 @@
-"""Rules about the evidence: whether anybody watched, the work ran to its end, and watching itself was a load."""
+"""Rules about the evidence: unwatched windows, work that was cut off, and the load of watching."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -20,15 +20,15 @@ _WORDS_COUNT = 120
     remedy="Start the daemon and measure again.",
 )
 def stale_daemon(evidence: Evidence, claim: Claim) -> Answer:
-    """Finds windows that nobody watched: no daemon, a daemon that went away, a GPU that stopped answering.
+    """Finds unwatched windows: no daemon, a daemon that went away, a GPU that stopped answering.
 
     Why it matters:
-        A number without a witness is a claim.  What no reading covers cannot be judged, and silence must never read as
-        a quiet machine.
+        A number without a witness is only a claim.  The judge cannot judge time without readings, and missing readings do
+        not mean a quiet machine.
 
     What it cannot see:
-        Whether the readings are true: a driver that repeats an old value looks like a steady one.  It answers "not
-        observed" and never "found", so that a missing witness makes a window unproven and nothing worse.
+        False readings: a driver that repeats an old value looks steady.  The rule answers "not observed" and never "found",
+        so that a missing witness makes a window unproven and no worse.
 
     Remedy:
         Start the daemon (``gpuwatch doctor`` says why it is not running) and measure again.  If the GPU was lost, read
@@ -58,14 +58,14 @@ def incomplete_body(evidence: Evidence, claim: Claim) -> Answer:
     """Finds windows whose work was cut off: an exception, a command that failed, a process that went away.
 
     Why it matters:
-        A number from work that stopped half way is a number of something else, and often a very good one.
+        A number from work that stopped half way describes other work, and is often too good.
 
     What it cannot see:
-        Work that gave up silently: a caught exception, a loop left early.  It answers "not observed" and never "found",
-        because what such a window measured is unknown rather than bad.
+        Work that gave up silently: a caught exception, a loop left early.  The rule answers "not observed" and never
+        "found", because the deviation of such a window is unknown.
 
     Remedy:
-        Mend what failed and measure again.
+        Fix the failure and measure again.
 
     Source:
         Declared by the window: the exception that left its body, or the exit code of the command; the daemon itself notes a
@@ -95,17 +95,17 @@ def sampler_perturbs(
     ] = 0.05,
     shortest_s: Annotated[Duration, "in less, opening and closing the window is most of what the daemon did"] = 1.0,
 ) -> Answer:
-    """Finds windows in which the witness itself was a load.
+    """Finds windows in which gpuwatch's daemon loaded the machine.
 
     Why it matters:
-        A watcher that takes processors from the benchmark makes the noise it reports.  From another process on a machine
-        with processors to spare, 100 Hz changed neither a matrix product nor the tail of launches by anything measurable;
-        on one processor there is none to spare.
+        A daemon that takes processor time from the benchmark causes the noise it reports.  On a machine with idle
+        processors, sampling at 100 Hz changed neither a matrix product nor the tail of launches measurably.  A machine with
+        one processor has none idle.
 
     What it cannot see:
-        What its calls do inside the driver, whose locks the benchmark's own calls may wait for.  That cost cannot be seen
-        from one window: it takes the same work with and without the daemon, in turns.  Nor whether the daemon ran beside the
-        benchmark or on a processor that idled.
+        Waits of the benchmark's calls for locks that the daemon's calls hold inside the driver.  Only the same work with
+        and without the daemon, in turns, shows that cost.  The processor on which the daemon ran: it may have been an idle
+        one.
 
     Remedy:
         Lower the rate of the fast lane, or the number of GPUs that are watched, or give the benchmark processors that the

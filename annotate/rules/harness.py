@@ -46,13 +46,14 @@ def profiler_attached(
         launches in the rest of the process.  A sanitizer slows the kernels themselves many times over.
 
     What it cannot see:
-        A profiler that reads memory from outside without stopping the process.  Whether a mapped CUPTI does anything:
-        torch's own wheels link it, so that alone is a fact of the answer and no finding.  torch's profiler, where it ended
-        before the first window of the process.  Where the process declares nothing: its own profilers, and variables that it
-        set after it had begun.
+        A profiler that reads memory from outside without stopping the process.  The activity of a mapped CUPTI: torch's own
+        wheels link it, so a mapping alone is a fact of the answer and no finding.  A torch profiler that ended before the
+        first window of the process.  If the process declares nothing: its own profilers, and variables that it set after
+        its start.
 
     Remedy:
-        Unset the variables, leave the profiler's shell, and start a new process: most of it cannot be undone in a running one.
+        Unset the variables, leave the profiler's shell, and start a new process: a running process cannot undo most of
+        this.
 
     Source:
         /proc/PID/maps and environ for injected libraries and the variables that inject them, TracerPid; the process itself
@@ -90,23 +91,23 @@ def allocator_churn(
     ] = 0.001,
     changed_ratio: Annotated[Share, "memory in use stands still in a steady loop; one refresh in five is no single step"] = 0.2,
 ) -> Answer:
-    """Finds memory that is asked of the driver inside the window.
+    """Finds requests for memory that reach the driver inside the window.
 
     Why it matters:
-        It costs up to a millisecond, synchronises the GPU, and gives other addresses each time: a loop that allocates took
-        four times as long in one report, and fragments lost 13 % in another.
+        A request costs up to a millisecond, synchronises the GPU, and returns another address each time.  A loop that
+        allocates took four times as long in one report; fragmentation cost 13 % in another.
 
     What it cannot see:
         Memory served from the caching allocator's cache, which is cheap.  Memory taken and given back between two refreshes
-        of the driver's figure, where no allocator statistics were declared.  Whether a pool of another library grew.
+        of the driver's figure, where no allocator statistics were declared.  Growth of another library's pool.
 
     Remedy:
         Warm up with the sizes of the timed part, keep buffers, do not empty the cache in the loop.
 
     Source:
         The counters of torch's caching allocator at the window's edges, as the process declares them: each request counts a
-        millisecond.  Where the allocator ran out and had to start over, or only the driver's memory in use moved while nobody
-        else was on the GPU, late iterations and idle stretches give the size; without times nobody can tell it.
+        millisecond.  Where the allocator ran out and had to start over, or only the driver's memory in use moved while
+        nobody else was on the GPU, late iterations and idle stretches give the size.  Without times the size is unknown.
     """
     evidence = case.evidence
     asked, retries = amount(evidence.declared, "alloc_count"), amount(evidence.declared, "alloc_retry_count")
@@ -172,19 +173,19 @@ def data_dependent_power(
     """Finds inputs of zeros, constants or few distinct values, which make arithmetic cheaper than data does.
 
     Why it matters:
-        Transistors that do not switch draw no power, and the board spends what is left on clock: a bf16 product of zeros on
-        an H200 took 17.7 % less time than one of random values, at 415 W instead of 691 W.
+        Transistors that do not switch draw no power, and the board raises its clock instead: a bf16 product of zeros on an
+        H200 took 17.7 % less time than one of random values, at 415 W instead of 691 W.
 
     What it cannot see:
-        Inputs nobody showed.  Patterns that repeat seldom and toggle little.  Integers, whose zeros may be meant.
+        Undeclared inputs.  Patterns that repeat seldom and toggle little.  Integers, whose zeros may be intended.
 
     Remedy:
         Random inputs, or recorded ones.  Where sparsity is the point, quote it with the number.
 
     Source:
-        65 536 values of each tensor given to ``w.inputs`` or ``bench``.  What such inputs gained on a capped board only this
-        card's record of the work can tell; an uncapped board, and one under ``fixed-clock``, states them as a label.  By
-        telemetry alone a board that is capped far below its limit is a label too: other limits of a board do that as well.
+        65 536 values of each tensor given to ``w.inputs`` or ``bench``.  On a capped board only this card's record of the
+        work shows the gain.  On an uncapped board, and under ``fixed-clock``, such inputs are a label.  Without declared
+        inputs, a board capped far below its limit is a label too, because other limits of a board cause that as well.
     """
     evidence = case.evidence
     facts: dict[str, Fact] = {}
@@ -252,22 +253,22 @@ def background_thread(
     ] = 0.05,
     spared_count: Annotated[Count, "torch and the driver start so many for autograd and a context, and they sleep"] = 4.0,
 ) -> Answer:
-    """Finds threads and processes that were not there when the window began.
+    """Finds threads and processes that started inside the window.
 
     Why it matters:
-        Work that is done beside the timed call is not in its time, whether by a loader that competes for processors or by
-        code that moves the work out of the clock's sight.
+        A loader that starts inside the window competes for processors.  Work that a new thread does is not in the timed
+        call.
 
     What it cannot see:
-        What was there before the window, or began within its first hundredth of a second.  What came and went between
-        looks, which are a second apart.  The work itself, where the window's process only started it and waits.
+        Threads that existed before the window, or began within its first hundredth of a second.  Threads that came and went
+        between two looks, a second apart.  The work itself, if the window's process only started it and waits.
 
     Remedy:
-        One call of everything before the window: pools, loaders, autograd and compilers start what they need then.
+        Call everything once before the window, so that pools, loaders, autograd and compilers start their threads then.
 
     Source:
-        /proc/PID/task of the measured tree at both edges and each second between.  What hardly ran is a label; pools of a
-        few threads that sleep are none.
+        /proc/PID/task of the measured tree at both edges and each second between.  New threads that hardly ran are a label;
+        a few sleeping pool threads are not reported.
     """
     host = evidence.host
     threads, processes = host.threads_born_count or 0, host.processes_born_count or 0

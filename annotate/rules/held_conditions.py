@@ -1,4 +1,4 @@
-"""Rules about conditions that held: levels of the clock, a named clock that nobody proved, dark time, this work's record."""
+"""Rules about conditions that held: clock levels, an unproven clock lock, dark time, this work's record."""
 
 from typing import Annotated
 
@@ -23,11 +23,11 @@ from annotate.rule import Answer, Clear, Found, Rule, RuleKind, Unobserved, rule
     remedy="Find what changes the clock (a cap, heat, another controller), or quote the number at one clock.",
 )
 def clock_levels(case: Case) -> Answer:
-    """Finds an SM clock that did not keep one level over the window, whatever the shape in which it changed.
+    """Finds an SM clock that did not keep one level over the window.
 
     Why it matters:
-        A mean over two clocks is the figure of neither: at 1500 and 1980 MHz in turns, a kernel that follows the clock is
-        16 % slower than at one level and 12 % faster than at the other.
+        A mean over two clocks describes neither.  With 1500 and 1980 MHz in turns, a kernel that follows the clock is 16 %
+        slower than at one level and 12 % faster than at the other.
 
     What it cannot see:
         A change inside a block of 100 ms, or of less than 3 entries: only its mean shows.  Under a power cap the
@@ -35,7 +35,7 @@ def clock_levels(case: Case) -> Answer:
         of capped work: it counts as repeatability, and as no disturbance.  A clock that was wrong from first to last.
 
     Remedy:
-        Look for what makes the levels: other rules name heat, the power cap and locks.  With stamps, quote the number at one
+        Find the cause of the levels: other rules name heat, the power cap and locks.  With stamps, quote the number at one
         clock.
 
     Source:
@@ -53,15 +53,15 @@ def clock_levels(case: Case) -> Answer:
     remedy="Declare locked_mhz=, time the iterations with stamps, or drop the claim.",
 )
 def lock_unproven(case: Case) -> Answer:
-    """Finds a ``fixed-clock`` claim whose clock nobody named, or that no stamp proves.
+    """Finds a ``fixed-clock`` claim without a named clock, or without stamps that prove it.
 
     Why it matters:
-        A number at a fixed clock is one at a clock that can be set again.  A steady clock that nobody named is a
-        coincidence, and NVML's reading is no proof: under a cap it reads 8 to 12 % above the truth.
+        A number at a fixed clock must be reproducible at that clock.  A steady clock without a name may be chance, and
+        NVML's reading is no proof: under a cap it reads 8 to 12 % above the true clock.
 
     What it cannot see:
-        A clock locked with ``nvidia-smi --lock-gpu-clocks``, unless the caller declares it: the driver does not tell.
-        Whether a declared clock was really locked: the stamps show only that it was kept.
+        A clock locked with ``nvidia-smi --lock-gpu-clocks``, unless the caller declares it: the driver does not report it.
+        The lock behind a declared clock: stamps show only that the clock was kept.
 
     Remedy:
         Lock one clock, not a range, and declare it: ``window(claim="fixed-clock", locked_mhz=1500)``.
@@ -91,19 +91,19 @@ def dark_time(
     clock_s: Annotated[Duration, "two refreshes of the driver's page and a margin"] = 0.25,
     lists_s: Annotated[Duration, "a neighbour fits into a longer silence of a list read five times a second"] = 0.5,
 ) -> Answer:
-    """Finds parts of the window of which the evidence is silent, and bounds what could have hidden in them.
+    """Finds parts of the window without evidence, and bounds the disturbance that they can hide.
 
     Why it matters:
-        A clear verdict over time that nobody watched is a guess.  0.3 s of ten hours hide nothing worth a name, 0.3 s of
-        one second a third of the work.
+        A disturbance can hide in time without readings.  Of ten hours, 0.3 s hide next to nothing; of one second they hide
+        a third of the work.
 
     What it cannot see:
-        Silences shorter than its limits.  A proof that was blind for half of the window is unproven, and counts here not at
-        all.
+        Gaps shorter than the rule's limits.  A proof without evidence for half of the window is unproven, and does not
+        count here.
 
     Remedy:
-        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a debugger's stop, measure again.  The
-        share of a silence shrinks with the window.
+        Leave the daemon a processor: stop other CPU work, or lift its CPU limit.  After a stop in a debugger, measure
+        again.  A longer window reduces the share of a gap.
 
     Source:
         Rows of the clock, the driver's 20 ms power record, process lists.  Counters of capped and thermal time bridge a
@@ -150,17 +150,18 @@ def record_shift(
     """Finds numbers that differ from this card's record of the same work by more than both repeat to.
 
     Why it matters:
-        What is the same from the first moment to the last leaves no trace in a window: easier data, a neighbour that takes
-        its share of every call, a clock that somebody lowered before.  A GEMM of zeros ran 17.7 % faster than one of
-        random numbers (H200), steadily.
+        A condition that holds from first to last leaves no trace inside a window: easier data, a neighbour that takes a
+        share of every call, a lower clock limit.  A GEMM of zeros ran 17.7 % faster than one of random numbers (H200),
+        steadily.
 
     What it cannot see:
-        Anything without a record of five windows, or that was in all of them too.  Without times nobody tells the throughput:
-        then only the steady clock stands beside the record's, and work that another process slows at an equal clock does not
-        show.  Which of window and record is the undisturbed one.
+        Anything without a record of five windows, or a condition that all of them share.  A shift below the natural
+        difference of windows, minutes apart: 1.4 % of a raw number, 0.15 % of the median at one clock.  Without times the
+        throughput is unknown, so only the steady clock is compared, and a slow-down at an equal clock does not show.  The
+        rule cannot say whether the window or the record was disturbed.
 
     Remedy:
-        Look for what changed.  If the work did on purpose, give it a label of its own, which begins a record of its own.
+        Find the change.  If the work changed on purpose, give it a new label, which begins a new record.
 
     Source:
         The medians of throughput, mean, median and median at one clock over the VALID windows of equal label, program, card,
@@ -204,17 +205,16 @@ def work_levels(
     """Finds a change of the work's rate in windows without times, by the power of uncapped work and by memory traffic.
 
     Why it matters:
-        A clock can fall where the driver's page shows none of it: between two refreshes, or stretched against a droop.  Memory
-        beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy and does nothing.  Power
-        above rest, or bytes a second, fall with the calls.
+        A clock can fall without a sign on the driver's page: between two refreshes, or stretched against a voltage droop.
+        Memory beyond 95 °C is refreshed twice as often, at the same clock.  A kernel that spins is busy and does nothing.
+        Power above rest, or bytes a second, fall with the calls.
 
     What it cannot see:
-        Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which the work may have by
-        design.  Power under a cap, which stands at its limit.  Whether the rate fell or the data grew easier, so that it only
-        flags.
+        Levels shorter than two blocks of 100 ms, and changes in a rhythm of a second or less, which may belong to the work.
+        Power under a cap, which stays at its limit.  A slower rate looks like easier data, so the rule only flags.
 
     Remedy:
-        Time the iterations: times that the books confirm take the place of this.
+        Time the iterations: times that the books confirm replace this bound.
 
     Source:
         The driver's 20 ms power record above rest in blocks of 100 ms, with the unbroken load before the window; change points

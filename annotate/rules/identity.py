@@ -41,8 +41,7 @@ def setting_changed(
     """Finds a power limit, clock lock or mode that changed around or during the window.
 
     Why it matters:
-        The window then holds two machines, and its mean belongs to neither.  Another power limit alone can halve the
-        speed.
+        The mean then mixes two configurations and describes neither.  A power limit alone can halve the speed.
 
     What it cannot see:
         When exactly: settings are read about once a second, so a change between a reading before the window and one
@@ -114,7 +113,7 @@ def hardware_error(
     """Finds memory errors, row remaps, Xid messages and a PCIe link that repeats itself.
 
     Why it matters:
-        A faulty GPU retries, remaps and isolates while it works: its times are its own and nobody else's, and its results
+        A faulty GPU retries, remaps and isolates while it works.  Other GPUs do not reproduce its times, and its results
         may be wrong.
 
     What it cannot see:
@@ -125,7 +124,7 @@ def hardware_error(
 
     Remedy:
         Look for ``NVRM: Xid`` in the kernel log.  Uncorrectable errors and pending remaps need a reset of the GPU, repeated
-        ones its replacement.  A replaying link wants its seating, riser or slot checked.
+        ones its replacement.  For a replaying link, check seating, riser and slot.
 
     Source:
         NVML's volatile ECC counters (differences only: they run since the driver was loaded), row-remap state, PCIe replay
@@ -159,8 +158,8 @@ def persistence_off(
         first windows of each process differ from the later ones.  In steady state there is no effect.
 
     What it cannot see:
-        Whether something else (a display server, a watching daemon) keeps the driver loaded meanwhile.  In a virtual
-        machine the mode is the guest's; what the host does is out of sight.
+        Another program (a display server, a monitoring daemon) that keeps the driver loaded.  In a virtual machine the mode
+        is the guest's; what the host does is out of sight.
 
     Remedy:
         Run ``nvidia-persistenced`` or switch the mode on.  Without root, keep one process with a context alive throughout.

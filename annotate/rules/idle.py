@@ -43,19 +43,18 @@ def no_work(
     """Finds a window in which the GPU did nothing.
 
     Why it matters:
-        A window around work that ran elsewhere, failed early or was never launched has perfect clocks, and measures
-        nothing.
+        If the work ran elsewhere, failed early or was never launched, the window has perfect clocks and measures nothing.
 
     What it cannot see:
-        Who worked: a busy neighbour makes the GPU busy.  Under ``burst``, or with a declared period, a window may be busy for
-        less than a hundredth of the time, so only a witness that reads zero speaks.
+        The process that worked: a neighbour makes the GPU busy as well.  Under ``burst``, or with a declared period, a
+        window may be busy for less than a hundredth of the time, so only a witness that reads zero counts.
 
     Remedy:
-        Look at which GPU the process uses, and open the window around the calls.
+        Check which GPU the process uses, and open the window around the calls.
 
     Source:
-        GPM's activity, the driver's utilisation, its record of each process, and energy above idle.  One must tell that
-        nothing worked, and none that something did; the record of each process only shows work.
+        GPM's activity, the driver's utilisation, its record of each process, and energy above idle.  At least one witness
+        must show an idle GPU, and none a busy one.  The record of each process can only show work.
     """
     shares = [share for share in case.busy_shares if not share.is_own]
     if not shares:
@@ -89,8 +88,8 @@ def idle_stretch(
     """Finds stretches in which the GPU idled longer than between other iterations, and names their cause.
 
     Why it matters:
-        Throughput loses the whole stretch, while every single time stays as it was.  A capped GPU comes back faster: the
-        median after a pause is of another clock.
+        Throughput loses the whole stretch, while single times stay the same.  A capped GPU runs faster after a pause, so
+        the median after it belongs to another clock.
 
     What it cannot see:
         Pauses at every Nth iteration, which are the loop's own.  Without times, pauses in a rhythm that keeps its pace from
@@ -98,7 +97,7 @@ def idle_stretch(
         left no dip.  Pauses inside an iteration: ``outliers``.
 
     Remedy:
-        Follow the named cause.  Where none is named, look for what the launching thread did at that time.
+        Follow the named cause.  If none is named, find out what the launching thread did at that time.
 
     Source:
         The gaps before, between and after the timed entries; without times, the driver's 20 ms record of power as far as

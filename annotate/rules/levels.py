@@ -26,15 +26,15 @@ def iteration_growth(
     *,
     least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by so much: less is no finding"] = 0.0005,
 ) -> Answer:
-    """Finds times that grow or shrink steadily through the window while the clock explains nothing of it.
+    """Finds times that grow or shrink steadily through the window without a change of the clock.
 
     Why it matters:
-        A list that is searched, a cache that fills, a sequence that gets longer: the first second's number is not the last
-        one's, and a longer window would give another.  A loop whose times grew by 30 % had a mean 15 % above its begin.
+        A searched list, a filling cache or a growing sequence changes the work: the first second's number differs from the
+        last one's, and a longer window gives another.  A loop whose times grew by 30 % had a mean 15 % above its begin.
 
     What it cannot see:
         Growth slower than the noise of a window.  Under a power cap without stamps, growth of less than the controller's
-        cycle hides.  Whether the growth is meant: ``varies=True`` says so, and makes this a label.
+        cycle hides.  Intended growth: ``varies=True`` declares it, and makes this a label.
 
     Remedy:
         Say ``varies=True`` and quote the mean, or measure a fixed amount of work.
@@ -63,8 +63,8 @@ def iteration_levels(
     """Finds times that keep to one level for a part of the window and to another for the rest.
 
     Why it matters:
-        A mean of two levels is the time of neither, and moves with their shares.  Inputs of another shape, an algorithm
-        picked anew, memory placed elsewhere, each makes a level that no signal of the GPU need show.
+        A mean of two levels is the time of neither, and moves with their shares.  Inputs of another shape, another
+        algorithm or another memory placement can make a level that no signal of the GPU shows.
 
     What it cannot see:
         Levels that last for less than two blocks of a refresh (their times are outliers or modes), and a level that held

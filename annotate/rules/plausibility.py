@@ -34,17 +34,16 @@ def result_cached(
     claimed_ratio: Annotated[Share, "of the loop: less work than this hides in what utilisation leaves unsaid"] = 0.1,
     idle_ratio: Annotated[Share, "the driver shows 1-2 % for a process that does nothing"] = 0.02,
 ) -> Answer:
-    """Finds calls that did not do their work: an output kept from before, or work skipped.
+    """Finds calls that skipped their work or returned a kept output.
 
     Why it matters:
-        A call that returns what it returned last time takes no time; submissions that memoise have shown 15-fold speed-ups.
+        A call that returns its last output takes no time; submissions that memoise have shown 15-fold speed-ups.
 
     What it cannot see:
-        A cached result that is copied, or computed once in several calls.  Work skipped while the GPU is busy with other
-        things.  The power such work should draw: the same product takes 691 W of random numbers and 415 W of zeros, so power
-        that is low for the work tells nothing without a record of it.  A function whose output is constant by design.
-        Anything, where neither the work nor the output was declared and the times were taken by the host: a GPU that is busy
-        with something proves no call's work.
+        A cached result that is copied, or computed once in several calls.  Work skipped while the GPU does other work.  The
+        power that the skipped work should draw: the same product takes 691 W of random numbers and 415 W of zeros, so low
+        power proves nothing without a record of the work.  A function whose output is constant by design.  Anything, if
+        neither the work nor the output was declared and the host took the times: a busy GPU proves no call's work.
 
     Remedy:
         Change the inputs between calls and compare the outputs, as ``bench()`` does when told to.
@@ -114,17 +113,18 @@ def impossible_time(
     """Finds times that no iteration can take on this GPU, and times in which it could not have done the declared work.
 
     Why it matters:
-        Ten-fold speed-ups that were none have been published: a timer that did not wait, work left out, a wrong count.
-        What lies beyond the peak needs no further proof.  A time of zero, of infinity or longer than its own window, or
-        text handed over as a time, says that whatever took the times does not work.  An SM never runs faster than the
-        clock the driver asks for, so stamps above it were taken on another GPU, or the driver's gauge stands still.
+        False ten-fold speed-ups have been published: a timer that did not wait, work left out, a wrong count.  A time
+        beyond the peak needs no further proof.  A time of zero, of infinity, longer than its window, or handed over as text
+        shows that the timer is broken.  An SM never runs faster than the clock the driver asks for, so stamps above it were
+        taken on another GPU, or the driver's gauge stands still.
 
     What it cannot see:
-        A wrong time below the peak.  Times of another GPU without stamps, or of one whose clock is lower than this one's.  Which of the time and the count is wrong: algorithms that need fewer operations than
-        the textbook's (Winograd, Strassen, causal masks, structured sparsity), and emulated float32 or float64, beat a peak
-        honestly.  Bytes that stay in the L2 cache from call to call are taken off, so a working set that fits it is never
-        impossible.  GPUs not in the table of ``roofline``: what was declared and has no known peak is said to be unobserved,
-        unless the other of operations and bytes is impossible already.
+        A wrong time below the peak.  Times of another GPU without stamps, or of one whose clock is lower than this one's.
+        The wrong one of time and count: algorithms that need fewer operations than the textbook's (Winograd, Strassen,
+        causal masks, structured sparsity), and emulated float32 or float64, beat a peak honestly.  Bytes that stay in the
+        L2 cache from call to call are taken off, so a working set that fits it is never impossible.  GPUs not in the table
+        of ``roofline``: what was declared and has no known peak is said to be unobserved, unless the other of operations
+        and bytes is impossible already.
 
     Remedy:
         Check the formula that counts operations and bytes, the declared data type, and the synchronisation.
@@ -215,7 +215,7 @@ def semantic_mismatch(evidence: Evidence, claim: Claim) -> Answer:
         published as a 3.21-fold speed-up.
 
     What it cannot see:
-        Whether the reference is right, whether the tolerance fits the data type, and errors in inputs that were not tried.
+        A wrong reference, a tolerance that does not fit the data type, and errors in inputs that were not tried.
 
     Remedy:
         Compare the output with a reference, as ``bench(reference=…)`` does before any time counts.

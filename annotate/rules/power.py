@@ -36,14 +36,14 @@ def power_limited(
     """Finds windows in which the driver lowered the clock to stay inside the board's power limit.
 
     Why it matters:
-        It is the everyday state of a 700 W board: a bf16 matrix product in a loop is capped 97-100 % of the time, at 26-30 %
+        A 700 W board is usually in this state: a bf16 matrix product in a loop is capped 97-100 % of the time, at 26-30 %
         below the maximum clock, and takes 16-21 % longer than in a burst.  The number is honest with its clock and power
         beside it.  Under ``fixed-clock`` capped time breaks the proof that conditions held.
 
     What it cannot see:
-        Whether the clock mattered: the time of a copy does not follow it.  The clock named here is the true one only where it
-        was stamped: else the driver's, which reads 8-12 % above the true mean under a cap.  The cap is not "power at the
-        limit": products of zeros are capped at 415 W of 700 W.
+        The effect of the clock: the time of a copy does not follow it.  The clock named here is the true one only where it
+        was stamped: else the driver's, which reads 8-12 % above the true mean under a cap.  Capped power can lie below the
+        limit: products of zeros are capped at 415 W of 700 W.
 
     Remedy:
         Quote the number with its clock and its power limit.  For a number at one clock, lock one that the board can hold
@@ -96,12 +96,12 @@ def sync_boost_limited(case: Case) -> Answer:
     """Finds windows in which this GPU's clock was held to that of another.
 
     Why it matters:
-        In a sync boost group every GPU runs at the clock of the slowest, so this number depends on what another board was
-        doing, and on how warm it was.
+        In a sync boost group every GPU runs at the clock of the slowest, so this number depends on another board's load and
+        temperature.
 
     What it cannot see:
-        Which GPU it followed, or how far its clock would have risen: the bound takes the board's highest clock, so nothing of
-        it is sure.  A single GPU never shows it.
+        The GPU that it followed, and the clock without the group: the bound assumes the board's highest clock, so none of
+        it rejects.  A single GPU never shows it.
 
     Remedy:
         Take the GPU out of the group (``dcgmi config``), or measure the whole group under one load.
@@ -143,12 +143,12 @@ def power_reading_stale(
     """Finds windows too short for the power and energy that a sensor can tell of them.
 
     Why it matters:
-        The usual power reading is a mean over the second before: in a window of 50 ms it is the power of whatever ran
-        earlier.  Energies taken that way were 35 % off on average and 65 % at worst (arXiv 2312.02741).
+        The usual power reading is a mean over the second before: in a window of 50 ms it is the power of earlier work.
+        Energies taken that way were 35 % off on average and 65 % at worst (arXiv 2312.02741).
 
     What it cannot see:
-        How well the sensor itself samples: on some boards it looks for a quarter of the time only.  It concerns power and
-        energy alone; the time is as good as other rules say.
+        The sensor's own sampling: on some boards it measures for a quarter of the time only.  The rule concerns power and
+        energy, and says nothing of the time.
 
     Remedy:
         Put more iterations of the same work into the window.

@@ -54,24 +54,25 @@ class OutlierLimits:
     remedy="Find what interrupts the work: another process on the GPU, a busy processor, or the loop itself.",
 )
 def outliers(case: Case, *, limits: OutlierLimits) -> Answer:
-    """Finds iterations that took longer than those around them, and says in what pattern, and by whom where that is known.
+    """Finds iterations that took longer than those around them, and names their pattern and cause.
 
     Why it matters:
-        The pattern tells who interrupted.  A neighbour that computed for 50 ms each second left 14 iterations of 37 000
-        longer by 2.3 ms each, the length of its turn on an H200: a median never shows it, and the mean holds all of it.
+        The pattern hints at the cause.  A neighbour that computed for 50 ms each second left 14 iterations of 37 000 longer
+        by 2.3 ms each, the length of its turn on an H200: a median never shows it, and the mean holds all of it.
 
     What it cannot see:
-        What makes every iteration longer.  An interruption between two iterations: ``idle-stretch``.  Slow swings: an
+        A slow-down of every iteration.  An interruption between two iterations: ``idle-stretch``.  Slow swings: an
         iteration is compared with its half second.  Late ones at every Nth place count as the loop's own, because harnesses
         that synchronise every ten launches make every tenth iteration 8 to 30 % longer.  In a loop of calls so short that
         their times hold the gaps between launches, late ones of less than a millisecond: that is the launches' own jitter,
         part of the number and not the GPU's.  Iterations late by less than 0.5 ms that come as often in each tenth of the
         window, while no thread waits: any other window has them too.  Without stamps and under a power cap, up to 12 %
-        longer ones side by side, after idle up to 32 %, which the controller's swing makes.  Cold iterations are counted by another rule.
+        longer ones side by side, after idle up to 32 %, which the controller's swing makes.  Cold iterations are counted by
+        another rule.
 
     Remedy:
-        Stop the neighbour, free processors, or take out of the loop what it does now and then.  No iteration is ever
-        dropped silently: the facts say what the late ones cost.
+        Stop the neighbour, free processors, or move occasional work out of the loop.  The rule drops no iteration: its
+        facts say what the late ones cost.
 
     Source:
         The time of each iteration, at one clock where stamps put it there.  The bound of the mean is what the late ones add
@@ -194,12 +195,12 @@ class BimodalLimits:
     remedy="Find what differs between them (clock, buffers, algorithm, a neighbour) and measure each by itself.",
 )
 def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
-    """Finds iterations that run at two speeds, so that no single centre stands for them.
+    """Finds iterations that run at two speeds, so that no single centre describes them.
 
     Why it matters:
         A median between two groups is a time that hardly any iteration took, and moves from one to the other by chance.
         Buffers, algorithms picked by trial, clocks and neighbours each make two groups.  A wrapper that keeps results makes
-        two as well: the mean of calls that worked and of calls that returned early is the time of neither.
+        two as well: calls that worked, and calls that returned early.
 
     What it cannot see:
         Three groups and more, of which it names two.  A single switch from one speed to another: ``iteration-levels``

@@ -34,19 +34,19 @@ _SHARED = {
     remedy="Measure on a GPU that is given out whole.",
 )
 def contention_shared_partition(evidence: Evidence, claim: Claim) -> Answer:
-    """Finds a GPU that others may use at the same time by arrangement: MIG, vGPU, MPS, schedulers that cut it in pieces.
+    """Finds a GPU that is shared by design: MIG, vGPU, MPS, schedulers that divide it.
 
     Why it matters:
-        What the partition does not divide is shared: MIG instances have SMs of their own and one power limit, one
-        temperature and one clock between them; an MPS neighbour took about 30 %; a vGPU stops when its turn is over.
+        MIG instances have separate SMs, and share one power limit, one temperature and one clock; an MPS neighbour took
+        about 30 %; a vGPU stops when its turn is over.
 
     What it cannot see:
-        Whether anybody used the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which leave no mark in a
-        container: there its neighbours show as ``contention-residual``, or not at all.  MIG where the driver does not tell
-        its mode: it tells none of GPUs that cannot be divided, so that is taken for a whole one.
+        Use of the other parts meanwhile.  Time slices of NVIDIA's Kubernetes plugin, which leave no mark in a container:
+        there neighbours show as ``contention-residual``, or not at all.  MIG where the driver does not report its mode: it
+        reports none of GPUs that cannot be divided, so the rule takes such a GPU for a whole one.
 
     Remedy:
-        Ask for a whole GPU.  If the partition is what you ship on, state it with the number and repeat the measurement.
+        Ask for a whole GPU.  If you deploy on the partition, state it with the number and repeat the measurement.
 
     Source:
         NVML's MIG and virtualisation modes, the name of MPS's server on the process list, the control pipe and variables
@@ -96,13 +96,15 @@ def contention_self(
     """Finds work of the measured process that its harness did not count, on a GPU that nobody else used.
 
     Why it matters:
-        A side stream takes turns with the timed work like any neighbour, and no process list shows it: three background
+        A side stream takes turns with the timed work like a neighbour, and no process list shows it.  Three background
         streams of vector adds made the mean 21 % longer and its spread thirty times as wide.
 
     What it cannot see:
         Without stamps around the iterations, other work that fills no gap: while the timed work alone keeps the GPU busy,
         utilisation cannot rise.  The times of iterations are no evidence here, because warm-up, a cache flush or checks
-        between them are honest work that was not timed; so it asks the harness, which counts those too.
+        between them are honest work that was not timed; so the rule uses the busy time that the harness declares, which
+        includes those.  A window without times: there all work of the process is the measured work, and only this card's
+        record shows that it grew.
 
     Remedy:
         Measure without the other streams.  If the harness flushed a cache or warmed up without counting it, count it.
@@ -151,8 +153,8 @@ def display_active(
     """Finds a display server or another graphics process on the GPU.
 
     Why it matters:
-        A desktop draws when it likes: every redraw takes the GPU for some milliseconds, and half of a short kernel's noise
-        was seen to come from it.
+        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  Half of one short kernel's
+        noise came from it.
 
     What it cannot see:
         A process that computes and draws, which counts as computing.  A server that began to draw and stopped between two
@@ -208,14 +210,14 @@ def numa_pcie_affinity(case: Case) -> Answer:
         Launches grow some tenths of a microsecond longer; kernels on data in device memory do not care.
 
     What it cannot see:
-        Whether the work copied anything, so that a link which changed its state bounds what copies alone would lose.  What a
-        better socket or link would have given, where these stood all the time: that is a label.  On which socket a process ran that may run on both, and where its memory lies.  A
-        virtual machine hides the node, and often the link's state too.  A link that idles is slow on purpose, so its
-        state counts only while the GPU was busy.
+        Copies of the work: the bound of a link that changed its state is that of copies alone.  The gain of a better socket
+        or link, if the slow one held throughout: that is a label.  The socket of a process that may run on both, and the
+        place of its memory.  A virtual machine hides the node, and often the link's state too.  A link that idles is slow
+        on purpose, so its state counts only while the GPU was busy.
 
     Remedy:
-        ``numactl --cpunodebind`` with the GPU's node.  A narrow link wants its seating, riser, slot or the firmware's
-        settings checked.
+        ``numactl --cpunodebind`` with the GPU's node.  For a narrow link, check seating, riser, slot and the firmware's
+        settings.
 
     Source:
         NVML's memory node of the device, else the kernel's, against the nodes of the processors the process may use; PCIe
@@ -263,8 +265,8 @@ def overlapping_window(case: Case) -> Answer:
     """Finds windows of other processes that overlap this one on the same GPU.
 
     Why it matters:
-        Two benchmarks on one GPU take turns, and each halves the other's throughput, although each looks like one process
-        that does its work.  Whoever opened a window means to use the GPU.
+        Two benchmarks on one GPU take turns, and each halves the other's throughput, although each looks undisturbed by
+        itself.
 
     What it cannot see:
         Windows that another daemon watches.  Windows of processes whose PIDs are not visible to the daemon count as

@@ -53,22 +53,21 @@ class RegimeLimits:
     remedy="Measure one state only.  {advice}",
 )
 def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
-    """Finds a window in which the GPU went from one state to another: most often, the onset of the power cap.
+    """Finds a window in which the GPU changed its state, most often by the onset of the power cap.
 
     Why it matters:
         After a pause an H200 runs a dense kernel some 60 ms at a fast clock, then the power cap makes it 16 % slower.  The
-        mean over the first 100 ms is 9 % from the steady one, the median 14 %.  A mixture of two states is the figure of
-        neither.
+        mean over the first 100 ms is 9 % from the steady one, the median 14 %.  A mixture of two states describes neither.
 
     What it cannot see:
         The steady state of a window that holds less than a second after 3 s of load, unless this work's record knows it:
         then the bound is the excess that was measured on this model, or the whole range of the clock.  Under ``burst`` and
-        ``fixed-clock`` only steps count.  Whether the input changed: times that change while the clock stands still are
-        found by ``iteration-levels``.
+        ``fixed-clock`` only steps count.  Changed inputs: ``iteration-levels`` finds times that change while the clock
+        stands still.
 
     Remedy:
         After a pause: warm up for three seconds, back to back, with the kernels to be measured, and open the window without
-        a pause.  After a step: find what moved the clock, or drop what lies before the change.
+        a pause.  After a step: find what moved the clock, or drop the part before the change.
 
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, against its own level, and against the part of
@@ -147,19 +146,19 @@ def bursty_duty_cycle(
     *,
     busy_ratio: Annotated[Share, "dense loops on an H200 keep it 87-100 % busy"] = 0.8,
 ) -> Answer:
-    """Finds the loop's own pauses between launches, in which the GPU recovers and then runs faster than it can keep up.
+    """Finds the loop's own pauses between launches, after which the GPU runs faster than it can sustain.
 
     Why it matters:
         A 16384-cubed bf16 GEMM with sleeps of 20 to 500 ms between its calls ran 17 % faster on an H200 than back to back,
-        at the full clock, with no clock event: a good figure for a burst and a wrong one for throughput.
+        at the full clock, without a clock event: right for a burst, and wrong for throughput.
 
     What it cannot see:
-        Who paused: a benchmark that sleeps, one that waits for the CPU and one that only checks its results look alike.
-        Without times, which pauses are regular: the busy share is stated then, and bounds nothing.  Of times without begins,
+        The cause of the pauses: a benchmark that sleeps, one that waits for the CPU and one that checks its results look
+        alike.  Regular pauses without times: the busy share is a label then, and bounds nothing.  Of times without begins,
         which a window shorter than a second leaves.
 
     Remedy:
-        Launch back to back, synchronise only at the end, or say that pauses are meant: ``claim='burst'``, or ``every=`` with
+        Launch back to back, synchronise only at the end, or declare intended pauses: ``claim='burst'``, or ``every=`` with
         the period.
 
     Source:

@@ -40,8 +40,8 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
     """Finds times by the host's clock that stopped before the GPU did.
 
     Why it matters:
-        A launch returns at once: without synchronisation the time is that of asking, not of the work; 0.24 ms for a
-        product that took 15.5 ms.  Once the queue of launches is full the host waits, and times look right that are not.
+        A launch returns at once.  Without synchronisation the time is that of the launch: 0.24 ms for a product that took
+        15.5 ms.  Once the launch queue is full the host waits, and wrong times look right.
 
     What it cannot see:
         Times far below the GPU's work whose last call was waited for: the cause may be work between the timed calls that
@@ -49,8 +49,8 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
         A window opened with ``sync=False``.
 
     Remedy:
-        Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  Who means to measure
-        what asking costs accepts this rule.
+        Call ``torch.cuda.synchronize()`` before each reading of the host's clock, or use CUDA events.  To measure the cost
+        of a launch, accept this rule.
 
     Source:
         How long the window's own synchronisation waited when the body had returned.  It only flags where the GPU then rested
@@ -68,7 +68,7 @@ def missing_sync(evidence: Evidence, claim: Claim, *, limits: EarlyStopLimits) -
     remedy="Record the events on the stream that launches the kernel.",
 )
 def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -> Answer:
-    """Finds CUDA events that enclose nothing, because the work between them runs on another stream.
+    """Finds CUDA events that enclose no work, because it runs on another stream.
 
     Why it matters:
         Events wait for the work of their own stream only.  On another one they are a few microseconds apart, or as far as
@@ -76,11 +76,11 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
 
     What it cannot see:
         Events on a stream that has other work between them: their spans are not empty.  Spans as long as a launch, unless
-        stamps around the iterations met the work they should have enclosed.  Times that the caller took and
-        handed over (``missing-sync`` judges those).  A kernel of a few microseconds with long work of its own process after
-        each call has the same sign: declare that work, with its begin and length.  A kernel of up to half a millisecond
-        beside such work on another stream has it too, so that spans longer than an empty one only flag.  Neighbours explain
-        a busy GPU, so where one was seen computing nothing is found.
+        stamps around the iterations met the work they should have enclosed.  Times that the caller took and handed over
+        (``missing-sync`` judges those).  A kernel of a few microseconds with long work of its own process after each call
+        has the same sign: declare that work, with its begin and length.  A kernel of up to half a millisecond beside such
+        work on another stream has it too, so that spans longer than an empty one only flag.  A neighbour explains a busy
+        GPU, so beside a computing neighbour the rule finds nothing.
 
     Remedy:
         Record the events inside ``with torch.cuda.stream(stream)``, or pass the stream to ``record``.
@@ -101,15 +101,15 @@ def wrong_stream(evidence: Evidence, claim: Claim, *, limits: EmptySpanLimits) -
     "or report the time as the host's.",
 )
 def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
-    """Finds times that are those of launching: the GPU ran dry while the host prepared the next call.
+    """Finds times that launches set: the GPU ran idle while the host prepared the next call.
 
     Why it matters:
         The number then measures Python, the framework and the driver, and changes with the processor.  A gemv of 12 µs on an
         H200 read 18 µs, with warm and with cold cache alike.
 
     What it cannot see:
-        Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, which is what it is for.
-        Work of others that fills the pauses.  How far off throughput is (``unaccounted-time``).
+        Less than a second of utilisation.  Launches hidden by a kernel that blocks the stream, as intended.  Foreign work
+        that fills the pauses.  The deviation of throughput (``unaccounted-time``).
 
     Remedy:
         A CUDA graph launches many kernels at once; a batch of calls between two events hides launches behind work; or say
@@ -147,8 +147,8 @@ def short_kernel(
         the method as of the kernel.
 
     What it cannot see:
-        How much of a time is launch (``host-bound`` sees that, where utilisation is known).  Short calls of which there were
-        so many that they were put together in batches on their way here.
+        The launch's share of a time (``host-bound`` sees it, where utilisation is known).  Short calls that were merged
+        into batches because there were too many.
 
     Remedy:
         Many calls in one reading, or a CUDA graph of many calls, divide the method's share by their number.
@@ -187,7 +187,7 @@ def short_kernel(
     remedy="Subtract it, or put {batch_count} calls into each reading.",
 )
 def timer_overhead(case: Case) -> Answer:
-    """Finds a timer whose own cost is not small beside what it times.
+    """Finds a timer whose own cost is not small beside the measured time.
 
     Why it matters:
         Two events with nothing between them are some microseconds apart, and a graph's launch adds as much: small kernels
@@ -195,7 +195,7 @@ def timer_overhead(case: Case) -> Answer:
 
     What it cannot see:
         Overhead that hides behind work: for a kernel longer than its launch, part of it costs nothing.  So all of it is the
-        bound, and none of it is sure.
+        bound, and none of it rejects.
 
     Remedy:
         More calls in each reading.  Subtracting is right only to the overhead's own scatter.
@@ -233,13 +233,13 @@ def timer_tampered(evidence: Evidence, claim: Claim) -> Answer:
     """Finds timing functions that are not the ones their library defines.
 
     Why it matters:
-        Whoever can replace the function that reads the clock can have any number.
+        A replaced timing function can return any number.
 
     What it cannot see:
-        Code that replaced them for a moment only, or changed the library on disk.
+        Code that replaced the functions for a moment only, or changed the library on disk.
 
     Remedy:
-        Look for who assigns to them: generated code under test, or a tool that patches time for its tests.
+        Find the code that assigns to them: generated code under test, or a tool that patches time for its tests.
 
     Source:
         Identity and defining module of the timing functions, looked at when the window closed, in its own process.

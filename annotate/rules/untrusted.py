@@ -1,4 +1,4 @@
-"""The rule about code that may cheat: a number that it claims counts only as far as the witness's evidence bounds it."""
+"""The rule about code that may cheat: the witness's evidence bounds the number that it claims."""
 
 from typing import Annotated
 
@@ -42,13 +42,13 @@ def claimed_work(
     """Finds a number of untrusted code that the GPU's busy time, its energy or its peak do not bear out.
 
     Why it matters:
-        Who is rewarded for speed replaces timers, returns kept results, moves work out of the timer's sight, and claims
-        calls that never ran.  Each of these has been first on a public list.
+        Code that is rewarded for speed has replaced timers, returned kept results, hidden work from the timer, and claimed
+        calls that never ran.  Each of these has led a public ranking.
 
     What it cannot see:
-        Whether a result is right, and work that was left out while something else kept the GPU as busy: a copy of a kept
-        result is work, and only a check of the output with other inputs tells.  Without stated work, calls that a spinning
-        kernel stands for, and a count and a time that are wrong by the same factor.  Work done before the window.
+        A wrong result, and work that was left out while other work kept the GPU as busy: a copy of a kept result is work,
+        and only a check of the output with other inputs tells.  Without stated work, calls that a spinning kernel stands
+        for, and a count and a time that are wrong by the same factor.  Work done before the window.
 
     Remedy:
         Put the window around the timed calls alone, count all calls in it, state the work of a call, change the inputs.

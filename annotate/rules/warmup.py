@@ -24,14 +24,14 @@ def cold_start(case: Case) -> Answer:
 
     Why it matters:
         The first GEMM of a process took 70 ms on an H200 and the second 0.25 ms, where 0.2 ms is usual: over 1.5 s that
-        one call makes the mean 6 % longer.
+        call makes the mean 6 % longer.
 
     What it cannot see:
         A window in which no call was warm.  Cold calls of shapes that come later: another rule looks for them.  A warm-up
         that was too short for clocks and heat.
 
     Remedy:
-        Warm up with the same shapes; a warm-up of an empty kernel loads nothing of what is measured.
+        Warm up with the same shapes: an empty kernel loads none of the measured code.
 
     Source:
         The times of the first iterations: from one above ten robust standard deviations, or 1.3 medians, to the first five

@@ -1,8 +1,8 @@
 """The clock at which a model's number at one clock is stated, so that two people's numbers can be compared, and how far cards
 of the model differ there.
 
-A reference clock lies inside the range that boards of a model show under load, whatever the kernel: the nearer a window's
-own clock lies to it, the less the exponent's error counts.
+A reference clock lies inside the range that boards of a model show under load with any kernel: the nearer a window's own
+clock lies to it, the less the exponent's error counts.
 """
 
 import math
@@ -17,11 +17,10 @@ REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}
 
 # The difference to allow for between two cards of the model in the median at one clock of the same kernel.
 #
-# H200: the specification's figure, the largest over three cards with two processes each: GEMM 0.13 %, attention 0.12 %,
-# convolution 0.29 % (raw medians 1.0, 1.3 and 1.7 %; unlocked).  Two cards of one machine on record here lay further apart:
-# 0.34 % (0.31 to 0.39) in GEMM 4096 and 0.13 % in a copy, at the middle of their clocks (docs/VALIDATION.md, "instances",
-# 2026-11-22).  Few cards show the least that a model's cards differ, hence the setting `card_spread`.
-CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0029}
+# H200: the largest difference on record, of two cards of one machine: 0.34 % (0.31 to 0.39) in GEMM 4096, at the middle of their
+# clocks (docs/VALIDATION.md, "instances", 2026-11-22).  Three other cards, two processes each, differed by 0.13 % in a GEMM,
+# 0.12 % in attention and 0.29 % in a convolution.  More cards may differ by more, hence the setting `card_spread`.
+CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0034}
 # Fitted exponents of the same kernel differ between cards by up to this, so that its times move apart with the clock.
 #
 # H200: GEMM 8192 on five cards, at 1317 to 1342 MHz: 0.93 to 1.03.  At 1330 MHz their times lie 0.25 % apart, at 1500 MHz 1.3 %
@@ -31,7 +30,7 @@ _LEAST_MHZ, _MOST_MHZ = 100.0, 10_000.0
 
 
 def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> float | None:
-    """Return the given clock, else that of the model; None for a model nobody measured.
+    """Return the given clock, else that of the model; None for an unmeasured model.
 
     Raises ValueError: for a given clock that no SM has.
     """
@@ -43,7 +42,7 @@ def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> fl
 
 
 def card_spread_ratio(model: str | None, given_ratio: float | None = None, *, moved: float = 0.0) -> float | None:
-    """Return the given spread between cards, else that on record for the model; None for a model nobody measured.
+    """Return the given spread between cards, else that on record for the model; None for an unmeasured model.
 
     ``moved`` is the logarithm of the ratio of two clocks: the one that the number stands at, and the one it ran at.
     """

@@ -13,6 +13,7 @@ import numpy as np
 from annotate.budget import Number, NumberBudget
 from annotate.compare.decision import duration_text
 from annotate.evidence import Evidence, Values
+from annotate.output.budget_words import cards_words
 from annotate.output.report import plain
 from annotate.user_policy import Policy
 from annotate.verdict import Status, Verdict, worst
@@ -169,7 +170,7 @@ def number_words(number: NumberBudget | None) -> str:
         return "-"
     at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""
     ratio = number.repeatability.ratio
-    return f"{duration_text(number.value)}{at} ±{'?' if ratio is None else f'{100 * ratio:.2g} %'}"
+    return f"{duration_text(number.value)}{at} ±{'?' if ratio is None else f'{100 * ratio:.2g} %'}{cards_words(number)}"
 
 
 def _number(verdict: Verdict, name: Number) -> NumberBudget | None:

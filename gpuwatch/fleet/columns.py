@@ -67,6 +67,7 @@ _NUMBER = (
     ExportColumn("clock_mhz", ColumnKind.NUMBER, "of the median at one clock: which"),
     ExportColumn("bound_ratio", ColumnKind.NUMBER, "how far disturbances can have moved it; NULL: nobody can say"),
     ExportColumn("repeatability_ratio", ColumnKind.NUMBER, "how far two undisturbed windows differ; NULL: unknown"),
+    ExportColumn("other_cards_ratio", ColumnKind.NUMBER, "the same on another card, at one clock; NULL: none on record"),
     ExportColumn("claimed", ColumnKind.FLAG, "whether it decided the status", always=True),
     ExportColumn("leading", ColumnKind.FLAG, "whether it leads the first line", always=True),
 )

@@ -132,7 +132,7 @@ def _of_budget(verdict: Mapping[str, Any]) -> Row:
         "tolerance_ratio": budget.get("tolerance_ratio"),
         "precision_ratio": budget.get("precision_ratio"),
         "numbers": [
-            {name: number.get(name) for name in ("number", "value", "unit", "clock_mhz", "bound_ratio")}
+            {name: number.get(name) for name in ("number", "value", "unit", "clock_mhz", "bound_ratio", "other_cards_ratio")}
             | {
                 "repeatability_ratio": (number.get("repeatability") or {}).get("ratio"),
                 "claimed": number.get("number") in budget.get("claimed", ()),

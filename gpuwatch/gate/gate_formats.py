@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from annotate.compare.decision import duration_text, markdown
 from annotate.output import report
+from annotate.output.budget_words import cards_words
 from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, exportable, overall
 
 _MOST_SUMMARY_BYTES = 900_000  # GitHub takes 1 MiB of a step
@@ -50,7 +51,7 @@ def number_text(window: GatedWindow) -> str:
     value = duration_text(number.value) if number.unit == "s" else f"{number.value:.4g} {number.unit}"
     at = f" at {number.clock_mhz:.0f} MHz" if number.clock_mhz is not None else ""
     ratio = number.repeatability.ratio
-    return f"{value}{at}" + (f" ±{100 * ratio:.2g} %" if ratio is not None else "")
+    return f"{value}{at}" + (f" ±{100 * ratio:.2g} %{cards_words(number)}" if ratio is not None else "")
 
 
 def workflow_commands(windows: Sequence[GatedWindow]) -> list[str]:

@@ -135,16 +135,25 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
     """Overlapping stretches of the clean windows recorded on an H200, by the recording's name; none has a told fact."""
-    pieces = [each for each in recordings.load(_TRACES / "scenarios.npz") if each.window.label in _RECORDED]
+    # That log marks batches of ten launches, no begin of a call: nine times of ten would overlap the one before.
+    logs = recordings.load(_TRACES / "scenarios.npz")
+    pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]
     kept = unpack((_TRACES / "h200-windows.capsule").read_bytes())
     pieces += [each for each in kept if each.window.label in _WITNESSED]
     for piece in pieces:
         for length_s in (3.2, 4.0, 5.0):
             late_s = _RECORDED.get(str(piece.window.label), 0.0)
-            begin_ns, end_ns = piece.window.begin_ns + round(late_s * 1e9), piece.window.end_ns
+            begin_ns = piece.window.begin_ns + round(late_s * 1e9)
+            end_ns = min(piece.window.end_ns, _last_power_ns(piece))
             while begin_ns + length_s * 1e9 <= end_ns:
                 yield str(piece.window.label), _part(piece, begin_ns, begin_ns + round(length_s * 1e9))
                 begin_ns += round(step_s * 1e9)
+
+
+def _last_power_ns(piece: Evidence) -> int:
+    """Return where the driver's power record ends: the daemon of then did not read it again after the window."""
+    dense = piece.trace.dense_power
+    return int(dense.at_ns[-1]) if len(dense.at_ns) else piece.window.end_ns
 
 
 def _part(piece: Evidence, begin_ns: int, end_ns: int) -> Evidence:

@@ -19,9 +19,10 @@ def section() -> list[str]:
         f"Generated from `tests/campaign/results.json` (`make campaign`): {len(found.seeds)} clean windows of simulated H200s (3.2 to 8 s of"
         " seven kinds of kernel, warmed, iterations timed with true clocks, every second one with a baseline), each judged as it is,",
         "and again with each hazard put into it (`tests/campaign/mutators/`) at 1, 1.5, 2 and 3 times the limit at which its rule",
-        "speaks.  A false alarm is a flag or a rejection of a clean window; a miss is a hazard of twice the limit that its rule did",
-        "not flag, whether it saw nothing or could not tell.  Intervals are Clopper-Pearson, 95 %.  The targets are at most 1 % and",
-        "5 %; **bold** misses its target.  A simulator shares its makers' beliefs: the windows recorded on a real card are judged beside it.\n",
+        f"speaks.  The counts are of the judge {found.judge}, a digest of its source.  A false alarm is a flag or a rejection of a clean",
+        "window.  A miss is a hazard of twice the limit that its rule did not flag, because it found nothing or lacked evidence; another",
+        "rule may have flagged the window, which the last column counts.  Intervals are Clopper-Pearson, 95 %.  The targets are at most",
+        "1 % and 5 %; **bold** misses its target.  The simulator shares its authors' beliefs, so windows of a real card stand beside it.\n",
         *tables(found),
     ]
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from annotate.capsule.pack import pack
-from annotate.evidence import Evidence
+from annotate.evidence import Evidence, RecordedWindow
+from annotate.judge import judge
 from annotate.rules import RETIRED, RULES
+from annotate.verdict import Status
+from annotate.work_record import recorded_window, work_record
 from tests.hardware import paired_page, paired_scores, paired_statuses
 from tests.hardware.paired_data import NUMBERS, Kept, Row, write_truth
 from tests.hardware.paired_disturbances import FAMILIES, Disturbance
@@ -189,3 +192,27 @@ def test_windows_without_references_are_left_out() -> None:
     told = made_up(0.0)
     untold = replace(told, row=replace(told.row, truth={}), has_truth=False, references_differ={})
     assert any("| throughput | 1 | 100.0%" in line for line in paired_page.covered([told, untold]))
+
+
+def test_own_stream_throughout_is_bounded_by_the_record() -> None:
+    """A second stream of the same process took 23.6 % of a plain window's throughput from first to last.
+
+    By itself the window shows nothing of it, and its verdict says so.  Five clean windows of the same work make a record whose
+    steady clock it exceeds by 7.6 %; the clean windows stay valid under the record.
+    """
+    whole, evidences = paired_scores.read()
+    work = [
+        (each.window, about)
+        for each, about in zip(whole.windows, evidences, strict=True)
+        if (each.card, each.window.work, each.window.mode) == ("ede58b07", "attention", "plain")
+    ]
+    [stream] = [about for window, about in work if window.disturbance is not None and window.disturbance.family == "own-stream"]
+    clean = [about for window, about in work if window.is_reference]
+    alone = judge(stream)
+    assert alone.status is Status.VALID
+    assert "against itself only" in str(alone)
+    kept = [recorded_window(about, judge(about)) for about in clean]
+    clocks = [RecordedWindow(steady_clock_mhz=each.steady_clock_mhz) for each in kept if each is not None]
+    record = work_record([*clocks, clocks[0]])  # the recording holds four, and a record five
+    assert judge(replace(stream, record=record)).finding("record-shift").severity == "reject"
+    assert {judge(replace(about, record=record)).status for about in clean} == {Status.VALID}

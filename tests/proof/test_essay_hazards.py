@@ -23,7 +23,8 @@ TRACES = Path(__file__).parents[1] / "traces"
 
 SLEEPING = Scene(work=workload("sleeps between"))
 BUSY_LABEL = (
-    "without times regular idle time is a label by the specification, so a GPU that slept two thirds of the window is valid"
+    "without times regular idle time is a label by the specification, so a GPU that slept two thirds of the window is valid; "
+    "needed: a change of the specification, or a record of this work, whose usual share of busy time tells a pause from the work"
 )
 
 

@@ -120,7 +120,8 @@ TABLE: Mapping[str, Due] = {
 
 # Rows that the judge does not give yet, and why: each is a strict failure, so that whoever mends it takes it out.
 UNSTAMPED = (
-    "where nothing is stamped, e(t) (0.7 to 0.8 %) meets late calls of 0.4 % or levels of the raw times of 1.8 %: above 1 %"
+    "where nothing is stamped, e(t) (0.7 to 0.8 %) meets late calls of 0.4 % or levels of the raw times of 1.8 %: above 1 %; "
+    "needed: a clock of each call, which tells levels of the work from the clock's, or an e(t) measured for the kernel itself"
 )
 KNOWN: Mapping[tuple[str, Variant], str] = {
     ("a pause of 1.5 s before", TIMES): UNSTAMPED,

@@ -166,7 +166,10 @@ def test_listed_neighbour_is_never_valid(seed: int) -> None:
 
 
 # The plain windows recorded on an H200, and what their truth implies.
-DARK_END = "recorded before the power record was read again in the tail: its last part of the window is dark"
+DARK_END = (
+    "recorded before the power record was read again in the tail: its last part of the window is dark; "
+    "needed: the same work recorded on an H200 by a daemon of today"
+)
 RECORDED: Mapping[str, tuple[Status, ...]] = {
     "nothing-decode-plain": (VALID,),
     "nothing-train-plain": (VALID, FLAGGED),  # clean windows of it differ by 1.4 %

@@ -21,7 +21,7 @@ from tests.annotate.occurrences.comparison import times
 from tests.truth_windows import truth_windows
 
 HERE = evidence(timings=stamped(2e-3, 1490.0), host=Host(boot_id="here"))
-SPREAD_RATIO = 0.0029
+SPREAD_RATIO = 0.0034
 
 
 def elsewhere(about: Evidence, **of_device: Any) -> Evidence:
@@ -60,13 +60,13 @@ class TestDecision:
         assert (at.a_mhz, at.b_mhz) == (1462.0, 1462.0)
         assert at.card_spread_ratio == pytest.approx(math.hypot(SPREAD_RATIO, 0.002), rel=0.05)
         assert "two machines, at 1462 MHz" in str(found)
-        assert "between cards 0.36 %" in str(found)
+        assert "between cards 0.40 %" in str(found)
 
     def test_clock_far_from_both_widens_the_interval(self) -> None:
         """Exponents of one kernel differ between cards: at 1500 MHz times of 1430 MHz lie up to 0.5 % apart."""
         far = compared(there(), clock_mhz=1500.0)
         assert far.one_clock is not None
-        assert far.one_clock.card_spread_ratio == pytest.approx(0.0055, rel=0.02)
+        assert far.one_clock.card_spread_ratio == pytest.approx(0.0058, rel=0.02)
         assert far.decision is Decision.INCONCLUSIVE
 
     def test_interval_holds_the_spread_between_cards(self) -> None:
@@ -231,11 +231,11 @@ class TestFaces:
     def test_plain_data_and_markdown_hold_the_numbers(self) -> None:
         found = compared(there(driver_version="570|1"))
         data = found.to_dict()["one_clock"]
-        assert (data["a_mhz"], data["card_spread_ratio"]) == (1462.0, pytest.approx(0.0036, rel=0.02))
+        assert (data["a_mhz"], data["card_spread_ratio"]) == (1462.0, pytest.approx(0.0040, rel=0.02))
         shown = markdown(found)
         assert shown.startswith("**SAME** b against a")
         assert "| driver | 580.159.04 | 570\\|1 |" in shown
-        assert "between cards 0.36 %" in shown
+        assert "between cards 0.40 %" in shown
 
     def test_recorded_launches_stand_beside_the_ratio(self) -> None:
         """Runs that declared their launches print the GPU's share of each, on one machine or two."""

@@ -116,6 +116,13 @@ class TestContentionSelf:
         assert found(answer).facts["beyond_ratio"] == pytest.approx(0.37)
         assert sizes(answer) == {LATE: None}  # without times nobody can say what it took
 
+    @pytest.mark.parametrize(("busy", "is_found"), [(0.4, False), (0.48, True)])
+    def test_page_of_the_warm_up_is_no_work_of_the_window(self, busy: float, is_found: bool) -> None:
+        """Two pages of a window of 2 s show the warm-up at 100 %, which is 6 points of its mean."""
+        signals = {"utilization_ratio": lambda t: 1.0 if t < 0.4 else busy}
+        about = evidence(length_s=2.0, signals=signals, declared={"busy_ratio": 0.4})
+        assert isinstance(ask(contention_self, about), Found if is_found else Clear)
+
     @pytest.mark.parametrize("declared", [{"stamp_seen_ratio": 0.8}, {"stamp_spread_s": 0.4e-6}])
     @pytest.mark.parametrize("visibility", [Visibility.HOST, Visibility.NAMESPACE])
     def test_stamps_that_find_sms_busy_tell_of_other_streams(self, declared: dict[str, float], visibility: Visibility) -> None:

@@ -39,8 +39,8 @@ def test_every_reference_clock_is_one_an_sm_can_have() -> None:
 @pytest.mark.parametrize(
     ("model", "given", "ratio"),
     [
-        ("NVIDIA H200", None, 0.0029),
-        ("NVIDIA H200 NVL", None, 0.0029),
+        ("NVIDIA H200", None, 0.0034),
+        ("NVIDIA H200 NVL", None, 0.0034),
         ("NVIDIA H100", None, None),
         ("NVIDIA H200", 0.01, 0.01),
     ],

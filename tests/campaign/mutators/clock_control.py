@@ -29,7 +29,10 @@ def _limited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     return valued(evidence, "power_limit_w", lambda at_ns, limit_w: limit_w - less_w)
 
 
-def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """A canary below its record on a board that power does not hold; under the cap its clock has a reason."""
+    if is_capped(evidence):
+        return None
     low_ratio = multiple * TOLERANCE_RATIO
     return declaring(evidence, canary_clock_mhz=1980.0 * (1.0 - low_ratio) - 0.5)
 
@@ -45,6 +48,6 @@ def _untrue(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 MUTATORS = (
     Mutator(rule="locked-clock-missed", inject=_off_lock, limit="1.2 % below the clock asked for", claim=Claim.FIXED_CLOCK),
     Mutator(rule="clock-controller-present", inject=_limited, limit="0.5 W less power limit than the default"),
-    Mutator(rule="clock-low-no-reason", inject=_slow_state, limit="a canary 1 % below its record"),
+    Mutator(rule="clock-low-no-reason", inject=_slow_state, limit="a canary 1 % below its record, no cap"),
     Mutator(rule="nvml-clock-untrue", inject=_untrue, limit="a driver's clock 3 % off", caught=Severity.NOTE),
 )

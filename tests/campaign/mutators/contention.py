@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence, Visibility
 from annotate.ranges import TOLERANCE_RATIO
-from tests.campaign.edits import foreign, joined, valued
+from tests.campaign.edits import foreign, joined, open_ratio, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 _ALWAYS = (0, 1 << 62)
@@ -30,7 +30,7 @@ def _holding(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    beyond = limit_of("contention-residual", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
+    beyond = open_ratio(evidence) + limit_of("contention-residual", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
     # From inside a container that hides even the window's own process: only its times tell then.
     process_lists = tuple(replace(each, processes=(), visibility=Visibility.NAMESPACE) for each in evidence.trace.process_lists)
     evidence = replace(evidence, trace=replace(evidence.trace, process_lists=process_lists))
@@ -44,5 +44,10 @@ MUTATORS = (
     Mutator(rule="contention-process", inject=_neighbour, limit="2 % of the GPU's time"),
     Mutator(rule="contention-residual", inject=_unlisted, limit="2 % of the GPU's time by an unlisted process"),
     Mutator(rule="contention-residual", variant="memory", inject=_holding, limit="64 MB that nobody listed holds"),
-    Mutator(rule="contention-residual", variant="times", inject=_busier, limit="3.3 % of busy time that no times account for"),
+    Mutator(
+        rule="contention-residual",
+        variant="times",
+        inject=_busier,
+        limit="3.3 % of busy time that neither times nor stamps account for",
+    ),
 )

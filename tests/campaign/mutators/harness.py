@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence
 from annotate.ranges import TOLERANCE_RATIO
-from tests.campaign.edits import declaring, hosted, valued
+from tests.campaign.edits import declaring, hosted, is_capped, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 
@@ -37,11 +37,16 @@ def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     return declaring(valued(untimed, "memory_used_bytes", held), alloc_count=None, alloc_retry_count=None)
 
 
-def _zeros(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+def _zeros(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    """Easy data on a board that power holds; where it does not, such data buys no clock and is a label."""
+    if not is_capped(evidence):
+        return None
     return declaring(evidence, input_zero_ratio=min(1.0, multiple * limit_of("data-dependent-power", "zero_ratio") + 1e-6))
 
 
-def _constants(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
+def _constants(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
+    if not is_capped(evidence):
+        return None
     return declaring(evidence, input_unique_ratio=limit_of("data-dependent-power", "unique_ratio") / multiple - 1e-6)
 
 
@@ -56,7 +61,12 @@ MUTATORS = (
         rule="allocator-churn", inject=_asking, limit="1 % of the window, at a millisecond for each time the driver was asked"
     ),
     Mutator(rule="allocator-churn", variant="untold", inject=_growing, limit="memory in use another in 20 % of its refreshes"),
-    Mutator(rule="data-dependent-power", inject=_zeros, limit="60 % zeros, at most all"),
-    Mutator(rule="data-dependent-power", variant="constants", inject=_constants, limit="1 % distinct values, divided by it"),
+    Mutator(rule="data-dependent-power", inject=_zeros, limit="60 % zeros, at most all, under the cap"),
+    Mutator(
+        rule="data-dependent-power",
+        variant="constants",
+        inject=_constants,
+        limit="1 % distinct values, divided by it, under the cap",
+    ),
     Mutator(rule="background-thread", inject=_company, limit="a new thread that runs 5 % of the time"),
 )

@@ -8,7 +8,7 @@ import numpy as np
 
 from annotate.evidence import Evidence
 from annotate.ranges import TOLERANCE_RATIO
-from tests.campaign.edits import stretch, valued
+from tests.campaign.edits import open_ratio, stretch, valued
 from tests.campaign.mutator import Mutator, limit_of
 
 _REST_W = 120.0  # of an H200 with a context and no work
@@ -49,12 +49,16 @@ def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
     timings = evidence.timings
     if timings is None:
         return None
-    less_ratio = limit_of("unaccounted-time", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
+    less_ratio = open_ratio(evidence) + limit_of("unaccounted-time", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
     return replace(evidence, timings=replace(timings, took_s=timings.took_s * (1.0 - less_ratio)))
 
 
 MUTATORS = (
     Mutator(rule="no-work", inject=_elsewhere),
     Mutator(rule="idle-stretch", inject=_stalled, limit="a stall of 1.1 % of the window, of ten iterations at least"),
-    Mutator(rule="unaccounted-time", inject=_too_short, limit="times 3.3 % too short: their books are known to 1.3 points"),
+    Mutator(
+        rule="unaccounted-time",
+        inject=_too_short,
+        limit="times 3.3 % too short beyond what stamps take, of books known to 1.3 points",
+    ),
 )

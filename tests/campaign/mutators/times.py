@@ -51,11 +51,12 @@ def _skewed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _sliced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The turns of a neighbour: some iterations longer by about 2.4 ms."""
+    """The turns of a neighbour: iterations longer by about 2.4 ms each, as many as cost so much of the time."""
 
     def change(timings: Timings, at_s: Values) -> Values:
-        late = rng.random(len(timings.took_s)) < 0.0008
-        late[rng.choice(len(late), 12, replace=False)] = True
+        count = max(12, round(1.05 * multiple * TOLERANCE_RATIO * float(timings.took_s.sum()) / 2.4e-3))
+        late = np.zeros(len(timings.took_s), np.bool_)
+        late[rng.choice(len(late), count, replace=False)] = True
         return np.asarray(timings.took_s + np.where(late, rng.uniform(2.3e-3, 2.5e-3, len(late)), 0.0))
 
     return timed(evidence, change) if evidence.timings is not None and np.median(evidence.timings.took_s) < 1e-3 else None
@@ -104,7 +105,7 @@ MUTATORS = (
     Mutator(rule="cold-start", inject=_cold, limit="first calls that make the mean 1 % longer"),
     Mutator(rule="mean-vs-median-gap", inject=_skewed, limit="a mean 3 % above the median, by every tenth iteration"),
     Mutator(rule="outliers", inject=_apart, limit="late iterations that cost 1 % of the time"),
-    Mutator(rule="outliers", variant="time slices", inject=_sliced),
+    Mutator(rule="outliers", variant="time slices", inject=_sliced, limit="turns of 2.4 ms that cost 1 % of the time"),
     Mutator(rule="bimodal", inject=_two_speeds, limit="two speeds 2 % apart, no cap", claim=Claim.BURST),
     Mutator(
         rule="bimodal", variant="under the cap", inject=_two_speeds_capped, limit="two speeds 7 % apart", claim=Claim.BURST
