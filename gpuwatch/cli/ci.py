@@ -73,7 +73,11 @@ class _FileOptions:
     "--baseline", metavar="FILE|REV", help="Compare with a file of --save or a report, or run COMMAND at a git revision."
 )
 @click.option(
-    "--clock", "clock_mhz", type=float, metavar="MHZ", help="Compare with another machine's windows at this SM clock."
+    "--clock",
+    "clock_mhz",
+    type=options.CLOCK_MHZ,
+    metavar="MHZ",
+    help="Compare with another machine's windows at this SM clock.",
 )
 @click.option("--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND so often again if neutral.")
 @click.option(

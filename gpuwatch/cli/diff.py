@@ -110,7 +110,7 @@ class _ResultOptions:
 )
 @click.option("--inputs", metavar="FILE.py:FUNCTION", help="A function that returns the arguments, in order or by name.")
 @click.option("--fill", default="randn", show_default=True, metavar="NAME", help="Data: randn, zeros, iota, or FILE.npy.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the data.")
+@click.option("--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="The seed of the data.")
 @click.option("--out", "outs", metavar="NAME", multiple=True, help="A buffer to compare. Default: each that may be written.")
 @click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their type's.")
 @click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="L2 that a call finds.")

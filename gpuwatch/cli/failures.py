@@ -11,6 +11,7 @@ from annotate.errors import AnnotateError
 from annotate.output.report import plain
 from gpuwatch.cli import output
 from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
+from gpuwatch.cli.refusals import refusal_words
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
 
@@ -65,12 +66,3 @@ def _code_and_name(error: Exception) -> tuple[int, str]:
     if isinstance(error, DaemonError):
         return Exit.FAILED, f"daemon-{error.code}"
     return Exit.FAILED, type(error).__name__.removesuffix("Error").lower()
-
-
-def refusal_words(error: click.ClickException) -> str:
-    """Return click's refusal as one line in the form of all others: click's own, except for a missing argument, where it names only the argument."""
-    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
-        path = error.ctx.command_path
-        wanted = error.param.make_metavar(error.ctx)
-        return f"{path.partition(' ')[2]}: expected {wanted}, found nothing; see: {path} --help"
-    return error.format_message()

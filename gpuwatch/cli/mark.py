@@ -66,7 +66,7 @@ def command() -> None:
 
 
 def _uid_option(command: _F) -> _F:
-    return click.option("--uid", type=click.IntRange(0), help="As root: the user whose mark it is.")(command)
+    return click.option("--uid", type=options.UID, help="As root: the user whose mark it is.")(command)
 
 
 @command.command("begin", cls=CheckedCommand, short_help="Begin a window.")
@@ -77,7 +77,7 @@ def _uid_option(command: _F) -> _F:
     type=click.Choice(["session", "user"]),
     help="Whose work on the GPU is measured: that of this session (the default), or of all the user's processes.",
 )
-@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Only of this process and its children. Repeatable.")
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Only of this process and its children. Repeatable.")
 @_uid_option
 @options.gathered(_TermOptions, "term_options")
 @work_option
@@ -125,7 +125,7 @@ def begin(
 
 @command.command("end", cls=CheckedCommand, short_help="End a window and print its verdict.")
 @click.argument("name")
-@click.option("--calls", type=click.IntRange(1), help="Of untrusted code: how many calls it claims to have made.")
+@click.option("--calls", type=options.COUNT, help="Of untrusted code: how many calls it claims to have made.")
 @click.option("--call-time", metavar="DURATION", help="Of untrusted code: the time of a call that it claims, as 203us.")
 @_uid_option
 @options.fail_on_option

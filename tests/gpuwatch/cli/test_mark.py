@@ -90,7 +90,7 @@ def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Sett
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("begin", ""), "NAME: expected 1 to 64 characters, found 0"),
+        (("begin", ""), "mark begin: expected NAME, found an empty text"),
         (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
         (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
         (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
