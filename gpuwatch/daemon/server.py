@@ -201,7 +201,7 @@ class Server:
             await send(writer, messages.refused(error.code, error))
             return False
         except UsageError as error:
-            reply = messages.refused("usage", error)
+            reply = messages.refused(error.code, error)
         except StoreError as error:
             reply = messages.refused("store", error)
         await send(writer, reply)
