@@ -249,7 +249,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(gpuwatch: Gpuwatch, tmp_path: 
     (tmp_path / "file").write_text("")
     ended = gpuwatch("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "file"))
     assert ended.code == 2
-    assert "cannot be written: Not a directory" in ended.err
+    assert "--parquet: expected a folder, found" in ended.err
 
 
 def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: Path) -> None:
