@@ -157,6 +157,13 @@ def test_empty_text_is_refused_everywhere(gpuwatch: Gpuwatch, path: tuple[str, .
         assert ended.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("words", "code"), [(("daemon", "status"), 1), (("daemon", "stop"), 0)])
+def test_daemon_of_an_unknown_scene_can_be_asked_and_stopped(gpuwatch: Gpuwatch, words: tuple[str, ...], code: int) -> None:
+    """A window may have started one, whose name for its source is then the only one that finds it."""
+    ended = gpuwatch(*words, "--source", "simulated:nonsense")
+    assert (ended.code, "no daemon runs at" in ended.out) == (code, True)
+
+
 @pytest.mark.parametrize("group", ["config", "db"])
 def test_a_group_alone_prints_its_help(gpuwatch: Gpuwatch, group: str) -> None:
     ended = gpuwatch(group)
