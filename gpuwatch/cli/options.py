@@ -18,6 +18,7 @@ from annotate.verdict import Status
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.window_tags import read_tags
 from gpuwatch.config.keys import BY_NAME
+from gpuwatch.config.paths import default_socket
 from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
@@ -82,10 +83,15 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment in which a command that is started finds the settings given here."""
+    """Return the environment in which a command that is started finds the settings given here, and the daemon.
+
+    The C library reads no configuration and derives no socket from a source.
+    """
     found = {BY_NAME[name].variable: str(value) for name, value in settings.given.items() if name in BY_NAME}
     if "config" in settings.given:
         found["GPUWATCH_CONFIG"] = str(Path(settings.given["config"]).absolute())
+    if settings.socket != default_socket("auto", os.environ):
+        found[BY_NAME["socket"].variable] = str(settings.socket)
     return found
 
 

@@ -181,7 +181,7 @@ def command(
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings)
+            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings, watched.run_id)
         except KeyboardInterrupt:
             # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
             output.say(f"gpuwatch: not waited for the verdict; {show}")
