@@ -104,8 +104,10 @@ def _is_report(path: Path) -> bool:
     if path.suffix.lower() in (".html", ".htm"):
         return True
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return False
         with path.open("rb") as file:
-            return path.is_file() and file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
+            return file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
     except OSError:
         return False  # its reader says what is wrong
 

@@ -152,6 +152,8 @@ def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
 
 
 def _cards_of(file: Path) -> list[Qualification]:
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise UsageError(f"--reference: {file}: expected a regular file, found a folder, pipe or device")
     try:
         size_bytes = file.stat().st_size
         data = json.loads(file.read_bytes(), parse_float=_finite, parse_constant=_finite) if size_bytes <= _MOST_BYTES else None

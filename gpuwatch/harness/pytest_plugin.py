@@ -70,10 +70,13 @@ class GpuwatchWindows:
         if self._windows.get(item.nodeid):
             self._windows[item.nodeid] = []
         item.user_properties[:] = [each for each in item.user_properties if not each[0].startswith("gpuwatch_")]
+        wrong = ""
         try:
             policy_of(item)
-        except pytest.UsageError as error:  # in a worker of xdist it would end the run, elsewhere in a traceback
-            pytest.fail(str(error), pytrace=False)
+        except pytest.UsageError as error:  # in a worker of xdist it would end the run
+            wrong = str(error)
+        if wrong:  # here, where no other error is being handled that pytest would show above it
+            pytest.fail(wrong, pytrace=False)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, object, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,6 +72,14 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["selftest", "--seconds", "nan"], "--seconds: expected a number from 0.1 to 600, found 'nan'"),
         (["dashboards", "--to", ""], "--to: expected DIR, found an empty text; for this folder write ."),
         (["show", ""], "show: expected [RUN], found an empty text"),
+        (["explain", "x" * 9000], "xxxx…"),
+        (["dashboards", "--to", "x" * 300], "xxx: File name too long"),
+        (["judge", "fifo"], "fifo: expected a CSV log of nvidia-smi"),
+        (["selftest", "--qualify", "--reference", "fifo"], "fifo: expected a regular file, found a folder, pipe or device"),
+        (
+            ["selftest", "--qualify", "--save-reference", "fifo"],
+            "fifo: expected a regular file, found a folder, pipe or device",
+        ),
         (["dashboards", "--to", "/dev/null"], "--to: expected a folder, found /dev/null, which is none"),
         (["dashboards", "--to", "/dev/null/x"], "--to: expected a folder, found /dev/null, which is none"),
         (["export", "--parquet", __file__], "test_frame.py, which is none"),
@@ -119,6 +128,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     monkeypatch.chdir(home)
+    os.mkfifo("fifo")
     ended = gpuwatch(*arguments)
     assert (ended.code, ended.out) == (Exit.USAGE, "")
     line = ended.err.splitlines()[-1]
