@@ -2,6 +2,7 @@
 
 GpuwatchError
 ├── UsageError            the caller asked for something impossible: one clear line, exit code 2
+│   └── TrustedMarkError  a claim for a mark that was not begun as one of untrusted code
 ├── SourceError           evidence cannot be had
 │   ├── SourceGoneError   the whole driver: try again later, serve what is known
 │   └── DeviceLostError   one GPU: the others go on
@@ -26,7 +27,15 @@ class GpuwatchError(Exception):
 
 
 class UsageError(GpuwatchError):
-    """An impossible request: the message says what was expected, what was found, what to do."""
+    """An impossible request: the message says what was expected, what was found, what to do; ``code`` is the wire's."""
+
+    code = "usage"
+
+
+class TrustedMarkError(UsageError):
+    """A claimed number, which only untrusted code makes, for a mark that was begun without --untrusted."""
+
+    code = "trusted"
 
 
 class SourceError(GpuwatchError):

@@ -41,6 +41,7 @@ STATEMENTS_COUNT = sum(
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "the interval of a number at one clock on other cards": 14,
         "many GPUs measured without holding each other up": 12,
+        "refusals of every wrong value in one form, paths checked before the work, labels harmless in every log and face": 325,
         "results of other tools judged and compared, a gate for CI": 1_330,
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,
         "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,

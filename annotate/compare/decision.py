@@ -10,7 +10,8 @@ from html import escape
 from typing import Any
 
 from annotate.derived.launch_share import LaunchShare
-from annotate.output.report import marked, plain
+from annotate.output.markup import marked
+from annotate.output.report import plain
 from annotate.stats.intervals import Interval
 
 # Until this GPU was asked (`gpuwatch selftest`): identical GEMMs on different buffers of an H200 differed by 0.26 %.

@@ -3,7 +3,6 @@
 Labels, process names and device names come from outside, so nothing of them reaches a terminal or a page unescaped.
 """
 
-import re
 import textwrap
 import unicodedata
 from collections import Counter
@@ -11,14 +10,11 @@ from collections.abc import Sequence
 from html import escape
 
 from annotate.output.budget_words import bound_words, claim_line, headline, is_told, launch_line, limits_line, shown_line
+from annotate.output.markup import marked
 from annotate.verdict import Answered, Finding, Status, Verdict
 
 _NARROWEST = 30  # columns: text in fewer reads worse than text that a terminal breaks
 _LONGEST_LABEL_COUNT = 120  # characters: a longer label is cut, with an ellipsis
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+!|~^$-])")
-# A zero-width space keeps a web page from making a mention, a reference or a link of somebody's label.
-_LIVE = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
-
 
 _SEPARATOR = " · "
 _GIVEN = frozenset({"timings", "told"})  # the bases of evidence that the measuring program gives
@@ -228,12 +224,6 @@ def _row(finding: Finding, verdict: Verdict) -> str:
     return (
         f"| {marked(plain(finding.rule))} | {severity} | {marked(_says(finding, verdict))} | {marked(plain(finding.remedy))} |"
     )
-
-
-def marked(words: str) -> str:
-    """Plain words as Markdown that renders as just these words."""
-    escaped = _MARKDOWN.sub(r"\\\1", words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _LIVE.sub("\u200b", escaped)
 
 
 def _label(verdict: Verdict) -> str:

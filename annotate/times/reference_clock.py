@@ -26,7 +26,7 @@ CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0034}
 # H200: GEMM 8192 on five cards, at 1317 to 1342 MHz: 0.93 to 1.03.  At 1330 MHz their times lie 0.25 % apart, at 1500 MHz 1.3 %
 # (docs/FLEET.md, 2026-11-23).
 CARD_EXPONENTS = 0.1
-_LEAST_MHZ, _MOST_MHZ = 100.0, 10_000.0
+LEAST_MHZ, MOST_MHZ = 100.0, 10_000.0  # of any SM
 
 
 def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> float | None:
@@ -35,8 +35,8 @@ def reference_clock_mhz(model: str | None, given_mhz: float | None = None) -> fl
     Raises ValueError: for a given clock that no SM has.
     """
     if given_mhz is not None:
-        if not _LEAST_MHZ <= given_mhz <= _MOST_MHZ:
-            raise ValueError(f"expected a reference clock from {_LEAST_MHZ:.0f} to {_MOST_MHZ:.0f} MHz, found {given_mhz}")
+        if not LEAST_MHZ <= given_mhz <= MOST_MHZ:
+            raise ValueError(f"expected a reference clock from {LEAST_MHZ:.0f} to {MOST_MHZ:.0f} MHz, found {given_mhz}")
         return float(given_mhz)
     return _of_model(REFERENCE_CLOCKS_MHZ, model)
 

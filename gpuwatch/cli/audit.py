@@ -86,7 +86,7 @@ class _IntervalOptions:
 @click.option("--from", "begin", metavar="TIME", help="Judge an interval instead: its beginning.")
 @click.option("--to", "end", metavar="TIME", help="Its end; by default now.")
 @options.gpu_option("Of an interval or recording: this GPU. Repeatable.")
-@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Of an interval: a measured process. Repeatable.")
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Of an interval: a measured process. Repeatable.")
 @click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
 @click.option("--verbose", "-v", is_flag=True, help="Of an interval or recording: every fact and every rule.")
 @click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")

@@ -1,30 +1,59 @@
-"""Commands and groups as click's, which refuse a mistyped option value and say what was meant by an unknown command."""
+"""Commands and groups as click's, which check every value in one place and refuse a wrong one in the words of ``refusals``."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
+from gpuwatch.cli import refusals
+
+_WORDS = frozenset({"flags_a", "flags_b"})  # options of several words, of which there may be none
+
 
 class CheckedCommand(click.Command):
-    """A command that refuses ``--``, and its own options, as the value of an option: the value was forgotten."""
+    """A command that refuses values of a wrong kind, empty ones, and ``--`` or its own options where a value was forgotten."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args and not ctx.resilient_parsing:
-            given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-            self._refuse_options_as_values(ctx, given)
-        return super().parse_args(ctx, args)
+        if not args or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        try:
+            given, left, _ = self.make_parser(ctx).parse_args(args=list(args))
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # some come without the command that they are about
+            raise
+        self._refuse_options_as_values(ctx, given)
+        self._refuse_empty(ctx, given)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.MissingParameter:
+            raise
+        except click.BadParameter as error:
+            if error.param is None or (found := refusals.wrong_value(error.param, given, ctx)) is None:
+                raise
+            raise refusals.of_value(error.param, found, ctx) from error
+        except click.UsageError as error:
+            # Click checks for words that are left once it has shown a help that is asked for.
+            raise (refusals.of_more_words(self, left, ctx) if left and type(error) is click.UsageError else error) from error
+        for parameter in self.get_params(ctx):
+            value = ctx.params.get(parameter.name or "")
+            if isinstance(value, float) and not math.isfinite(value):  # which no bound of a range refuses
+                raise refusals.of_value(parameter, str(value), ctx)
+        return rest
 
     def _refuse_options_as_values(self, ctx: click.Context, given: Mapping[str, Any]) -> None:
-        takers = [
-            each for each in self.get_params(ctx) if isinstance(each, click.Option) and not each.is_flag and not each.count
-        ]
         known = {"--"} | {option for each in self.get_params(ctx) for option in each.opts if option.startswith("--")}
-        for option in takers:
-            values = given.get(option.name or "")
-            found = next((value for value in (values if isinstance(values, list) else [values]) if value in known), None)
-            if found is not None:
-                raise click.UsageError(f"{option.opts[0]}: expected {option.make_metavar(ctx)}, found {found!r}", ctx)
+        for parameter, value in _values(self.get_params(ctx), given):
+            if isinstance(parameter, click.Option) and value in known:
+                raise refusals.of_text(parameter, value, ctx)
+
+    def _refuse_empty(self, ctx: click.Context, given: Mapping[str, Any]) -> None:
+        """Refuse empty text: as a name it would stand for nothing, and as a path for the folder of the shell."""
+        for parameter, value in _values(self.get_params(ctx), given):
+            if parameter.name not in _WORDS and isinstance(value, str) and not value.strip():
+                raise refusals.of_text(parameter, value, ctx)
 
 
 class CheckedGroup(CheckedCommand, click.Group):
@@ -37,6 +66,16 @@ class CheckedGroup(CheckedCommand, click.Group):
         if args and not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             raise click.UsageError(f"unknown command {args[0]!r}; {_meant(args[0], names)}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _values(parameters: Sequence[click.Parameter], given: Mapping[str, Any]) -> Iterator[tuple[click.Parameter, Any]]:
+    """Yield every value as the user typed it, except flags; of a command to run only its name, which alone is ours."""
+    for each in parameters:
+        if isinstance(each, click.Option) and (each.is_flag or each.count):
+            continue
+        value = given.get(each.name or "")
+        values = value if isinstance(value, list | tuple) else [value]
+        yield from ((each, one) for one in (values[:1] if each.type is click.UNPROCESSED else values))
 
 
 _MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # no spelling leads from the one to the other

@@ -70,6 +70,13 @@ def refuse_if_missing(name: str) -> None:
         raise Stop(Exit.NOT_FOUND, f"{name}: {os.strerror(errno.ENOENT)}", "not-found")
 
 
+def not_started(name: str, error: OSError) -> Stop:
+    """Return the end of a command that the kernel did not start, with the codes of env(1) and of shells."""
+    missing = error.errno == errno.ENOENT
+    code, word = (Exit.NOT_FOUND, "not-found") if missing else (Exit.NOT_EXECUTABLE, "not-executable")
+    return Stop(code, f"{name}: {error.strerror}", word)
+
+
 def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
     """Start a command found on PATH; its pid.  Raises Stop with the codes of env(1)."""
     try:
@@ -82,9 +89,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[sign
             path = shutil.which(command[0]) or command[0]
             return _spawn("/bin/sh", ["/bin/sh", path, *command[1:]], environment, mask)
     except OSError as error:
-        missing = error.errno == errno.ENOENT
-        code, name = (Exit.NOT_FOUND, "not-found") if missing else (Exit.NOT_EXECUTABLE, "not-executable")
-        raise Stop(code, f"{command[0]}: {error.strerror}", name) from None
+        raise not_started(command[0], error) from None
     except ValueError as error:  # a zero byte
         raise Stop(Exit.WRAPPER_FAILED, f"{command[0]!r}: {error}", "usage") from None
 

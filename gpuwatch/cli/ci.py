@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -13,18 +12,18 @@ from pathlib import Path
 
 import click
 
-from annotate.capsule.pack import pack
 from annotate.output.report import plain
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch import clock
-from gpuwatch.cli import open_store, options, output, rejudge, times
+from gpuwatch.cli import child, gate_files, open_store, options, output, rejudge, times
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit, Stop
+from gpuwatch.cli.gate_files import FileOptions
 from gpuwatch.cli.report import report_run
 from gpuwatch.errors import UsageError
 from gpuwatch.gate import gate_formats
-from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, GateTerms, gate, overall, spoiled
+from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, GateTerms, gate, overall
 from gpuwatch.report.record import ReportedWindow
 
 _MOST_WINDOWS_COUNT = 1_000
@@ -50,17 +49,6 @@ class _GateOptions:
     neutral_code: int
 
 
-@dataclass(frozen=True, slots=True)
-class _FileOptions:
-    """The files that are written."""
-
-    save: str | None
-    summary: str | None
-    outputs: str | None
-    benchmark_action: str | None
-    bencher: str | None
-
-
 @click.command(
     "ci",
     cls=CheckedCommand,
@@ -73,7 +61,11 @@ class _FileOptions:
     "--baseline", metavar="FILE|REV", help="Compare with a file of --save or a report, or run COMMAND at a git revision."
 )
 @click.option(
-    "--clock", "clock_mhz", type=float, metavar="MHZ", help="Compare with another machine's windows at this SM clock."
+    "--clock",
+    "clock_mhz",
+    type=options.CLOCK_MHZ,
+    metavar="MHZ",
+    help="Compare with another machine's windows at this SM clock.",
 )
 @click.option("--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND so often again if neutral.")
 @click.option(
@@ -89,10 +81,10 @@ class _FileOptions:
 @options.settings_options
 @options.gathered(_JobOptions, "job")
 @options.gathered(_GateOptions, "gated")
-@options.gathered(_FileOptions, "files")
+@options.gathered(FileOptions, "files")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def command(
-    job: _JobOptions, gated: _GateOptions, files: _FileOptions, policy_options: options.PolicyOptions, command: tuple[str, ...]
+    job: _JobOptions, gated: _GateOptions, files: FileOptions, policy_options: options.PolicyOptions, command: tuple[str, ...]
 ) -> int:
     """Run COMMAND, or take the windows --since a time, and compare each with its baseline at one clock.
 
@@ -106,12 +98,14 @@ def command(
         raise UsageError("expected COMMAND or --since TIME, found " + ("both" if command else "neither"))
     if job.retry_count and not command:
         raise UsageError("--retry: expected COMMAND to run again, found none")
+    if gated.clock_mhz is not None and gated.baseline is None:
+        raise UsageError("--clock: expected --baseline beside it, to compare with at this clock, found none")
+    if command:
+        child.refuse_if_missing(command[0])
     settings = options.settings()
     machine = MachineTerms(clock_mhz=gated.clock_mhz, card_spread_ratio=settings.card_spread_ratio or None)
     terms = GateTerms(options.fail_on(gated.fail_on or Status.REJECTED.value), policy_options.policy(), machine)
-    for name in (files.save, files.benchmark_action, files.bencher):
-        if name is not None:
-            output.check_file(Path(name), "--save, --benchmark-action, --bencher")
+    files.check()
     code = 0
     found: list[GatedWindow] = []
     with ExitStack() as stack:
@@ -122,7 +116,8 @@ def command(
             if code or overall(found) is not GateOutcome.NEUTRAL or attempt == job.retry_count:
                 break
             output.say(f"gpuwatch: {gate_formats.counts_line(found)}; run again ({attempt + 1} of {job.retry_count})")
-    _write(found, files)
+    gate_files.show(found)
+    files.write(found)
     outcome = overall(found)
     if code:
         output.say(f"gpuwatch: {command[0]} ended with exit code {code}")
@@ -149,7 +144,8 @@ def _baseline(
     from gpuwatch.comparing import checkouts
 
     stack.enter_context(checkouts.cleaned_up())
-    tree = checkouts.check_out_tree(Path.cwd(), text, "--baseline")
+    said = f"--baseline: no file {text!r} is here, and as a git revision"
+    tree = checkouts.check_out_tree(Path.cwd(), text, said)
 
     def measured() -> dict[str, ReportedWindow]:
         since_s = clock.wall_s()
@@ -179,8 +175,10 @@ def _run(command: Sequence[str], folder: Path | None) -> int:
     try:
         environment = {**os.environ, **options.settings_environment(options.settings())}
         code = subprocess.run(list(command), cwd=folder, env=environment, check=False).returncode
-    except (OSError, ValueError) as error:
-        raise Stop(Exit.NOT_FOUND, f"{command[0]}: {error}", "not-found") from error
+    except OSError as error:
+        raise child.not_started(command[0], error) from error
+    except ValueError as error:  # a zero byte
+        raise UsageError(f"{command[0]!r}: {error}") from error
     return code if code >= 0 else 128 - code
 
 
@@ -237,50 +235,3 @@ def _merged(before: Sequence[GatedWindow], now: Sequence[GatedWindow]) -> list[G
         if each.name not in found or found[each.name].outcome is GateOutcome.NEUTRAL:
             found[each.name] = each
     return list(found.values())
-
-
-def _write(found: Sequence[GatedWindow], files: _FileOptions) -> None:
-    rows = [
-        (each.outcome.value.upper(), plain(each.name), gate_formats.number_text(each), each.change, plain(each.why))
-        for each in found
-    ]
-    output.emit(
-        output.table(rows, header=("OUTCOME", "WINDOW", "TIME", "AGAINST BASELINE", "WHY"), width=output.width(sys.stdout))
-    )
-    output.say(f"\n{gate_formats.counts_line(found)}" + ("; of simulated GPUs" if _is_simulated(found) else ""))
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in gate_formats.workflow_commands(found):
-            output.emit(line)
-    for given, variable, form in (
-        (files.summary, "GITHUB_STEP_SUMMARY", gate_formats.summary),
-        (files.outputs, "GITHUB_OUTPUT", gate_formats.outputs),
-    ):
-        if name := given or os.environ.get(variable):
-            _append(Path(name), form, found)
-    for path, export in ((files.benchmark_action, gate_formats.benchmark_action), (files.bencher, gate_formats.bencher)):
-        if path is not None:
-            output.write_file(Path(path), export(found).encode())
-    if files.save is not None:
-        _save(Path(files.save), found)
-
-
-def _save(path: Path, found: Sequence[GatedWindow]) -> None:
-    """Write the evidence of windows that nothing spoiled; nothing where there is none, so that an older baseline stays."""
-    kept = [each.window.evidence for each in found if each.window.evidence is not None and not spoiled(each.window.verdict)]
-    left = f"; {len(found) - len(kept)} spoiled left out" if len(kept) < len(found) else ""
-    if kept:
-        output.write_file(path, pack(kept), "--save")
-    output.say(f"{plain(str(path))}: {output.counted(len(kept), 'window') if kept else 'not written, no window'}{left}")
-
-
-def _append(path: Path, form: Callable[[Sequence[GatedWindow]], str], found: Sequence[GatedWindow]) -> None:
-    """Append as runners want it: other steps have written to the file.  Raises Stop: when it takes nothing."""
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(form(found))
-    except OSError as error:
-        raise Stop(Exit.FAILED, f"{path}: {error.strerror}", "output") from error
-
-
-def _is_simulated(found: Sequence[GatedWindow]) -> bool:
-    return any(each.window.verdict.simulated for each in found)

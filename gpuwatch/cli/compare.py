@@ -60,7 +60,7 @@ class _RecordOptions:
 @click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
 @click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
 @options.tag_option("Keep this with the window of functions, as team=vision. Repeatable.")
-@click.option("--clock", "clock_mhz", type=float, metavar="MHZ", help=_CLOCK_HELP)
+@click.option("--clock", "clock_mhz", type=options.CLOCK_MHZ, metavar="MHZ", help=_CLOCK_HELP)
 @click.option("--ratio", "is_ratio", is_flag=True, help="Two models of GPU: give the ratio, each at its reference clock.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="For a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
@@ -130,13 +130,8 @@ def _compare_records(
     texts: tuple[str, str], records: _RecordOptions, policy: Policy | None
 ) -> tuple[Sequence[Comparison], list[str]]:
     from annotate.compare.two_machines import MachineTerms
-    from annotate.times.reference_clock import reference_clock_mhz
     from gpuwatch.cli.compared_sides import compare_sides
 
-    try:
-        reference_clock_mhz(None, records.clock_mhz)
-    except ValueError as error:
-        raise UsageError(f"--clock: {error}") from error
     spread_ratio = options.settings().card_spread_ratio or None
     terms = MachineTerms(clock_mhz=records.clock_mhz, card_spread_ratio=spread_ratio, is_ratio=records.is_ratio)
     return compare_sides(texts, policy, terms)

@@ -18,7 +18,7 @@ _SCRIPT_MODE, _FILE_MODE = 0o755, 0o644
 
 
 @click.command("dashboards", cls=CheckedCommand, short_help="Dashboards, alerts, rules and samples, as files.")
-@click.option("--to", "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write them there.")
+@click.option("--to", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write them there.")
 @click.option("--overwrite", is_flag=True, help="Replace files in DIR that differ.")
 @options.json_option
 @options.settings_options
@@ -33,6 +33,7 @@ def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
             raise UsageError("--overwrite belongs to --to DIR")
         output.emit_either({"files": [{"path": name} for name in shipped]}, "\n".join(shipped), as_json=as_json)
         return
+    output.check_folder(folder, "--to")
     states = {name: _state(folder / name, text) for name, text in shipped.items()}
     differing = [name for name, state in states.items() if state == "replaced"]
     if differing and not overwrite:

@@ -29,8 +29,10 @@ from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
 from gpuwatch.diff.timing_job import TimingTerms
 from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import found_words
 
 _COUNTERS_HELP = "Counters of the hardware: ncu where permitted, else GPM; require: fail without any."
+_MOST_SIZE, _SIZE_DIGITS = 1 << 40, 13  # more elements than any GPU's memory has bytes
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -43,7 +45,13 @@ class _WithCompilerFlags(CheckedCommand):
         for word in args[:place]:
             if word.startswith("-") and is_side(word):
                 raise UsageError(f"{word}: expected a name that does not begin with a dash; write it as ./{word}")
-        return super().parse_args(ctx, args[:place])
+        try:
+            return super().parse_args(ctx, args[:place])
+        except click.MissingParameter as error:
+            if place == len(args):
+                raise
+            found = f"only words after it, which are flags for the compiler: {' '.join(args[place + 1 :])}"
+            raise UsageError(f"diff: expected A [B] before --, found {found}; see: gpuwatch diff --help") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class _ResultOptions:
 )
 @click.option("--inputs", metavar="FILE.py:FUNCTION", help="A function that returns the arguments, in order or by name.")
 @click.option("--fill", default="randn", show_default=True, metavar="NAME", help="Data: randn, zeros, iota, or FILE.npy.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The seed of the data.")
+@click.option("--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="The seed of the data.")
 @click.option("--out", "outs", metavar="NAME", multiple=True, help="A buffer to compare. Default: each that may be written.")
 @click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their type's.")
 @click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="L2 that a call finds.")
@@ -189,6 +197,7 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
         has_cubin = any(side.language == "cubin" for side in sides)  # which decides for itself
         request = replace(request, arch=request.arch or (None if has_cubin else arch), takes_functions=True)
     sizes, types = timing.points[0]
+    request = replace(request, checks_sizes=timing.call is None)
     found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
     if kind == "simulated":
         return simulate_diff(found)
@@ -280,6 +289,7 @@ def _sizes(text: str) -> tuple[str, list[int]]:
 def _size(value: str, text: str) -> int:
     scale = _SCALES.get(value[-1:].lower(), 1)
     digits = value if scale == 1 else value[:-1]
-    if not digits.isdecimal() or int(digits) == 0:
-        raise UsageError(f"--shape: expected a size such as n=1M, found {text!r}")
-    return int(digits) * scale
+    size = int(digits) * scale if digits.isdecimal() and len(digits) <= _SIZE_DIGITS else 0
+    if not 0 < size <= _MOST_SIZE:
+        raise UsageError(f"--shape: expected a size such as n=1M, from 1 to {_MOST_SIZE}, found {found_words(text)}")
+    return size

@@ -31,9 +31,9 @@ def show(found: Diff, screen: ScreenOptions, json_file: Path | None, html_file: 
     """Show a comparison, and write it to the files asked for."""
     shown: list[Language] = [*(["sass"] if screen.shows_sass else []), *(["ptx"] if screen.shows_ptx else [])]  # type: ignore[list-item]
     if json_file != Path("-"):
-        text = as_markdown(found, shown) if screen.as_markdown else as_text(found, shown, is_whole=screen.verbose)
         # Names in a source are anybody's: they must not steer this terminal.
-        output.emit("\n".join(plain(line) for line in text.split("\n")))
+        text = as_text(found, shown, is_whole=screen.verbose)
+        output.emit(as_markdown(found, shown) if screen.as_markdown else "\n".join(plain(line) for line in text.split("\n")))
     _write_json(found.to_dict(), json_file)
     if html_file is not None:
         from gpuwatch.diff.diff_page import render_page

@@ -34,10 +34,8 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
         raise UsageError("expected --parquet DIR or --ndjson, found " + ("neither" if folder is None else "both"))
     if ndjson and as_json:
         raise UsageError("--json: expected it with --parquet; --ndjson writes JSON already")
-    if host is not None and not host.strip():
-        raise UsageError("--host: expected a name, found an empty one")
-    if folder is not None and not folder:
-        raise UsageError("--parquet: expected a folder, found an empty name; for this one write --parquet .")
+    if folder is not None:
+        output.check_folder(Path(folder), "--parquet")
     host = None if host is None else clean_text(host)
     since_s = times.wall_s(since, "--since", now_s=clock.wall_s()) if since is not None else None
     _wait_turn(jitter, host)

@@ -11,7 +11,10 @@ from annotate.errors import AnnotateError
 from annotate.output.report import plain
 from gpuwatch.cli import output
 from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
+from gpuwatch.cli.refusals import refusal_words
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
+
+_MOST_CHARACTERS = 2000  # of one line: what was typed may be a megabyte
 
 
 def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's commands give a code or nothing
@@ -35,7 +38,8 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
             return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
         if error.filename is None:
             raise  # not about a file somebody named or owns: our mistake, with its traceback
-        return _report(GpuwatchError(f"{error.filename}: {error.strerror}"), as_json=as_json)
+        kind = UsageError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else GpuwatchError  # a path that can never be
+        return _report(kind(f"{error.filename}: {error.strerror}"), as_json=as_json)
     return int(code or 0)
 
 
@@ -49,7 +53,7 @@ def _quiet(error: BaseException) -> Exit:
 
 def _report(error: Exception, *, as_json: bool) -> int:
     message = refusal_words(error) if isinstance(error, click.ClickException) else str(error)
-    message = plain(" ".join(message.split()))
+    message = output.cut(plain(" ".join(message.split())), _MOST_CHARACTERS)
     code, name = _code_and_name(error)
     output.say(f"gpuwatch: {message}")
     if as_json and name != "output":
@@ -65,12 +69,3 @@ def _code_and_name(error: Exception) -> tuple[int, str]:
     if isinstance(error, DaemonError):
         return Exit.FAILED, f"daemon-{error.code}"
     return Exit.FAILED, type(error).__name__.removesuffix("Error").lower()
-
-
-def refusal_words(error: click.ClickException) -> str:
-    """Return click's refusal as one line in the form of all others: click's own, except for a missing argument, where it names only the argument."""
-    if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
-        path = error.ctx.command_path
-        wanted = error.param.make_metavar(error.ctx)
-        return f"{path.partition(' ')[2]}: expected {wanted}, found nothing; see: {path} --help"
-    return error.format_message()

@@ -23,7 +23,7 @@ _scope = click.option(
 )
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _root = click.option(
-    "--root", type=click.Path(path_type=Path, file_okay=False), default=Path("/"), metavar="DIR",
+    "--root", type=click.Path(path_type=Path), default=Path("/"), metavar="DIR",
     help="Change files below this folder, start and stop nothing: for packages and images.",
 )  # fmt: skip
 
@@ -91,6 +91,8 @@ def uninstall(system: bool | None, yes: bool, root: Path) -> None:
 
 
 def _is_system(named: bool | None, root: Path) -> bool:
+    if root != Path("/"):
+        output.check_folder(root, "--root")
     return named if named is not None else os.getuid() == 0 or root != Path("/")
 
 

@@ -49,9 +49,7 @@ class _AnswerOptions:
     "--begin", "begins", metavar="COLUMN[:UNIT]", help="Beside --times: when each began, CLOCK_MONOTONIC; seconds by default."
 )
 @click.option("--series", metavar="NAME", help="Of results: only the series whose name holds this.")
-@click.option(
-    "--pid", "pids", type=click.IntRange(1), multiple=True, help="Of results: a process that did the work. Repeatable."
-)
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Of results: a process that did the work. Repeatable.")
 @click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")
 @click.option("--verbose", "-v", is_flag=True, help="Of a log or recording: every fact and every rule.")
 @click.option("--trust", metavar="KEY.pub", multiple=True, help="Of a report: the signer must be this one. Repeatable.")
@@ -106,8 +104,10 @@ def _is_report(path: Path) -> bool:
     if path.suffix.lower() in (".html", ".htm"):
         return True
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return False
         with path.open("rb") as file:
-            return path.is_file() and file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
+            return file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
     except OSError:
         return False  # its reader says what is wrong
 

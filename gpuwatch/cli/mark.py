@@ -22,7 +22,7 @@ from gpuwatch.client.stated_claim import StatedClaim, describe
 from gpuwatch.client.window_tags import WindowTags, check_tags
 from gpuwatch.config.quantities import QuantityError, duration_ns
 from gpuwatch.config.settings import Settings
-from gpuwatch.errors import DaemonError, StoreError, UsageError
+from gpuwatch.errors import DaemonError, StoreError, TrustedMarkError, UsageError
 from gpuwatch.wire.mark_bounds import LONGEST_S, ROOTS_COUNT, SHORTEST_S
 from gpuwatch.wire.messages import NAME_LENGTH, OpenMark
 
@@ -66,7 +66,7 @@ def command() -> None:
 
 
 def _uid_option(command: _F) -> _F:
-    return click.option("--uid", type=click.IntRange(0), help="As root: the user whose mark it is.")(command)
+    return click.option("--uid", type=options.UID, help="As root: the user whose mark it is.")(command)
 
 
 @command.command("begin", cls=CheckedCommand, short_help="Begin a window.")
@@ -77,7 +77,7 @@ def _uid_option(command: _F) -> _F:
     type=click.Choice(["session", "user"]),
     help="Whose work on the GPU is measured: that of this session (the default), or of all the user's processes.",
 )
-@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Only of this process and its children. Repeatable.")
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Only of this process and its children. Repeatable.")
 @_uid_option
 @options.gathered(_TermOptions, "term_options")
 @work_option
@@ -125,7 +125,7 @@ def begin(
 
 @command.command("end", cls=CheckedCommand, short_help="End a window and print its verdict.")
 @click.argument("name")
-@click.option("--calls", type=click.IntRange(1), help="Of untrusted code: how many calls it claims to have made.")
+@click.option("--calls", type=options.COUNT, help="Of untrusted code: how many calls it claims to have made.")
 @click.option("--call-time", metavar="DURATION", help="Of untrusted code: the time of a call that it claims, as 203us.")
 @_uid_option
 @options.fail_on_option
@@ -142,6 +142,8 @@ def end(name: str, calls: int | None, call_time: str | None, uid: int | None, fa
             judged = held_mark.verdict(client, run_id)
         verdicts = tuple(map(Verdict.from_dict, judged.verdicts)) or (_unproven(name, judged.why),)
     except DaemonError as error:
+        if error.code == TrustedMarkError.code:
+            raise UsageError(str(error)) from error
         run_id, verdicts = _lost(name, os.getuid() if uid is None else uid, settings, error)
     if as_json:
         output.emit_json({"run": run_id, "label": name, "verdicts": [verdict.to_dict() for verdict in verdicts]})
@@ -164,7 +166,7 @@ def _unproven(name: str, why: str) -> Verdict:
 
 
 def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[str, tuple[Verdict, ...]]:
-    """Return what is stored of a mark whose daemon ended meanwhile.  Raises the error: where there is none."""
+    """Return what is stored of a mark that its daemon, or one before it, ended by itself.  Raises the error: where there is none."""
     from gpuwatch.cli import open_store
 
     try:
@@ -173,7 +175,8 @@ def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[
     except StoreError:
         raise error from None
     held = next((run for run in runs if run.uid == uid and "own_processes" in run.declared), None)
-    if error.code != "usage" or held is None or not held.declared.get("abandoned"):
+    if error.code != UsageError.code or held is None or not (why := held.declared.get("abandoned")):
         raise error
-    output.say(f"gpuwatch: mark {plain(name)} was lost when its daemon ended; what it had watched is unproven")
+    why = "was lost when its daemon ended" if why is True else f"is not open: {plain(str(why))}"
+    output.say(f"gpuwatch: mark {plain(name)} {why}; what it had watched is unproven")
     return held.id, rejudge.stored(held)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +17,10 @@ from typing import Any, TypeVar
 import click
 
 from annotate.errors import AnnotateError
+from annotate.output.report import plain
 from annotate.verdict import Status, Verdict
 from gpuwatch import libgpuwatch
-from gpuwatch.cli import output
+from gpuwatch.cli import options, output
 from gpuwatch.client.connection import connect_running
 from gpuwatch.client.window import Window
 from gpuwatch.config.settings import Settings
@@ -94,8 +97,8 @@ class NvtxRanges:
         outer = (each.get("timer") for each in self._rows("report") if each.get("is_outer"))
         return next((timer for timer in outer if timer in _TIMERS), None)
 
-    def tell(self, settings: Settings) -> set[Status]:
-        """Write the list of ranges, or the verdicts of those that became windows; return the statuses."""
+    def tell(self, settings: Settings, parent: str | None) -> set[Status]:
+        """Write the list of ranges, or the verdicts of those that became windows of this run; return the statuses."""
         if self.is_listed and self.folder is not None:
             output.say(listed(self._rows("list")))
         rows = list(self._rows("report"))
@@ -104,21 +107,28 @@ class NvtxRanges:
         windows = [each for each in rows if "run" in each and not each.get("is_outer")]
         lone = [each for each in windows if each.get("is_lone")]
         windows = [each for each in windows if not each.get("is_lone")]
-        statuses, verdicts = set(), []
+        statuses, judged = set(), _Judged()
         try:
-            verdicts = _ask([str(each["run"]) for each in windows[:_SHOWN_COUNT]], settings)
+            judged = _ask([str(each["run"]) for each in windows[:_SHOWN_COUNT]], settings, parent)
         except (GpuwatchError, AnnotateError) as error:
             output.say(f"gpuwatch: --nvtx: no verdict: {error}")
             statuses.add(Status.UNPROVEN)
-        if verdicts:
-            output.say(output.lay_out(verdicts, None, more="`gpuwatch show RUN` says more"))
+        for run, verdict in judged.verdicts:
+            show = f"gpuwatch show {run}{options.repeated(settings)}"
+            output.say(output.lay_out([verdict], None, more=f"`{show}` says more"))
+        if judged.strange_count:
+            strange = output.counted(judged.strange_count, "window")
+            output.say(f"gpuwatch: --nvtx: the report names {strange} that this run did not open; left out")
+            statuses.add(Status.UNPROVEN)
+        for line in _inside_others(rows):
+            output.say(f"  {line}")
         if len(windows) > _SHOWN_COUNT:
             output.say(f"  {len(windows) - _SHOWN_COUNT} more windows of ranges: gpuwatch show")
         if lone:
             output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms, alone, made no window that can be judged")
         if self.patterns and not self.is_listed and not rows:
             output.say(f"gpuwatch: --nvtx: no range matched {', '.join(self.patterns)}; --nvtx-list shows the program's ranges")
-        return statuses | {verdict.status for verdict in verdicts}
+        return statuses | {verdict.status for _, verdict in judged.verdicts}
 
     def _rows(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield what the processes of the program wrote: any of them may have written nonsense."""
@@ -192,16 +202,40 @@ def _answering_socket(settings: Settings) -> Path | None:
     return None
 
 
-def _ask(runs: list[str], settings: Settings) -> list[Verdict]:
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """The windows of ranges with their verdicts, worst first, and the number of those that another program opened."""
+
+    verdicts: tuple[tuple[str, Verdict], ...] = ()
+    strange_count: int = 0
+
+
+def _inside_others(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each name whose ranges lay inside of another's, which has the iterations."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        name, count = row.get("other"), row.get("other_count")
+        if isinstance(name, str) and isinstance(count, int) and 0 < count < 1 << 53:
+            counts[name, str(row.get("label") or "the program")] += count
+    for (name, around), count in counts.most_common(_SHOWN_COUNT):
+        inside, pattern = f"{plain(name)} inside of {plain(around)}", shlex.quote(plain(name))
+        yield f"{output.counted(count, 'range')} {inside} became no iterations: judge them alone with --nvtx {pattern}"
+
+
+def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
+    """Ask for the verdicts of these windows; the program may have named any, and only those inside of its own are its."""
     if not runs:
-        return []
+        return _Judged()
     client = connect_running(settings)
     if client is None:
         raise DaemonError("no daemon answers", "unreachable")
     with closing(client):
         # From the last one on, which is judged after the others.
-        judged = [client.verdicts(run).verdicts for run in reversed(runs)]
-    return [Verdict.from_dict(found[0]) for found in reversed(judged) if found]
+        judged = [client.verdicts(run) for run in reversed(runs)]
+    own = [each for each in reversed(judged) if parent is not None and each.parent == parent]
+    verdicts = [(each.run, Verdict.from_dict(each.verdicts[0])) for each in own if each.verdicts]
+    verdicts.sort(key=lambda found: found[1].status.badness, reverse=True)
+    return _Judged(tuple(verdicts), len(judged) - len(own))
 
 
 def nvtx_options(command: _F) -> _F:

@@ -12,14 +12,22 @@ from typing import Any, TypeVar, cast
 import click
 
 from annotate.claims import Claim
+from annotate.times.reference_clock import LEAST_MHZ, MOST_MHZ
 from annotate.user_policy import Policy
 from annotate.verdict import Status
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.window_tags import read_tags
 from gpuwatch.config.keys import BY_NAME
+from gpuwatch.config.paths import default_socket
 from gpuwatch.config.quantities import QuantityError, duration_ns, share_ratio
 from gpuwatch.config.settings import Settings, load
 from gpuwatch.errors import UsageError
+
+# Types of amounts that several commands take: what lies outside could only be a mistake.
+PID = click.IntRange(1, 1 << 22)  # PID_MAX_LIMIT of Linux
+UID = click.IntRange(0, (1 << 32) - 2)  # the highest number means none
+CLOCK_MHZ = click.FloatRange(LEAST_MHZ, MOST_MHZ)
+COUNT = click.IntRange(1, (1 << 53) - 1)  # what JSON's readers hold
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"
@@ -75,10 +83,15 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
 
 
 def settings_environment(settings: Settings) -> dict[str, str]:
-    """Return the environment in which a command that is started finds the settings given here."""
+    """Return the environment in which a command that is started finds the settings given here, and the daemon.
+
+    The C library reads no configuration and derives no socket from a source.
+    """
     found = {BY_NAME[name].variable: str(value) for name, value in settings.given.items() if name in BY_NAME}
     if "config" in settings.given:
         found["GPUWATCH_CONFIG"] = str(Path(settings.given["config"]).absolute())
+    if settings.socket != default_socket("auto", os.environ):
+        found[BY_NAME["socket"].variable] = str(settings.socket)
     return found
 
 
@@ -95,14 +108,8 @@ def repeated(settings: Settings) -> str:
 
 
 def gpu_option(help_text: str) -> Callable[[_F], _F]:
-    """Add --gpu, which may be repeated, as ``gpus``; an empty name is refused: it would begin every UUID."""
-    return click.option("--gpu", "gpus", metavar="GPU", multiple=True, callback=_refuse_empty, help=help_text)
-
-
-def _refuse_empty(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    if not all(name.strip() for name in names):
-        raise UsageError("--gpu: expected an index, a UUID, an end of one, or a PCI address, found an empty text")
-    return names
+    """Add --gpu, which may be repeated, as ``gpus``."""
+    return click.option("--gpu", "gpus", metavar="GPU", multiple=True, help=help_text)
 
 
 def back_option(command: _F) -> _F:

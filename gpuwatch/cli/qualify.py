@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from annotate.output.report import plain
 from gpuwatch.cli import output
 from gpuwatch.cli.exit_codes import OF_COMPARABLE, Exit
 from gpuwatch.comparing import qualify_decision
@@ -22,6 +24,12 @@ _ANSWERS = {
     Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not reach can be compared",
     Comparable.NO: "NOT COMPARABLE: numbers of this instance are not those of the reference cards",
     Comparable.UNKNOWN: "UNKNOWN: nothing was found to differ, but something was disturbed, unclear or not measured",
+}
+
+
+_ALONE = _ANSWERS | {  # of an instance without a reference
+    Comparable.NO: "NOT COMPARABLE: what was found here makes this instance's numbers others than its card's",
+    Comparable.UNKNOWN: "UNKNOWN: this instance was measured, and there is no reference card to compare it with",
 }
 
 
@@ -55,20 +63,26 @@ def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
     card = qualify(settings, output.say)
     reference = shipped_cards(card.device.name) if given is None else same_model(given, card.device.name)
     decision = qualify_decision.decide(card, reference, settings.card_spread_ratio or None)
-    if options.save_reference:
-        _save(Path(options.save_reference), card)
+    saved = _save(options.save_reference, card)
     if as_json:
         output.emit_json({"qualification": card.to_dict(), "decision": plain_decision(decision)})
+        if options.save_reference is not None:
+            output.say(saved)
     else:
-        output.emit("\n".join(lines(card, decision)))
+        output.emit("\n".join(lines(card, decision, saved)))
     return OF_COMPARABLE[decision.comparable]
 
 
-def _save(path: Path, card: Qualification) -> None:
+def _save(path: str | None, card: Qualification) -> str:
+    """Add the card to the reference file, if one is named; return what became of it, as the advice that ends the answer."""
+    if path is None:
+        return "--save-reference FILE makes a reference of this card"
     if not card.is_clean:
-        output.say(f"{path} was left as it was: what disturbed the probes would be in the reference")
-        return
-    output.say(f"{path} now holds {output.counted(save_card(path, card), 'card')}")
+        return f"{plain(path)} was left as it was: what disturbed the probes would be in the reference"
+    count = output.counted(save_card(Path(path), card), "card")
+    return (
+        f"{plain(path)} now holds {count}: gpuwatch selftest --qualify --reference {shlex.quote(plain(path))} compares with it"
+    )
 
 
 def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
@@ -100,8 +114,8 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
     }
 
 
-def lines(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
-    """Yield the answer for people: the instance, the probes, the differences, what follows."""
+def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> Iterator[str]:
+    """Yield the answer for people: the instance, the probes, the differences, what follows, and what was saved."""
     yield from _instance(card)
     yield ""
     yield from _probes(card, decision)
@@ -111,8 +125,11 @@ def lines(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
         yield from (f"  {each.name}: {each.here}, reference {each.reference}{_reach(each)}" for each in decision.facts)
     yield ""
     whose = "this card's own earlier result" if decision.is_own else output.counted(decision.cards_count, "reference card")
-    yield f"{_ANSWERS[decision.comparable]} ({whose})"
+    answer = _ANSWERS[decision.comparable] if decision.cards_count else _ALONE[decision.comparable]
+    yield f"{answer} ({whose})"
     yield from (f"  - {reason}" for reason in decision.reasons)
+    if saved and (decision.cards_count == 0 or not saved.startswith("--save-reference")):
+        yield f"  {saved}"
 
 
 def _reach(fact: FactDifference) -> str:

@@ -21,7 +21,7 @@ from gpuwatch.signing import Signature, fingerprint
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
 
-_LOOKS_COUNT = 30
+_LOOKS_COUNT = 100  # of a tenth of a second: a busy machine takes seconds to judge
 
 
 @dataclass(frozen=True, slots=True)

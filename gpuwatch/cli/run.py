@@ -19,7 +19,7 @@ from gpuwatch.cli import child, chosen_gpus, nvtx_ranges, options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.claimed_number import ClaimOptions, claim_options, read_claim, work_facts
 from gpuwatch.cli.exit_codes import Exit, Stop, list_statuses, worst_code
-from gpuwatch.cli.failures import refusal_words
+from gpuwatch.cli.refusals import refusal_words
 from gpuwatch.client import window_tags
 from gpuwatch.client.stated_claim import describe
 from gpuwatch.client.window import Window, window
@@ -181,7 +181,7 @@ def command(
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings)
+            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings, watched.run_id)
         except KeyboardInterrupt:
             # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
             output.say(f"gpuwatch: not waited for the verdict; {show}")

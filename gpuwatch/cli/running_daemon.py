@@ -29,7 +29,7 @@ def status(as_json: bool) -> Exit:
 
     Exits 0 if a daemon answers, 1 if none runs or it does not answer.
     """
-    settings = options.settings()
+    settings = options.settings(scenes=False)
     client = connect_running(settings)
     if client is None:
         data = {"running": False, "socket": str(settings.socket), "state": str(settings.state)}
@@ -52,7 +52,7 @@ def stop(wait: str, now: bool, as_json: bool) -> None:
 
     Exits 0 if it ended or none ran, 1 if its windows stayed open, or a service manager would start it again.
     """
-    wait_s, settings = _wait_s(wait), options.settings()
+    wait_s, settings = _wait_s(wait), options.settings(scenes=False)
     client = connect_running(settings)
     if client is None:
         text = f"no daemon runs at {settings.socket}: nothing to stop"

@@ -1,6 +1,5 @@
 """gpuwatch selftest: by how much this GPU tells two equal arms apart, and with --qualify what this instance is worth."""
 
-import math
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -15,7 +14,7 @@ from gpuwatch.cli.benchmarks import torch_with_gpu
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import blocks, floor_record, selftest
-from gpuwatch.errors import GpuwatchError, UsageError
+from gpuwatch.errors import GpuwatchError
 from gpuwatch.measuring import cache, environment, garbage_collection
 from gpuwatch.process import torch_state
 
@@ -49,8 +48,6 @@ def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.Quali
     qualifying.check(is_otherwise=show or source is not ParameterSource.DEFAULT)
     if qualifying.qualify:
         return qualify.run(options.settings(), qualifying, as_json=as_json)
-    if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end
-        raise UsageError("--seconds: expected seconds, found nan")
     state = options.settings().state
     kept = floor_record.read(state) if show else _measured(state, seconds)
     if as_json:

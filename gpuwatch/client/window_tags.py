@@ -76,13 +76,16 @@ def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
 
 
 def read_tags(texts: Iterable[str]) -> dict[str, str]:
-    """Read the values of --tag KEY=VALUE; of a key given twice the later one counts.  Raises UsageError."""
+    """Read the values of --tag KEY=VALUE.  Raises UsageError: also for two values of one key."""
     tags: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--tag: expected KEY=VALUE, as team=vision, found {text!r}")
-        tags.update(check_tags({name: clean_text(value)}, doing="--tag"))
+        read = check_tags({name: clean_text(value)}, doing="--tag")
+        if tags.get(name, read[name]) != read[name]:
+            raise UsageError(f"--tag: expected one value of {name}, found {tags[name]!r} and {read[name]!r}")
+        tags.update(read)
     return _bounded(tags, "--tag")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ from gpuwatch import atomic_write
 from gpuwatch.errors import UsageError
 
 SCHEMA = 1
+_KEY = "card-"  # before the digest of a UUID
 SHIPPED = Path(__file__).parent / "references"
 _BLOCKS_COUNT = 20  # of half a second of GEMM each: the power controller swings within a second
 _BETWEEN_WINDOWS_RATIO = 0.0006  # as windows of unchanged work were measured to differ (annotate.budget.Repeatability)
@@ -110,6 +112,16 @@ class Qualification:
     took_s: float = 0.0
 
     @property
+    def card_key(self) -> str:
+        """Return the stand-in for the card's UUID: the same for one card, and nobody's serial number."""
+        return _key(self.device.uuid)
+
+    def without_uuids(self) -> Qualification:
+        """Return it as a reference holds it, which is handed on: as redacted reports, without the board's serial number."""
+        parent = None if self.device.parent_uuid is None else _key(self.device.parent_uuid)
+        return replace(self, device=replace(self.device, uuid=self.card_key, parent_uuid=parent))
+
+    @property
     def is_clean(self) -> bool:
         """Return whether nothing but the card itself made the numbers."""
         return not (self.neighbours or self.faults or self.disturbances)
@@ -118,6 +130,10 @@ class Qualification:
         """Return plain data for JSON."""
         data: dict[str, object] = msgspec.to_builtins(self)
         return data
+
+
+def _key(uuid: str) -> str:
+    return uuid if uuid.startswith(_KEY) else f"{_KEY}{hashlib.blake2b(uuid.lower().encode(), digest_size=8).hexdigest()}"
 
 
 def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
@@ -132,10 +148,12 @@ def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
             raise UsageError(f"--reference: expected a file, or a folder with *.json, found none in {path}")
         for file in files:
             found += _cards_of(file)
-    return tuple({each.device.uuid: each for each in sorted(found, key=lambda card: card.measured_wall_s)}.values())
+    return tuple({each.card_key: each for each in sorted(found, key=lambda card: card.measured_wall_s)}.values())
 
 
 def _cards_of(file: Path) -> list[Qualification]:
+    if file.exists() and not file.is_file():  # a pipe would be waited for
+        raise UsageError(f"--reference: {file}: expected a regular file, found a folder, pipe or device")
     try:
         size_bytes = file.stat().st_size
         data = json.loads(file.read_bytes(), parse_float=_finite, parse_constant=_finite) if size_bytes <= _MOST_BYTES else None
@@ -167,8 +185,10 @@ def save_card(path: Path, card: Qualification) -> int:
     Raises UsageError: when the file holds something else.  Raises OSError: when it cannot be written.
     """
     before = read_cards([path]) if path.exists() else ()
-    cards = [*(each for each in before if each.device.uuid != card.device.uuid), card]
-    text = json.dumps({"schema": SCHEMA, "cards": [each.to_dict() for each in cards]}, indent=1, allow_nan=False)
+    cards = [*(each for each in before if each.card_key != card.card_key), card]
+    text = json.dumps(
+        {"schema": SCHEMA, "cards": [each.without_uuids().to_dict() for each in cards]}, indent=1, allow_nan=False
+    )
     atomic_write.replace(path, f"{text}\n".encode(), mode=0o644)
     return len(cards)
 

@@ -106,7 +106,7 @@ def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio
     Results of cards that were disturbed while they were measured are left out.  ``spread_ratio`` is the setting card_spread.
     """
     clean = [each for each in reference if each.is_clean]
-    others = [each for each in clean if each.device.uuid != card.device.uuid] or clean
+    others = [each for each in clean if each.card_key != card.card_key] or clean
     facts = tuple(fact_differences(card, others)) if others else ()
     probes, unknown = [], []
     for probe in PROBES:
@@ -121,7 +121,7 @@ def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio
             amounts = [each.amounts[probe.name] for each in theirs]
             probes.append(_compare(probe, here, amounts, _floor_ratio(probe, card.device.name, spread_ratio)))
     if not others:
-        unknown.append(f"the reference holds no undisturbed {card.device.name}: --save-reference FILE makes one")
+        unknown.append(f"the reference holds no undisturbed {card.device.name}")
     return _answer(card, others, facts, tuple(probes), unknown)
 
 
@@ -218,5 +218,5 @@ def _answer(
         facts=facts,
         probes=probes,
         cards_count=len(others),
-        is_own=bool(others) and all(each.device.uuid == card.device.uuid for each in others),
+        is_own=bool(others) and all(each.card_key == card.card_key for each in others),
     )

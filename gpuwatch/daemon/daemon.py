@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
-IDLE_CHECK_S = 1.0  # at least; each look wakes the daemon
-IDLE_CHECKS_COUNT = 15  # until it leaves: the time after its last client is kept to a fifteenth
+IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # at least, and until it leaves: each look wakes the daemon
 ATTENDED_S = 60.0  # after a scrape, until the next one
 REACHABLE_S = 2.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
 QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
@@ -193,13 +192,14 @@ class Daemon:
     async def _until_done(self) -> None:
         last_client_ns = clock.now_ns()
         while not self._stop.is_set():
-            check_s = max(IDLE_CHECK_S, self.settings.idle_exit_s / IDLE_CHECKS_COUNT)
+            idle_s = self._gpus.source.stay_s(self.settings.idle_exit_s)
             with contextlib.suppress(TimeoutError):
+                check_s = max(IDLE_CHECK_S, idle_s / IDLE_CHECKS_COUNT)
                 await asyncio.wait_for(self._stop.wait(), check_s if self._on_demand else None)
             if self._server.client_count or self._windows.tracked_count:
                 last_client_ns = clock.now_ns()
-            elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
-                _log.info("no client for %g s", self.settings.idle_exit_s)
+            elif self._on_demand and clock.now_ns() - last_client_ns > idle_s * 1e9:
+                _log.info("no client for %g s", idle_s)
                 return
 
     def _leave(self, request: messages.Leave) -> messages.Reply:

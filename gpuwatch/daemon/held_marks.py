@@ -6,13 +6,16 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
 from gpuwatch import clock
+from gpuwatch.daemon.tracked_window import is_untrusted
 from gpuwatch.daemon.windows import Windows
-from gpuwatch.errors import UsageError
+from gpuwatch.errors import TrustedMarkError, UsageError
 from gpuwatch.host.mark_members import KinMembers, OwnProcesses, TreeMembers, session_of, user_of
+from gpuwatch.host.processes import PROC
 from gpuwatch.interfaces import Run
 from gpuwatch.wire import messages
 from gpuwatch.wire.mark_bounds import LONGEST_S, SHORTEST_S
@@ -21,6 +24,7 @@ _log = logging.getLogger("gpuwatch.daemon.held_marks")
 
 MARKS_COUNT = 64  # open ones of a user
 EXPIRED_COUNT = 64  # of a user, whose verdict `mark end` still tells
+_CLAIMED = frozenset({"claimed_calls_count", "claimed_call_s"})  # what only untrusted code claims
 
 _Key = tuple[int, str]  # uid and name: two users may use one name, and neither learns of the other's
 
@@ -29,13 +33,15 @@ _Key = tuple[int, str]  # uid and name: two users may use one name, and neither 
 class _Mark:
     run: Run
     expiry: asyncio.TimerHandle
+    own: OwnProcesses
 
 
 class HeldMarks:
     """The open marks of every user, and those that expired.  All methods run in the daemon's event loop."""
 
-    def __init__(self, windows: Windows, *, shortest_s: float = SHORTEST_S) -> None:
+    def __init__(self, windows: Windows, *, shortest_s: float = SHORTEST_S, proc: Path = PROC) -> None:
         self._windows = windows
+        self._proc = proc
         self._shortest_s = shortest_s
         self._begun_ns = clock.now_ns()
         self._open: dict[_Key, _Mark] = {}
@@ -57,7 +63,7 @@ class HeldMarks:
 
     async def _begin(self, request: messages.OpenMark, key: _Key, pid: int) -> messages.Opened:
         self._check_room(key)
-        root, own, words = _own_processes(request, pid, key[0])
+        root, own, words = _own_processes(request, pid, key[0], self._proc)
         stated = msgspec.structs.replace(request, declared={**request.declared, "own_processes": words})
         run, warning = await self._windows.open(stated, pid=root, uid=key[0], own=own)
         try:
@@ -66,7 +72,7 @@ class HeldMarks:
             self._windows.abandon(run.id, "another mark was begun at once")
             raise
         expiry = asyncio.get_running_loop().call_later(request.expires_s, self._expire, key, request.expires_s)
-        self._open[key] = _Mark(run, expiry)
+        self._open[key] = _Mark(run, expiry, own)
         self._expired.pop(key, None)
         return messages.Opened(run=run.id, opened_ns=run.begin_ns, warning=warning)
 
@@ -85,13 +91,16 @@ class HeldMarks:
 
     def _end(self, request: messages.CloseMark, key: _Key) -> messages.Closed:
         uid, name = key
-        if (mark := self._open.pop(key, None)) is not None:
+        if (mark := self._open.get(key)) is not None:
+            if _CLAIMED & request.declared.keys() and not is_untrusted(mark.run.declared):
+                raise TrustedMarkError(
+                    f"--calls, --call-time: expected a mark begun with --untrusted, found {name!r}, begun without"
+                )
+            del self._open[key]
             mark.expiry.cancel()
-            run, now_ns = mark.run, clock.now_ns()
-            end = messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=now_ns, declared=request.declared)
-            self._windows.close(end, uid=uid)
-            return messages.Closed(run=run.id)
-        if (expired := self._expired.pop(key, None)) is not None:
+            self._close(mark, request.declared, uid)
+            return messages.Closed(run=mark.run.id)
+        if (expired := self._expired.get(key)) is not None:
             return messages.Closed(run=expired)
         others = sorted(other for owner, other in self._open if owner == uid)
         age_s = (clock.now_ns() - self._begun_ns) / 1e9
@@ -99,6 +108,16 @@ class HeldMarks:
             ", ".join(map(repr, others[:8])) or f"none; this daemon began {age_s:.0f} s ago, and marks end with their daemon"
         )
         raise UsageError(f"mark {name!r}: expected an open mark of yours of that name, found {found}")
+
+    def _close(self, mark: _Mark, declared: dict[str, messages.FactValue], uid: int) -> None:
+        if isinstance(mark.own, TreeMembers) and (reused := mark.own.reused()):
+            # Evidence names processes by PID: the work of the two that had one cannot be told apart.
+            whose = ", ".join(map(str, reused))
+            self._windows.abandon(mark.run.id, f"process {whose}, whose work it is, ended, and another process has its PID now")
+            return
+        run = mark.run
+        end = messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=clock.now_ns(), declared=declared)
+        self._windows.close(end, uid=uid)
 
     def _expire(self, key: _Key, after_s: float) -> None:
         mark = self._open.pop(key)
@@ -120,27 +139,27 @@ def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
         )
 
 
-def _own_processes(terms: messages.OpenMark, pid: int, uid: int) -> tuple[int, OwnProcesses, str]:
+def _own_processes(terms: messages.OpenMark, pid: int, uid: int, proc: Path) -> tuple[int, OwnProcesses, str]:
     """Return a window's first process, what tells its own, and that in words.  Raises UsageError: for what is not visible."""
-    if not pid or user_of(pid) is None:
+    if not pid or user_of(pid, proc=proc) is None:
         raise UsageError(
             "mark: expected a process in the PID namespace of the daemon, found one outside of it; give the daemon the host's PIDs"
         )
     if terms.own == "pids":
-        found = {each: user_of(each) for each in terms.pids}
+        found = {each: user_of(each, proc=proc) for each in terms.pids}
         wrong = [each for each, user in found.items() if user is None or uid not in (user, 0)]
         if wrong or not found:
             raise UsageError(f"mark {terms.name!r}: expected processes of yours that run, found {wrong or 'none'}")
-        return terms.pids[0], TreeMembers(tuple(terms.pids)), f"processes {', '.join(map(str, terms.pids))}"
-    session = session_of(pid)
+        return terms.pids[0], TreeMembers.held(tuple(terms.pids), proc=proc), f"processes {', '.join(map(str, terms.pids))}"
+    session = session_of(pid, proc=proc)
     if terms.own == "user" and uid == 0:
         raise UsageError(
             "mark: expected --own session, --pid or --uid of root, below whose processes all others run, found user"
         )
     if terms.own == "user":
-        return session or pid, KinMembers(uid=uid), f"user {uid}"
+        return session or pid, KinMembers(uid=uid, proc=proc), f"user {uid}"
     if session is None:
         raise UsageError(f"mark {terms.name!r}: expected a process that runs, found {pid} gone")
     if session == 0:  # As `docker exec` leaves it: one container's users keep apart, its terminals cannot be.
-        return pid, KinMembers(session=0, uid=uid), f"sessions of user {uid} begun outside this PID namespace"
-    return session, KinMembers(session=session), f"session {session}"
+        return pid, KinMembers(session=0, uid=uid, proc=proc), f"sessions of user {uid} begun outside this PID namespace"
+    return session, KinMembers(session=session, proc=proc), f"session {session}"

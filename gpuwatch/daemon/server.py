@@ -201,7 +201,7 @@ class Server:
             await send(writer, messages.refused(error.code, error))
             return False
         except UsageError as error:
-            reply = messages.refused("usage", error)
+            reply = messages.refused(error.code, error)
         except StoreError as error:
             reply = messages.refused("store", error)
         await send(writer, reply)
@@ -275,7 +275,8 @@ class Server:
             judged.cancel()
             gone.cancel()
             await asyncio.gather(judged, gone, return_exceptions=True)
-        return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=said_in(peer.protocol, run.verdicts))
+        verdicts = said_in(peer.protocol, run.verdicts)
+        return messages.JudgedReply(run=run.id, status=run.status, why=run.why, verdicts=verdicts, parent=run.parent)
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:

@@ -12,6 +12,8 @@ from gpuwatch.interfaces import Clock, Sink, Source
 from gpuwatch.sampling.sampler_thread import EventWatch
 from gpuwatch.sources import open_source
 
+_MISNAMED_STAY_S = 15.0  # the window that started the daemon has had its answer by then
+
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 
@@ -32,6 +34,7 @@ class SourceKeeper:
         self._looked = threading.Event()
         self.devices: Mapping[str, Device] = {}  # with identity and limits as they were when last (re)opened
         self.absence: str | None = None
+        self._is_misnamed = False  # no scene or recording of that name: waiting brings none
         # GPUs that the driver lists and that never said who they are, each with the reason.
         self.unanswered: tuple[str, ...] = ()
 
@@ -56,6 +59,10 @@ class SourceKeeper:
     def has_looked(self) -> bool:
         """Whether the source was opened, or found absent: before, nothing is known."""
         return self._looked.is_set()
+
+    def stay_s(self, idle_s: float) -> float:
+        """Return how long a daemon that a window started stays without clients: without a source it is of no use to the next."""
+        return idle_s if self.has_looked and not self._is_misnamed else min(idle_s, _MISNAMED_STAY_S)
 
     @property
     def epoch_ns(self) -> int | None:
@@ -108,9 +115,9 @@ class SourceKeeper:
         except (SourceError, UsageError) as error:  # the latter: no such scene, or a recording that cannot be read
             if self.absence != str(error):
                 _log.warning("no GPU to watch: %s", error)
-            self.absence = str(error)
+            self.absence, self._is_misnamed = str(error), isinstance(error, UsageError)
         else:
-            self.absence = None
+            self.absence, self._is_misnamed = None, False
 
     def _attach(self) -> Source:
         """Open the source and watch its GPUs.  Raises SourceError, and then holds on to nothing: NVML counts its users."""

@@ -9,7 +9,9 @@ from gpuwatch.diff.cubin import Threads
 from gpuwatch.diff.kernel_code import KernelCode
 from gpuwatch.diff.occupancy import WARP, SmLimits, best_block, occupancy
 from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import found_words
 
+_MOST_GRID = (2**31 - 1, 65_535, 65_535)  # of every architecture since sm_30
 MOST_THREADS = 1024  # of a block, on every architecture
 _USUAL_BLOCKS = (256, 128, 512, 1024)
 _SQUARE_BLOCKS = ((32, 8, 1), (16, 16, 1), (32, 32, 1))
@@ -49,6 +51,10 @@ def read_launch(text: str | None) -> GivenLaunch:
         parts[found[1]] = (x, y, z)
     if any(0 in parts.get(name, (1,)) for name in ("grid", "block")):
         raise UsageError(f"--launch: expected a grid and a block of at least 1, found {text!r}")
+    if any(size > most for size, most in zip(parts.get("grid", ()), _MOST_GRID, strict=False)):
+        raise UsageError(
+            f"--launch: expected a grid of at most {'x'.join(map(str, _MOST_GRID))} blocks, found {found_words(text)}"
+        )
     return GivenLaunch(parts.get("grid"), parts.get("block"), parts.get("smem", (0, 1, 1))[0])
 
 

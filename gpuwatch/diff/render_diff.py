@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 
+from annotate.output.markup import fenced, marked
+from annotate.output.report import plain
 from gpuwatch.diff.code_diff import unified
 from gpuwatch.diff.kernel_code import SideCode
 from gpuwatch.diff.render_timed import headlines, sweep_lines, timed_lines
@@ -20,6 +22,12 @@ CAVEAT = (
 )
 
 
+class _Markup(str):
+    """Lines that are Markdown already; all others are somebody's words."""
+
+    __slots__ = ()
+
+
 def as_text(found: Diff, code: Sequence[Language], *, is_whole: bool = False) -> str:
     """Lay the comparison out for a terminal; ``code`` adds unified diffs, ``is_whole`` the classes beyond the first."""
     return "\n".join(_lines(found, code, _columns, is_whole=is_whole))
@@ -27,12 +35,16 @@ def as_text(found: Diff, code: Sequence[Language], *, is_whole: bool = False) ->
 
 def as_markdown(found: Diff, code: Sequence[Language]) -> str:
     """Lay the comparison out for a pull request."""
-    return "\n".join(_lines(found, code, _pipes, is_whole=True))
+    return "\n".join(
+        each if isinstance(each, _Markup) else "\n".join(marked(plain(line)) for line in each.split("\n"))
+        for each in _lines(found, code, _pipes, is_whole=True)
+    )
 
 
 def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: bool) -> Iterator[str]:
     is_markdown = table is _pipes
-    yield from ([f"**`{found.a.shown}` → `{found.b.shown}`** on {found.arch}", ""] if is_markdown else [])
+    names = [marked(plain(each.shown)) for each in (found.a, found.b)]
+    yield from ([_Markup(f"**{names[0]} → {names[1]}** on {found.arch}"), ""] if is_markdown else [])
     if found.explained:
         yield from _paragraph(headlines(found.explained, [each.b.code.name for each in found.comparisons] or [""]), table)
         yield ""
@@ -119,7 +131,8 @@ def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> 
     none = f"no difference in {language.upper()}{'' if is_same else ' but in which registers and addresses it uses'}"
     lines = list(unified(codes[0], codes[1], names)) or [none]
     yield ""
-    yield from (["```diff", *lines, "```"] if is_markdown else [language.upper(), *lines])
+    shown = map(_Markup, fenced([plain(line) for line in lines], "diff")) if is_markdown else [language.upper(), *lines]
+    yield from shown
 
 
 def resource_cells(row: ResourceRow) -> Row:
@@ -158,5 +171,5 @@ def _columns(header: Row, rows: Sequence[Row]) -> str:
 
 
 def _pipes(header: Row, rows: Sequence[Row]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    first, *rest = ["| " + " | ".join(marked(plain(cell)) for cell in line) + " |" for line in (header, *rows)]
+    return _Markup("\n".join([first, "| " + " | ".join(["---"] * len(header)) + " |", *rest]))

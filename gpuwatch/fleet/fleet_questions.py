@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpuwatch.errors import ExportError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.fleet.columns import COLUMNS, ColumnKind, ExportColumn
 
+_MAGIC = b"PAR1"  # at both ends of a Parquet file
 _HEAD = re.compile(r"((?:-- .*\n)+)")
 # Columns that one export lacks are NULL: parts of older versions have fewer.
 _VIEW = """CREATE TEMP VIEW windows AS
@@ -74,7 +75,7 @@ def list_parts(places: Sequence[str]) -> list[str]:
     found: list[str] = []
     for place in map(Path, places):
         if place.is_file():
-            found.append(str(place))
+            found.append(_checked(place))
             continue
         parts = sorted(map(str, place.glob("windows/schema=1/*/*/*.parquet"))) or sorted(map(str, place.rglob("*.parquet")))
         if not parts:
@@ -82,6 +83,13 @@ def list_parts(places: Sequence[str]) -> list[str]:
             raise UsageError(f"{place}: expected Parquet files that `gpuwatch export` wrote, found {what}")
         found += parts
     return found
+
+
+def _checked(file: Path) -> str:
+    with file.open("rb") as opened:
+        if opened.read(len(_MAGIC)) != _MAGIC:
+            raise UsageError(f"{file}: expected a Parquet file that `gpuwatch export` wrote, found another kind of file")
+    return str(file)
 
 
 def ask(
@@ -93,7 +101,7 @@ def ask(
     most_count: int,
     with_simulated: bool = False,
 ) -> FleetAnswer:
-    """Ask these files.  Raises UsageError: without DuckDB.  Raises ExportError: for files that are no export."""
+    """Ask these files.  Raises UsageError: without DuckDB, and for files that are no export."""
     try:
         import duckdb
     except ImportError as error:
@@ -112,7 +120,7 @@ def ask(
             rows = answer.fetchmany(most_count + 1)
         except duckdb.Error as error:
             why = " ".join(str(error).partition("\nLINE ")[0].split())  # without the statement, which is not the reader's
-            raise ExportError(f"{asked.name}: expected windows that `gpuwatch export` wrote, found: {why}") from error
+            raise UsageError(f"{asked.name}: expected windows that `gpuwatch export` wrote, found: {why}") from error
     return FleetAnswer(columns, tuple(rows[:most_count]), len(rows) > most_count)
 
 
@@ -123,10 +131,10 @@ def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
 
 
 def _refuse_others(db: Any) -> None:  # a connection of duckdb
-    """Raise ExportError for a file of rows that no export wrote: it would answer every question with nothing."""
+    """Raise UsageError for a file of rows that no export wrote: it would answer every question with nothing."""
     other = db.execute("SELECT filename FROM windows WHERE boot_id IS NULL LIMIT 1").fetchone()
     if other is not None:
-        raise ExportError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")
+        raise UsageError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")
 
 
 _CONTRACT = (*COLUMNS, ExportColumn("filename", ColumnKind.TEXT, "the file a row came from"))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from annotate.compare.decision import duration_text, markdown
 from annotate.output import report
 from annotate.output.budget_words import cards_words
+from annotate.output.markup import logged, marked, tagged
 from gpuwatch.gate.gate_outcome import GatedWindow, GateOutcome, exportable, overall
 
 _MOST_SUMMARY_BYTES = 900_000  # GitHub takes 1 MiB of a step
@@ -30,13 +31,11 @@ def summary(windows: Sequence[GatedWindow]) -> str:
     for each in windows:
         simulated = " (simulated)" if each.window.verdict.simulated else ""
         cells = (each.name + simulated, number_text(each), each.change, each.why)
-        lines.append(f"| {_MARKS[each.outcome]} | " + " | ".join(report.marked(report.plain(cell)) for cell in cells) + " |")
+        lines.append(f"| {_MARKS[each.outcome]} | " + " | ".join(marked(report.plain(cell)) for cell in cells) + " |")
     text = "\n".join(lines) + "\n"
     for each in windows:
         parts = [report.markdown(each.window.verdict)] + ([markdown(each.comparison)] if each.comparison is not None else [])
-        folded = "\n".join(
-            [f"\n<details><summary>{report.marked(report.plain(each.name))}</summary>\n", *parts, "</details>\n"]
-        )
+        folded = "\n".join([f"\n<details><summary>{tagged(report.plain(each.name))}</summary>\n", *parts, "</details>\n"])
         if len((text + folded).encode()) > _MOST_SUMMARY_BYTES:
             return f"{text}\n… the rest is left out: `gpuwatch audit` lists it\n"
         text += folded
@@ -66,7 +65,7 @@ def workflow_commands(windows: Sequence[GatedWindow]) -> list[str]:
 
 def _escaped(text: str, *, is_property: bool = False) -> str:
     """Escape as the runner reads commands, so that no label starts one of its own."""
-    found = report.plain(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    found = logged(report.plain(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return found.replace(":", "%3A").replace(",", "%2C") if is_property else found
 
 

@@ -64,6 +64,20 @@ class GpuwatchWindows:
             self._windows.setdefault(item.nodeid, []).append(window)
         return window
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Forget the windows of an earlier try of this test, which pytest-rerunfailures begins again here."""
+        if self._windows.get(item.nodeid):
+            self._windows[item.nodeid] = []
+        item.user_properties[:] = [each for each in item.user_properties if not each[0].startswith("gpuwatch_")]
+        wrong = ""
+        try:
+            policy_of(item)
+        except pytest.UsageError as error:  # in a worker of xdist it would end the run
+            wrong = str(error)
+        if wrong:  # here, where no other error is being handled that pytest would show above it
+            pytest.fail(wrong, pytrace=False)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, object, object]:
         benchmark: Any = yield

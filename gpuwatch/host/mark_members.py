@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from gpuwatch.host.processes import PROC, contents, descendants, descends, names
+from gpuwatch.host.processes import PROC, contents, descendants, descends, names, started_ticks
 
 
 class OwnProcesses(Protocol):
@@ -22,15 +22,32 @@ class OwnProcesses(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TreeMembers:
-    """Processes and their descendants."""
+    """Processes and their descendants; ``started`` are the roots' start times where these are held."""
 
     roots: tuple[int, ...]
+    started: tuple[int | None, ...] = ()
+    proc: Path = PROC
+
+    @staticmethod
+    def held(roots: tuple[int, ...], *, proc: Path = PROC) -> TreeMembers:
+        """Hold processes by PID and start time, for hours in which another process may be given the PID of one that ended."""
+        return TreeMembers(roots, tuple(started_ticks(each, proc=proc) for each in roots), proc)
 
     def includes(self, pid: int) -> bool:
-        return any(descends(pid, root) for root in self.roots)
+        return any(descends(pid, root, proc=self.proc) for root in self._standing())
 
     def everyone(self) -> frozenset[int]:
-        return frozenset[int]().union(*map(descendants, self.roots))
+        return frozenset[int]().union(*(descendants(root, proc=self.proc) for root in self._standing()))
+
+    def reused(self) -> tuple[int, ...]:
+        """Return the roots whose PID is another process's by now."""
+        now = {root: started_ticks(root, proc=self.proc) for root, _ in zip(self.roots, self.started, strict=False)}
+        pairs = zip(self.roots, self.started, strict=False)
+        return tuple(root for root, started in pairs if None not in (started, now[root]) and started != now[root])
+
+    def _standing(self) -> tuple[int, ...]:
+        gone = self.reused()
+        return tuple(root for root in self.roots if root not in gone)
 
 
 @dataclass(frozen=True, slots=True)

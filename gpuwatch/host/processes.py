@@ -140,6 +140,12 @@ def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
     return False
 
 
+def started_ticks(pid: int, *, proc: Path = PROC) -> int | None:
+    """Return when a process started, in the kernel's ticks since the boot; None if it is gone.  A PID alone is reused."""
+    words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
+    return int(words[19]) if len(words) > 19 else None
+
+
 def _children(pid: int, proc: Path) -> list[int]:
     children: list[int] = []
     for thread in names(f"{proc}/{pid}/task"):

@@ -30,7 +30,8 @@ typedef struct {
     gw_label *own, *timed; /* the label that opened it, and the one whose ranges are its iterations */
     gw_entry edge;
     gw_entry *entries;
-    size_t count, capacity, left_out_count;
+    size_t count, capacity, left_out_count, other_count;
+    gw_label *other; /* the latest label whose ranges lay inside and are no iterations, as another's are */
     int inside_count; /* ranges of the series that have begun and not ended */
     int64_t mark_ns, mark_stamp, told_ns;
     void *stream;
@@ -127,6 +128,12 @@ static bool is_lone(const window *each) {
     return each->is_series && each->count == 1 && each->entries[0].end_ns - each->entries[0].begin_ns < LEAST_NS;
 }
 
+/* Note ranges of another label than the one whose ranges are a window's iterations. */
+static void note_other(window *into, gw_label *label, size_t count) {
+    into->other = label;
+    into->other_count += count;
+}
+
 static void add_entry(window *into, int64_t begin_ns, int64_t end_ns, int64_t begin_stamp, int64_t end_stamp) {
     if (into->count == into->capacity && into->count < ENTRIES_COUNT) {
         size_t capacity = into->capacity ? into->capacity * 2 : 1024;
@@ -192,6 +199,15 @@ static void report(const window *each, const char *timer, size_t count, bool was
     const char *label = each->label.text ? each->label.text : "";
     gw_add(&line, "{\"run\":\"%s\",\"label\":\"%s\",\"iterations\":%zu,\"left_out\":%zu,\"timer\":\"%s\"", each->run, label, count,
            each->left_out_count, timer);
+    if (each->other != NULL) {
+        gw_add(&line, ",\"other_count\":%zu,\"other\":\"", each->other_count);
+        if (each->other->domain != NULL && each->other->domain[0]) {
+            gw_add_json(&line, each->other->domain, GW_LABEL_CHARACTERS / 2);
+            gw_add(&line, ":");
+        }
+        gw_add_json(&line, each->other->message, GW_LABEL_CHARACTERS / 2);
+        gw_add(&line, "\"");
+    }
     gw_add(&line, ",\"is_lone\":%s,\"is_outer\":%s,\"is_closed\":%s}\n", was_lone ? "true" : "false",
            each->is_outer ? "true" : "false", is_closed ? "true" : "false");
     gw_write_line(path, &line);
@@ -441,7 +457,7 @@ void gw_range_begin(gw_range *range, gw_label *label) {
             range->within = into->id;
             has_room = into->count < ENTRIES_COUNT;
         } else if (into != NULL) {
-            into->left_out_count++;
+            note_other(into, label, 1);
         }
     }
     gw_unlock();
@@ -496,6 +512,7 @@ void gw_range_end(gw_range *range) {
         opened->state = ENDED;
         wake_finisher();
     } else if (opened != NULL) { /* it may be the first of many */
+        if (opened->timed != NULL && opened->timed != label) note_other(opened, opened->timed, opened->count + opened->left_out_count);
         if (opened->timed != label) opened->count = opened->left_out_count = 0;
         opened->timed = label;
         opened->is_series = true;

@@ -44,5 +44,7 @@ def markdown(windows: Sequence[ReportedWindow]) -> str:
     """Render the verdicts, then the comparisons."""
     parts = [report.markdown(window.verdict) for window in windows]
     # Indented by four it is code, in which no label is markup, a mention or a link.
-    parts += ["".join(f"    {line}\n" for line in decision.text(each).split("\n")) for each in comparisons(windows)]
+    parts += [
+        "".join(f"    {report.plain(line)}\n" for line in decision.text(each).split("\n")) for each in comparisons(windows)
+    ]
     return "\n".join(parts)

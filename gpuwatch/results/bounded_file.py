@@ -16,7 +16,7 @@ _FARTHEST_NS = 1 << 62
 _T = TypeVar("_T")
 
 
-def decode(blob: bytes, form: type[_T]) -> _T:
+def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
     """Decode JSON of this form.  Raises ValueError: for other content, and for what is nested too deeply."""
     try:
         return msgspec.json.decode(blob, type=form)

@@ -30,6 +30,8 @@ _CANNOT = (
     "which card it was",
 )
 _MOST_STATES_COUNT = 100_000
+_MOST_VALUES_COUNT = 8_000_000  # of a file: NVBench writes one for each 25 bytes or more
+_STATE_BYTES = 1 << 20  # of one state: NVBench writes some 10 kB
 
 
 class _SummaryValue(msgspec.Struct):
@@ -50,7 +52,7 @@ class _BenchmarkState(msgspec.Struct):
     device: int | None = None
     is_skipped: bool = False
     skip_reason: str | None = None
-    summaries: list[_StateSummary] | None = None
+    summaries: msgspec.Raw = msgspec.Raw(b"[]")  # those of all states at once would take seven times the file's size
 
 
 class _NvBenchmark(msgspec.Struct):
@@ -70,6 +72,8 @@ class _NvFile(msgspec.Struct):
 
 def read_nvbench(path: Path, blob: bytes) -> ResultFile:
     """Read a file of NVBench.  Raises ValueError, UsageError: for a damaged one."""
+    if (count := blob.count(b",")) > _MOST_VALUES_COUNT:
+        raise ValueError(f"expected at most {_MOST_VALUES_COUNT} values, found {count}")
     found = decode(blob, _NvFile)
     gpus = {each.id: each.name for each in found.devices}
     states = [(bench, state) for bench in found.benchmarks for state in bench.states or ()]
@@ -82,8 +86,15 @@ def read_nvbench(path: Path, blob: bytes) -> ResultFile:
     return ResultFile(tool="NVBench", series=series, cannot=cannot)
 
 
+def _summaries(state: _BenchmarkState) -> dict[str, _StateSummary]:
+    if (size_bytes := len(memoryview(state.summaries))) > _STATE_BYTES:
+        raise ValueError(f"{state.name}: expected at most {_STATE_BYTES} bytes of summaries, found {size_bytes}")
+    found = [] if state.summaries == msgspec.Raw(b"null") else decode(state.summaries, list[_StateSummary])
+    return {each.tag: each for each in found}
+
+
 def _series(folder: Path, bench: _NvBenchmark, state: _BenchmarkState, gpus: dict[int, str]) -> ResultSeries:
-    by_tag = {each.tag: each for each in state.summaries or ()}
+    by_tag = _summaries(state)
     remarks = [f"skipped: {state.skip_reason or 'without a reason'}"] if state.is_skipped else []
     took = _samples(folder, by_tag.get(_TIMES), remarks)
     clocks = _samples(folder, by_tag.get(_CLOCKS), remarks)

@@ -160,7 +160,9 @@ class RunReader(LedgerConnection):
     def run(self, id_prefix: str) -> Run:
         """The run whose id begins so; four characters at least."""
         if len(id_prefix) < SHORTEST_PREFIX:
-            raise StoreError(f"run: expected at least {SHORTEST_PREFIX} characters of its id, found {id_prefix!r}")
+            raise StoreError(
+                f"run: expected a label, or an id of which {SHORTEST_PREFIX} characters are given, found {id_prefix!r}"
+            )
         sql = "SELECT * FROM runs WHERE id >= ? AND id < ? LIMIT 11"
         unreadable: dict[str, str] = {}
         found = self._readable(sql, [id_prefix, f"{id_prefix}\U0010ffff"], unreadable)

@@ -23,8 +23,7 @@ DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the length of all names and fac
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
 PATH_LENGTH, SOURCE_LENGTH = 4096, 4096 + 64
-GPUS_COUNT, GPU_LENGTH = 256, 128
-POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 16, 256, 64
+GPUS_COUNT, GPU_LENGTH, POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 256, 128, 16, 256, 64
 TAGS_COUNT, TAG_LENGTH, TAGS_LENGTH = 64, 1024, 8192  # the last of all names and values of a window's tags together
 TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
@@ -213,6 +212,7 @@ class JudgedReply(Message, tag="judged", frozen=True):
     status: str
     why: str = ""
     verdicts: list[dict[str, Any]] = []
+    parent: str | None = None  # the window that it was opened inside of
 
 
 class StatusReply(Message, tag="state", frozen=True):

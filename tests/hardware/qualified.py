@@ -41,14 +41,14 @@ def reference(every: Sequence[Qualification]) -> tuple[Qualification, ...]:
 
 def add(folders: Sequence[Path]) -> None:
     """Commit what runs left in these folders, and ship the references that follow."""
-    before = list(runs()) if DATA.exists() else []
-    known = {(run.device.uuid, run.measured_wall_s) for run in before}
+    before = [run.without_uuids() for run in runs()] if DATA.exists() else []
+    known = {(run.card_key, run.measured_wall_s) for run in before}
     for folder in folders:
         for file in sorted(folder.glob("*.json")):
             data = json.loads(file.read_bytes())
             for fields in data.get("cards", [data["qualification"]] if "qualification" in data else []):
-                run = msgspec.convert(fields, Qualification)
-                if (run.device.uuid, run.measured_wall_s) not in known:
+                run = msgspec.convert(fields, Qualification).without_uuids()
+                if (run.card_key, run.measured_wall_s) not in known:
                     before.append(run)
     _write(DATA, {"schema": SCHEMA, "runs": sorted(before, key=lambda run: run.measured_wall_s)})
     runs.cache_clear()

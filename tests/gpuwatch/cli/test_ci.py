@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
 import subprocess
@@ -132,13 +134,52 @@ def test_ci_runs_the_command_at_the_baselines_revision(
         (("--since", "1h", "--", "true"), "found both"),
         (("--since", "1h", "--retry", "1"), "--retry: expected COMMAND"),
         (("--since", "1h", "--baseline", "no-file"), "--baseline: expected a file, or a revision with COMMAND"),
-        (("--since", "1h", "--save", "/no/folder/x"), "--save"),
+        (("--since", "1h", "--save", "/no/folder/x"), "--save: expected a file in a folder"),
+        (("--bencher", "/no/folder/x", "--", "touch", "ran"), "--bencher: expected a file in a folder"),
+        (("--summary", ".", "--", "touch", "ran"), "--summary: expected a file that can be appended to, found ."),
+        (("--outputs", "/no/x", "--", "touch", "ran"), "--outputs: expected a file that can be appended to, found /no/x"),
+        (("--clock", "1500", "--", "touch", "ran"), "--clock: expected --baseline beside it"),
+        (
+            ("--baseline", "nothere", "--", "touch", "ran"),
+            "--baseline: no file 'nothere' is here, and as a git revision: expected",
+        ),
     ],
 )
-def test_ci_refuses_what_makes_no_gate(gpuwatch: Gpuwatch, arguments: tuple[str, ...], words: str) -> None:
+def test_ci_refuses_what_makes_no_gate(
+    gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+) -> None:
+    """Before the command is run: a wrong path must not show after an hour."""
+    monkeypatch.chdir(home)
     ended = gpuwatch("ci", *arguments)
     assert (ended.code, ended.out) == (2, "")
     assert words in ended.err
+    assert ended.err.count("\n") == 1
+    assert not (home / "ran").exists()
+
+
+def test_ci_checks_the_runners_own_files_first(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_OUTPUT", str(home))
+    assert "$GITHUB_OUTPUT: expected a file that can be appended to" in gpuwatch("ci", "--", "true").err
+
+
+@pytest.mark.parametrize(("command", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
+def test_ci_ends_as_run_for_a_command_that_cannot_start(gpuwatch: Gpuwatch, command: str, code: int) -> None:
+    """The codes are those of shells, with the words of the system alone."""
+    ended = gpuwatch("ci", "--", command)
+    assert (ended.code, ended.out) == (code, "")
+    assert ended.err in (f"gpuwatch: {command}: {os.strerror(number)}\n" for number in (errno.ENOENT, errno.EACCES))
+
+
+def test_ci_gives_the_runner_no_command_of_a_label(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GitHub's runner obeys ##[command] anywhere in a line of the log, and ::command:: at its beginning."""
+    flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR), label="##[add-mask]x\n::error::y"))
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    ended = gpuwatch("ci", *flags)
+    assert "##[" not in ended.out + ended.err
+    assert [line[:9] for line in ended.out.splitlines() if line.lstrip().startswith("::")] == ["::warning"]
+    shown = gpuwatch("show", *flags[:2])
+    assert "##\\[add-mask]x" in shown.out
+    assert "##[add-mask]x" in json.loads(gpuwatch("show", *flags[:2], "--json").out)["label"]
 
 
 def run_example(daemon: Settings, folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,12 +56,39 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["audit", "--gpu", "GPU-1"], "--gpu needs --from, or --trace"),
         (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a CSV log of nvidia-smi"),
         (["audit", "--trace", "x.csv", "--label", "a"], "--label lists windows"),
-        (["audit", "--count", "0"], "--count"),
+        (["audit", "--count", "0"], "--count: expected N, a whole number from 1 to 9223372036854775807, found '0'"),
+        (["audit", "--count", "many"], "--count: expected N, a whole number from 1 to 9223372036854775807, found 'many'"),
+        (["--nosuch"], "gpuwatch: unknown option '--nosuch'; did you mean '--source'?"),
+        (["show", "-z"], "show: unknown option '-z'; see: gpuwatch show --help"),
+        (["show", "--json=x"], "--json: expected no value, found one; see: gpuwatch show --help"),
+        (["audit", "--label"], "--label: expected LABEL, found nothing; see: gpuwatch audit --help"),
+        (["top", "x"], "top: expected options alone, found 'x'; see: gpuwatch top --help"),
+        (["mark", "begin", "a", "--own", "x"], "--own: expected one of session, user, found 'x'"),
+        (["mark", "begin", "a", "--pid", "9" * 30], "--pid: expected a whole number from 1 to 4194304, found '9999"),
+        (["mark", "end", "a", "--calls", "9" * 30], "--calls: expected a whole number from 1 to 9007199254740991, found"),
+        (["ci", "--since", "1h", "--clock", "-5"], "--clock: expected MHZ, a number from 100 to 10000, found '-5'"),
+        (["ci", "--since", "1h", "--clock", "nan"], "--clock: expected MHZ, a number from 100 to 10000, found 'nan'"),
+        (["compare", "a", "b", "--rtol", "inf"], "--rtol: expected a number from 0 to 1e+06, found 'inf'"),
+        (["selftest", "--seconds", "nan"], "--seconds: expected a number from 0.1 to 600, found 'nan'"),
+        (["dashboards", "--to", ""], "--to: expected DIR, found an empty text; for this folder write ."),
+        (["show", ""], "show: expected [RUN], found an empty text"),
+        (["explain", "x" * 9000], "xxxx…"),
+        (["dashboards", "--to", "x" * 300], "xxx: File name too long"),
+        (["judge", "fifo"], "fifo: expected a CSV log of nvidia-smi"),
+        (["selftest", "--qualify", "--reference", "fifo"], "fifo: expected a regular file, found a folder, pipe or device"),
+        (
+            ["selftest", "--qualify", "--save-reference", "fifo"],
+            "fifo: expected a regular file, found a folder, pipe or device",
+        ),
+        (["dashboards", "--to", "/dev/null"], "--to: expected a folder, found /dev/null, which is none"),
+        (["dashboards", "--to", "/dev/null/x"], "--to: expected a folder, found /dev/null, which is none"),
+        (["export", "--parquet", __file__], "test_frame.py, which is none"),
+        (["daemon", "install", "--system", "--root", "/dev/null"], "--root: expected a folder, found /dev/null"),
         (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
         (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
         (["audit", "--trace", "x.csv", "--gpu", " "], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
         (["record", "-o", "x.gpuwatch", "--gpu", ""], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),
-        (["show", "a", "b"], "unexpected extra argument"),
+        (["show", "a", "b"], "show: expected [RUN] and no more, found 'b'; see: gpuwatch show --help"),
         (["show", "--claim", "sustaned"], "did you mean 'sustained'"),
         (["show", "--accept", "dark-tmie"], "did you mean 'dark-time'"),
         (["show", "--limit", "clock-ramp.reject"], "expected RULE.NAME=NUMBER"),
@@ -86,7 +115,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["daemon", "pause"], "unknown command 'pause'; known: install, status, stop, uninstall"),
         (["show", "--state", "--", "x"], "--state: expected DIR, found '--'"),
         (["--state", "--", "show"], "--state: expected DIR, found '--'"),
-        (["audit", "--gpu", "--", "x"], "--gpu: expected GPU, found '--'"),
+        (["audit", "--gpu", "--", "x"], "--gpu: expected an index, a UUID, an end of one, or a PCI address, found '--'"),
         (["report", "-o", "--redact", "host"], "--output: expected FILE, found '--redact'"),
         (["daemon", "--listen", "no.such.invalid"], "expected a name or an address of this machine, found 'no.such.invalid'"),
         (["config", "validate", "no-such.toml"], "no-such.toml: expected a configuration file, found none"),
@@ -99,6 +128,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
 ) -> None:
     monkeypatch.chdir(home)
+    os.mkfifo("fifo")
     ended = gpuwatch(*arguments)
     assert (ended.code, ended.out) == (Exit.USAGE, "")
     line = ended.err.splitlines()[-1]
@@ -106,6 +136,42 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     assert words in line
     assert "Traceback" not in ended.err
     assert sum(text.startswith("gpuwatch: ") for text in ended.err.splitlines()) == 1
+
+
+def every_command(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command and group."""
+    yield path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from every_command(below, (*path, name))
+
+
+@pytest.mark.parametrize("path", list(every_command(cli)), ids=" ".join)
+def test_empty_text_is_refused_everywhere(gpuwatch: Gpuwatch, path: tuple[str, ...]) -> None:
+    """An empty name or path, typed for a variable that is not set, means neither nothing nor this folder."""
+    command: click.Command | None = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), name)
+    assert command is not None
+    for parameter in command.params:
+        if parameter.name in ("flags_a", "flags_b") or (isinstance(parameter, click.Option) and parameter.is_flag):
+            continue
+        words = [""] if isinstance(parameter, click.Argument) else [parameter.opts[0], " "]
+        ended = gpuwatch(*path, *words)
+        assert ended.code == (Exit.WRAPPER_FAILED if path == ("run",) else Exit.USAGE), (words, ended.err)
+        assert "found an empty text" in ended.err, (words, ended.err)
+        assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("words", "code"), [(("daemon", "status"), 1), (("daemon", "stop"), 0)])
+def test_daemon_of_an_unknown_scene_can_be_asked_and_stopped(gpuwatch: Gpuwatch, words: tuple[str, ...], code: int) -> None:
+    """A window may have started one, whose name for its source is then the only one that finds it."""
+    ended = gpuwatch(*words, "--source", "simulated:nonsense")
+    assert (ended.code, "no daemon runs at" in ended.out) == (code, True)
 
 
 @pytest.mark.parametrize("group", ["config", "db"])

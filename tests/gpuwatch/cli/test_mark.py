@@ -74,6 +74,16 @@ def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None
     assert ended.code == 12
     assert "UNPROVEN" in ended.out
     assert "its mark expired 1 s after its begin, and nobody had ended it" in ended.out
+    again = mark(gpuwatch, daemon, "end", "left")
+    assert (again.code, again.out, again.err) == (0, ended.out, "")
+
+
+def test_mark_of_trusted_code_refuses_a_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    assert mark(gpuwatch, daemon, "begin", "trusted").code == 0
+    refused = mark(gpuwatch, daemon, "end", "trusted", "--calls", "10")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--calls, --call-time: expected a mark begun with --untrusted, found 'trusted'" in refused.err
+    assert mark(gpuwatch, daemon, "end", "trusted").code == 0
 
 
 def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
@@ -90,7 +100,7 @@ def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Sett
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("begin", ""), "NAME: expected 1 to 64 characters, found 0"),
+        (("begin", ""), "mark begin: expected NAME, found an empty text"),
         (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
         (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
         (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
@@ -138,3 +148,8 @@ def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: 
         assert "mark kept was lost when its daemon ended; what it had watched is unproven" in ended.err
         assert "the daemon ended while the window was open" in ended.out
         assert "marks end with their daemon" in mark(gpuwatch, found, "end", "other").err
+        assert mark(gpuwatch, found, "begin", "left", "--expires", "1s").code == 0
+        wait_until(lambda: windows_count(found) == 0, what="the mark expires and is judged")
+    with running(tmp_path):
+        ended = mark(gpuwatch, found, "end", "left")
+        assert "mark left is not open: its mark expired 1 s after its begin, and nobody had ended it" in ended.err

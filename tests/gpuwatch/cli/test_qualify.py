@@ -23,8 +23,10 @@ def test_instance_is_qualified_against_a_saved_reference(gpuwatch: Gpuwatch, tmp
     reference = tmp_path / "fleet.json"
     first = gpuwatch(*STEADY, "--save-reference", str(reference))
     assert (first.code, first.out.splitlines()[0][:9]) == (12, "SIMULATED")
-    assert "now holds 1 card" in first.err
-    assert "--save-reference FILE makes one" in first.out
+    assert "UNKNOWN: this instance was measured, and there is no reference card to compare it with (0 reference" in first.out
+    assert f"{reference} now holds 1 card: gpuwatch selftest --qualify --reference {reference} compares with it" in first.out
+    assert "--save-reference" not in first.out
+    assert "GPU-" not in reference.read_text()
     again = gpuwatch(*STEADY, "--reference", str(reference))
     assert (again.code, again.err) == (0, "")
     assert "COMPARABLE: numbers of this instance can be compared" in again.out

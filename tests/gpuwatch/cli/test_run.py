@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuwatch.cli.options import settings_environment
 from gpuwatch.config.settings import Settings, load
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
@@ -136,6 +137,16 @@ def test_windows_inside_find_the_same_daemon_and_their_parent(daemon: Settings) 
     socket, source, parent = ended.stdout.split()
     assert (socket, source) == (str(daemon.socket), daemon.source)
     assert f"gpuwatch show {parent}" in ended.stderr
+
+
+def test_run_names_a_socket_that_a_c_program_would_not_find(home: Path) -> None:
+    """The C library knows the default socket of real GPUs, and neither a simulated source's nor a configuration's."""
+    config = home / "config.toml"
+    config.write_text('socket = "/run/user/s"\n')
+    assert "GPUWATCH_SOCKET" not in settings_environment(load({}))
+    assert settings_environment(load({"config": str(config)}))["GPUWATCH_SOCKET"] == "/run/user/s"
+    simulated = load({"source": "simulated:idle"})
+    assert settings_environment(simulated) == {"GPUWATCH_SOURCE": "simulated:idle", "GPUWATCH_SOCKET": str(simulated.socket)}
 
 
 def test_run_forwards_signals_and_still_judges(daemon: Settings) -> None:

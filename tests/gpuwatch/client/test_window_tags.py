@@ -54,7 +54,9 @@ def test_tags_that_can_never_be_right_are_refused(tags: Any, says: str) -> None:
 
 
 def test_tags_on_the_command_line_say_their_option() -> None:
-    assert read_tags(["team=vision", "flags=-O3 -g=2", "team=language"]) == {"team": "language", "flags": "-O3 -g=2"}
+    assert read_tags(["team=vision", "flags=-O3 -g=2", "team=vision"]) == {"team": "vision", "flags": "-O3 -g=2"}
+    with pytest.raises(UsageError, match="--tag: expected one value of team, found 'vision' and 'language'"):
+        read_tags(["team=vision", "team=language"])
     for text, says in {"team": "expected KEY=VALUE", "=x": "expected a name", "team=": "one line of printable text"}.items():
         with pytest.raises(UsageError, match=f"--tag: .*{says}"):
             read_tags([text])

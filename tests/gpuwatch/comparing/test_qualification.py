@@ -23,7 +23,10 @@ def test_reference_grows_by_cards(tmp_path: Path) -> None:
     assert [save_card(path, card) for card in cards] == [1, 2, 3]
     later = replace(cards[0], measured_wall_s=5.0)
     assert save_card(path, later) == 3
-    assert {card.device.uuid: card for card in read_cards([path])} == {card.device.uuid: card for card in (later, *cards[1:])}
+    due = [card.without_uuids() for card in (later, *cards[1:])]
+    assert {card.card_key: card for card in read_cards([path])} == {card.card_key: card for card in due}
+    assert not [card for card in cards if card.device.uuid in path.read_text()]
+    assert due[0].without_uuids() == due[0]
 
 
 def test_results_and_folders_are_references(tmp_path: Path) -> None:

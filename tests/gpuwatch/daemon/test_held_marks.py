@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from gpuwatch.daemon.held_marks import MARKS_COUNT, HeldMarks
 from gpuwatch.errors import UsageError
 from gpuwatch.wire.messages import Close, Closed, CloseMark, Opened, OpenMark
+from tests.gpuwatch.host.test_mark_members import processes
 from tests.waiting import wait_until_async
 
 ME, OTHER = os.getpid(), 4_000_000_000
@@ -23,6 +25,7 @@ ME, OTHER = os.getpid(), 4_000_000_000
 @dataclass(frozen=True)
 class _Opened:
     id: str
+    declared: dict[str, Any]
     begin_ns: int = 1
 
 
@@ -37,7 +40,7 @@ class _Windows:
     async def open(self, request: OpenMark, *, pid: int, uid: int, own: object) -> tuple[_Opened, None]:
         await asyncio.sleep(0)
         self.opened.append((pid, uid, dict(request.declared)))
-        return _Opened(f"run-{len(self.opened)}"), None
+        return _Opened(f"run-{len(self.opened)}", dict(request.declared)), None
 
     def close(self, request: Close, *, uid: int) -> None:
         self.closed.append((request.run, dict(request.declared)))
@@ -79,14 +82,14 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
     """Whoever asks needs no connection that lives: the name and the user are all."""
 
     async def course() -> None:
-        opened = await marks.answer(begin(), pid=child, uid=7)
+        opened = await marks.answer(begin(declared={"untrusted": True}), pid=child, uid=7)
         ended = await marks.answer(CloseMark(name="a", declared={"claimed_calls_count": 3}), pid=1, uid=7)
         assert isinstance(opened, Opened)
         assert ended == Closed(run=opened.run)
         assert "found none; this daemon began" in await refused(marks, CloseMark(name="a"))
 
     asyncio.run(course())
-    assert windows.opened == [(child, 7, {"own_processes": f"session {child}"})]
+    assert windows.opened == [(child, 7, {"untrusted": True, "own_processes": f"session {child}"})]
     assert windows.closed == [("run-1", {"claimed_calls_count": 3})]
 
 
@@ -124,13 +127,13 @@ def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
 
 
 def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows: _Windows) -> None:
-    """Its end after that names the run once, whose verdict says why; then the name is unknown."""
+    """Its end after that names the run, whose verdict says why, however often it is asked for; a new mark takes the name."""
 
     async def course() -> None:
         await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
         await wait_until_async(lambda: windows.abandoned, what="the mark expires")
         assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-1")
-        assert "found none" in await refused(marks, CloseMark(name="a"))
+        assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-1")
         await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
         await wait_until_async(lambda: len(windows.abandoned) == 2, what="the second one expires")
         await marks.answer(begin(), pid=ME, uid=7)
@@ -139,6 +142,36 @@ def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows
     asyncio.run(course())
     assert windows.abandoned[0] == ("run-1", "its mark expired 0.02 s after its begin, and nobody had ended it")
     assert [run for run, _ in windows.closed] == ["run-3"]
+
+
+def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
+    """A claimed number is for untrusted code alone; the mark stays open."""
+
+    async def course() -> None:
+        await marks.answer(begin(), pid=ME, uid=7)
+        said = await refused(marks, CloseMark(name="a", declared={"claimed_calls_count": 3}))
+        assert said == "--calls, --call-time: expected a mark begun with --untrusted, found 'a', begun without"
+        assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-1")
+
+    asyncio.run(course())
+    assert windows.closed == [("run-1", {})]
+
+
+def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> None:
+    """A process that was given the PID of the named one is another, which its start time tells; a child is as before."""
+    stands_in: Any = windows
+    marks = HeldMarks(stands_in, proc=processes(tmp_path, {40: (1, 40, 7), 50: (1, 50, 7)}))
+
+    async def course() -> None:
+        for name, pid in (("reused", 40), ("kept", 50)):
+            await marks.answer(begin(name, own="pids", pids=[pid]), pid=50, uid=7)
+        processes(tmp_path, {40: (1, 40, 7)}, start=900)
+        for name in ("reused", "kept"):
+            await marks.answer(CloseMark(name=name), pid=50, uid=7)
+
+    asyncio.run(course())
+    assert windows.abandoned == [("run-1", "process 40, whose work it is, ended, and another process has its PID now")]
+    assert windows.closed == [("run-2", {})]
 
 
 def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child: int) -> None:

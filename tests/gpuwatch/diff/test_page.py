@@ -37,6 +37,7 @@ def test_page_shows_what_the_command_prints(gpuwatch: Gpuwatch, monkeypatch: pyt
     name, *rest = shlex.split(command)
     ended = gpuwatch(name, "--no-time", *rest)
     shown = (ended.out + ended.err).replace("not timed: --no-time", "not timed: no NVIDIA GPU on this machine")
+    shown = shown.replace(r"not timed: \-\-no\-time", "not timed: no NVIDIA GPU on this machine")  # as Markdown
     if IS_WRITTEN_ANEW:
         text = PAGE.read_text()
         PAGE.write_text(

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
+from annotate.output.markup import fenced
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.diff_page import render_page
 from gpuwatch.diff.explained_pair import ExplainedPair, explain_pair
@@ -113,6 +115,19 @@ def test_page_says_everything_without_pictures(pages: Path) -> None:
     assert html.index("FASTER 1.142x") < html.index("bytes used of each 32-byte sector") < html.index("3 067 000")
     assert "Not timed: no GPU" in (pages / "untimed.html").read_text()
     assert len(html) < 3_000_000
+
+
+def test_markdown_shows_names_as_their_words() -> None:
+    """Names of files and kernels are anybody's: none makes a heading, a tag, a mention, another cell or the end of a fence."""
+    name = "a|b`c`\n# <b>_d_ @e.cu"
+    side = SideCode(name, Compiled(compiler=name, flags=(name,)), ())
+    found = replace(compared(explained()), a=side, b=side)
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(as_markdown(found, ["sass"]))
+    shown = "a|b`c`\\n# &lt;b&gt;_d_ @\u200be.cu"
+    assert html.count(shown) == 8
+    assert "<h1>" not in html
+    assert "<td>median of a call</td>" in html
+    assert fenced(["```", "x"], "diff") == ["````diff", "```", "x", "````"]
 
 
 def test_names_of_a_source_are_no_markup() -> None:

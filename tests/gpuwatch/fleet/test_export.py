@@ -248,8 +248,8 @@ def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, options: tuple[str, 
 def test_a_folder_that_cannot_be_made_is_one_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
     (tmp_path / "file").write_text("")
     ended = gpuwatch("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "file"))
-    assert ended.code == 1
-    assert "cannot be written: Not a directory" in ended.err
+    assert ended.code == 2
+    assert "--parquet: expected a folder, found" in ended.err
 
 
 def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: Path) -> None:

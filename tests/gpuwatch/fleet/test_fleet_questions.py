@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gpuwatch.errors import ExportError, UsageError
+from gpuwatch.errors import UsageError
 from gpuwatch.fleet import fleet_questions, parquet
 from gpuwatch.fleet.rows import rows
 from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home  # noqa: F401 - fixtures
@@ -183,24 +183,27 @@ def test_fleet_command_lists_asks_and_follows_its_schema(gpuwatch: Gpuwatch, fle
         (("slow",), "expected one of capped-gpus"),
         (("slow-nodes",), "expected folders or files"),
         (("slow-nodes", "/nowhere"), "found nothing there"),
-        (("slow-nodes", __file__), "expected windows that `gpuwatch export` wrote"),
+        (("slow-nodes", __file__), "expected a Parquet file that `gpuwatch export` wrote, found another kind of file"),
         (("slow-nodes", "/", "--since", "1h", "--until", "2h"), "--since, --until: expected a time before"),
     ],
 )
 def test_fleet_command_refuses_in_one_line(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:  # noqa: F811
     ended = gpuwatch("fleet", *arguments)
-    assert ended.code != 0
+    assert ended.code == 2
     assert says in ended.err
     assert len(ended.err.strip().splitlines()) == 1
 
 
 def test_parquet_of_others_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"tags": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(ExportError, match="expected windows"):
+    with pytest.raises(UsageError, match="expected windows"):
         asked(tmp_path, "findings")
     with pytest.raises(UsageError, match="a folder without any"):
         (tmp_path / "empty").mkdir()
         fleet_questions.list_parts([str(tmp_path / "empty")])
+    (tmp_path / "notes.txt").write_text("PAR")
+    with pytest.raises(UsageError, match=r"notes.txt: expected a Parquet file .*, found another kind of file"):
+        fleet_questions.list_parts([str(tmp_path / "notes.txt")])
 
 
 def test_a_files_name_cannot_end_its_string(tmp_path: Path) -> None:

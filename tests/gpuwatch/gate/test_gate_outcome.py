@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from annotate.compare.two_machines import MachineTerms
 from annotate.evidence import Evidence, Host, Ownership, Process
@@ -147,6 +148,14 @@ def test_the_summary_tells_outcome_change_and_reason() -> None:
     assert "| ⚪ neutral | gemm |" in text
     assert text.count("<details>") >= 2
     assert gate_formats.outputs(windows) == "outcome=fail\npass_count=0\nneutral_count=1\nfail_count=1\n"
+
+
+def test_a_summary_shows_labels_as_their_words() -> None:
+    """The heading of a fold is a tag, in which a renderer reads no Markdown."""
+    named = replace(gated(made()), name="a|b_c `d`\n<b> @e")
+    html = MarkdownIt("commonmark", {"html": True}).enable("table").render(gate_formats.summary([named]))
+    assert "<summary>a|b_c `d`\\n&lt;b&gt; @\u200be</summary>" in html
+    assert "<td>a|b_c `d`\\n&lt;b&gt; @\u200be</td>" in html
 
 
 def test_a_summary_stays_below_the_runners_limit() -> None:

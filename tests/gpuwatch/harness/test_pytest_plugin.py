@@ -154,9 +154,8 @@ def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> 
 def test_windows_beyond_the_bound_watch_nothing(fresh: session.HarnessSession) -> None:
     """A test goes on as it would without --gpuwatch when its process has had all windows that it may have."""
     fresh.windows = [HarnessWindow("a harness", "work", gpuwatch.Policy())] * 500
-    windows = pytest_plugin.GpuwatchWindows(SimpleNamespace(getoption=lambda *_: None), frozenset())  # type: ignore[arg-type]
     item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: None)
-    with windows.window_maker(item)() as w:
+    with watched().window_maker(item)() as w:
         assert list(w.iterations(3)) == [0, 1, 2]
     assert isinstance(w, UnwatchedWindow)
 
@@ -173,6 +172,28 @@ def test_wrong_marker_is_refused(kwargs: dict[str, Any], expected: str) -> None:
     item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: pytest.mark.gpuwatch(**kwargs).mark)
     with pytest.raises(pytest.UsageError, match=expected):
         pytest_plugin.policy_of(item)
+    item.user_properties = []
+    with pytest.raises(pytest.fail.Exception, match=expected) as caught:
+        watched().pytest_runtest_setup(item)
+    assert (caught.value.pytrace, "\n" in str(caught.value)) == (False, False)
+
+
+def watched() -> pytest_plugin.GpuwatchWindows:
+    return pytest_plugin.GpuwatchWindows(SimpleNamespace(getoption=lambda *_: None), frozenset())  # type: ignore[arg-type]
+
+
+def test_rerun_test_is_judged_by_its_last_try(fresh: session.HarnessSession) -> None:
+    """As pytest-rerunfailures does, which begins each try with the setup: a window of an earlier try blames no later one."""
+    windows = watched()
+    item: Any = SimpleNamespace(
+        nodeid="test_x", get_closest_marker=lambda name: None, user_properties=[("gpuwatch_status", "flagged"), ("own", 1)]
+    )
+    for attempt in ("first", "second"):
+        windows.pytest_runtest_setup(item)
+        windows.window_maker(item)(attempt)
+    assert [each.label for each in windows._windows["test_x"]] == ["second"]
+    assert item.user_properties == [("own", 1)]
+    assert len(fresh.windows) == 2
 
 
 def test_plugin_alone_imports_nothing_of_the_package() -> None:

@@ -13,14 +13,17 @@ import pytest
 from gpuwatch.host.mark_members import KinMembers, TreeMembers, session_of, user_of
 
 
-def processes(root: Path, table: Mapping[int, tuple[int, int, int]]) -> Path:
-    """Make a /proc of these processes: parent, session and user of each."""
+def processes(root: Path, table: Mapping[int, tuple[int, int, int]], *, start: int = 100) -> Path:
+    """Make a /proc of these processes: parent, session and user of each, begun at this tick."""
     for pid, (parent, session, uid) in table.items():
         folder = root / str(pid)
-        folder.mkdir()
-        (folder / "stat").write_text(f"{pid} (a) (b) S {parent} {session} {session} 0 -1\n")
+        folder.mkdir(exist_ok=True)
+        (folder / "stat").write_text(f"{pid} (a) (b) S {parent} {session} {session} 0 -1{' 0' * 13} {start} 0\n")
         (folder / "status").write_text(f"Name:\ta\nUid:\t{uid}\t0\t0\t0\n")
-    (root / "self").mkdir()
+        children = " ".join(str(each) for each, (above, _, _) in table.items() if above == pid)
+        (folder / "task" / str(pid)).mkdir(parents=True, exist_ok=True)
+        (folder / "task" / str(pid) / "children").write_text(children)
+    (root / "self").mkdir(exist_ok=True)
     return root
 
 
@@ -45,6 +48,16 @@ def test_members_are_kin_and_their_descendants(tmp_path: Path, own: dict[str, in
     members = KinMembers(**own, proc=processes(tmp_path, TABLE))
     assert members.everyone() == pids
     assert {pid for pid in TABLE if members.includes(pid)} == pids
+
+
+def test_members_of_a_reused_pid_are_none(tmp_path: Path) -> None:
+    """A process that was given the PID of one that ended is another, and so is what it starts."""
+    held = TreeMembers.held((10, 20, 99), proc=processes(tmp_path, TABLE))
+    assert held.everyone() == {10, 11, 12, 13, 20, 21}
+    processes(tmp_path, {10: (1, 10, 7), 11: (10, 10, 7)}, start=900)
+    assert held.reused() == (10,)
+    assert held.everyone() == {20, 21}
+    assert [held.includes(pid) for pid in (10, 11, 21)] == [False, False, True]
 
 
 def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:

@@ -58,6 +58,12 @@ int main(int count, char **arguments) {
         rest(250);
         pthread_create(&thread, NULL, push_and_end, (void *)(uintptr_t)id);
         pthread_join(thread, NULL);
+    } else if (!strcmp(mode, "nested")) { /* short ranges of one name, each with two of another name inside */
+        for (int i = 0; i < 20; i++) {
+            nvtxRangePushA("outer");
+            series("inner", 2, 4);
+            nvtxRangePop();
+        }
     } else if (!strcmp(mode, "wait")) { /* in a range until its input ends, and one range after it */
         nvtxRangePushA("timed");
         puts("inside");

@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import click
 import pytest
 
 from annotate.verdict import Status
+from gpuwatch.cli import cli
 from gpuwatch.cli.nvtx_ranges import NvtxRanges
+from gpuwatch.client.window import window
 from gpuwatch.config.settings import Settings
 from gpuwatch.interfaces import Run
 from gpuwatch.libgpuwatch import FOLDER, LIBRARY, is_ours
@@ -100,6 +103,36 @@ def test_ranges_become_windows_and_iterations(copying: Settings, ranges: Path) -
         assert label in ended.stderr
 
 
+def test_ranges_inside_of_others_are_named(copying: Settings, ranges: Path) -> None:
+    """A series of one name has no place for the ranges of another inside it: they are counted and named, with what to do."""
+    ended = run("--nvtx=outer", "--nvtx=inner", "--label=program", "--", str(ranges), "nested", settings=copying)
+    assert ended.returncode == 0, ended.stderr
+    found = runs_of(copying, 2)
+    assert set(found) == {"program", "outer"}
+    assert times_of(copying, found["outer"]) == 20
+    assert "40 ranges inner inside of outer became no iterations: judge them alone with --nvtx inner" in ended.stderr
+    assert f"`gpuwatch show {found['outer'].id} --source=" in ended.stderr
+    assert "show RUN" not in ended.stderr
+
+
+def test_report_names_only_windows_of_its_run(
+    copying: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The program writes the report: a window of the same user that another run opened is not its."""
+    monkeypatch.setenv("GPUWATCH_PARENT", "0ca7f00d")
+    with window("inside", settings=copying) as watched:
+        pass
+    assert watched.verdict
+    (tmp_path / "report").write_text(f'{{"run":"{watched.run_id}"}}\n')
+    ranges = NvtxRanges(("timed",), folder=tmp_path)
+    with click.Context(cli):
+        assert ranges.tell(copying, "0ca7f00d") == {watched.verdict.status}
+        assert "inside" in capfd.readouterr().err
+        assert ranges.tell(copying, "another") == {Status.UNPROVEN}
+    said = capfd.readouterr().err
+    assert said == "gpuwatch: --nvtx: the report names 1 window that this run did not open; left out\n"
+
+
 def test_ranges_are_listed(copying: Settings, ranges: Path) -> None:
     """The list has each range of every domain with its count and lengths."""
     ended = run("--nvtx-list", "--", str(ranges), "all", settings=copying)
@@ -151,7 +184,7 @@ def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -
     )
     ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
     assert ranges.outer_timer() is None
-    assert ranges.tell(copying) == {Status.UNPROVEN}
+    assert ranges.tell(copying, "0ca7f00d") == {Status.UNPROVEN}
     (tmp_path / "report").unlink()
     assert ranges.outer_timer() is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,28 @@ def test_any_columns_are_judged_or_refused(place: Path, values: list[Any], begin
     """Times of any size and order make evidence that the judge survives."""
     place.write_text(json.dumps({"t": values, "b": begins or values}))
     survives(place, ColumnNames("t", "t", "b"))
+
+
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        ("0," * 8_000_000 + "0", "expected at most 8000000 values, found 8000002"),
+        (
+            '{"name":"s","summaries":[' + "{}," * 400_000 + "{}]}",
+            "s: expected at most 1048576 bytes of summaries, found 1200004",
+        ),
+        ('{"name":"s","summaries":3}', "Expected `array`, got `int`"),
+    ],
+    ids=["values", "summaries", "number"],
+)
+def test_nvbench_of_more_than_nvbench_writes_is_refused(place: Path, states: str, says: str) -> None:
+    """A small file of many small values would take a hundred times its size."""
+    place.write_text(f'{{"devices":[],"benchmarks":[{{"name":"b","states":[{states}]}}]}}')
+    with pytest.raises(UsageError, match=re.escape(says)):
+        read_results(place)
+
+
+def test_nvbench_state_without_summaries_is_read(place: Path) -> None:
+    states = '{"name":"s"},{"name":"t","summaries":null}'
+    place.write_text(f'{{"devices":[],"benchmarks":[{{"name":"b","states":[{states}]}}]}}')
+    assert [each.name for each in read_results(place).series] == ["b s", "b t"]

@@ -100,7 +100,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
         assert reader.run("0002abcd").verdicts == (verdict("flagged", rules=("power-limited", "regime-change")),)
         with pytest.raises(StoreError, match=r"expected one in .* found none"):
             reader.run("ffff")
-        with pytest.raises(StoreError, match="at least 4 characters"):
+        with pytest.raises(StoreError, match="an id of which 4 characters are given"):
             reader.run("000")
 
 
