@@ -1,6 +1,6 @@
 """gpuwatch's plug-in for pytest: its options, and nothing else until ``--gpuwatch`` or the ini key ``gpuwatch`` asks for it.
 
-It lies beside the package, because importing anything of the package costs each run of pytest 50 ms.
+The module lies beside the package, because importing anything of the package costs each run of pytest 50 ms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return ``gpuwatch.window`` for this test, judged as its marker says; without --gpuwatch one that watches nothing."""
+    """Return a maker of windows for this test, judged by the arguments of the test's marker ``gpuwatch``.
+
+    ``gpu_window(label=None)`` makes one window; without a label the test's id names it.  Without ``--gpuwatch`` its windows
+    watch nothing and have no verdict, so a test needs no branch.
+
+    Provisional: it is new in 0.2.
+
+    Raises pytest.UsageError: when the marker has an argument that ``gpuwatch.window`` refuses.
+
+    Example: ``examples/harness/test_plain.py``
+    """
     plugin = request.config.pluginmanager.get_plugin("gpuwatch-windows")
     make: Callable[..., Any] = UnwatchedWindow if plugin is None else plugin.window_maker(request.node)
     return make

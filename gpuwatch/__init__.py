@@ -10,7 +10,7 @@ from annotate.user_policy import Policy
 from annotate.verdict import Finding, Status, Verdict
 from gpuwatch.client.start import start
 from gpuwatch.client.window import Window, window
-from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
+from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 
 if TYPE_CHECKING:
     from gpuwatch.client.many_verdicts import verdicts
@@ -55,6 +55,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "Window",
+    "WrongResultError",
     "__version__",
     "bench",
     "compare",

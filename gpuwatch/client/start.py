@@ -13,10 +13,18 @@ from gpuwatch.wire.messages import FactValue
 
 
 def start(settings: Settings | None = None) -> None:
-    """Have the daemon run, so that the next window opens in a millisecond: for the top of a script, before any warm-up.
+    """Start the daemon, so that the next window opens in a millisecond.
 
-    It waits until the daemon answers, and returns at once where one runs.  It raises nothing: what is wrong is the
-    reason of the windows' verdicts.
+    Call it at the top of a script, before any warm-up.  It waits until the daemon answers, and returns at once where one
+    runs.
+
+    Args:
+        settings: Settings in place of those of environment and files.
+
+    Raises nothing: a daemon that cannot start is the reason in the verdicts of the windows.
+
+    Example:
+        >>> gpuwatch.start()
     """
     with contextlib.suppress(GpuwatchError, OSError):
         connect(settings or load()).close()

@@ -27,11 +27,27 @@ class WindowAnswers:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """One verdict per GPU, worst first."""
+        """Return one verdict per GPU, worst first.  Waits for the judge, usually less than a second after the block.
+
+        Raises UsageError: when the block has not ended.
+        """
         return self.wait_for_verdicts()
 
     def wait_for_verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
-        """Return one verdict per GPU, worst first, asked for over connections that windows share."""
+        """Wait for the verdicts over connections that windows share; ``gpuwatch.verdicts`` does so for many windows.
+
+        Args:
+            connections: Connections to share; None opens one.
+
+        Returns:
+            One verdict per GPU, worst first.
+
+        Raises UsageError: when the block has not ended.
+
+        Example:
+            >>> len(w.wait_for_verdicts())
+            1
+        """
         if self.begin_ns is None:
             raise UsageError("the window was not entered: its verdict is there after a with block")
         if self.end_ns is None:
@@ -52,17 +68,41 @@ class WindowAnswers:
 
     @property
     def verdict(self) -> Verdict:
-        """The deciding verdict, of the worst GPU."""
+        """Return the verdict of the worst GPU.  Waits as ``verdicts`` does.
+
+        Raises UsageError: when the block has not ended.
+        """
         return self.verdicts[0]
 
     def raise_for_verdict(self) -> None:
-        """Raise RejectedError if the verdict is rejected; do nothing otherwise."""
+        """Raise RejectedError if the verdict is rejected; do nothing otherwise.
+
+        Raises RejectedError: when the verdict is rejected; it is in ``error.verdict``.
+        Raises UsageError: when the block has not ended.
+
+        Example:
+            >>> try:
+            ...     w.raise_for_verdict()
+            ... except gpuwatch.RejectedError as error:
+            ...     print(error.verdict.status.value)  # as on a busy machine
+            ... else:
+            ...     print("not rejected")  # varies
+            not rejected
+        """
         verdict = self.verdict
         if verdict.status is Status.REJECTED:
             raise RejectedError(verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``docs/schemas/window.json``."""
+        """Return run, label, tags and verdicts as plain data for JSON; the schema is ``docs/schemas/window.json``.
+
+        Raises UsageError: when the block has not ended.
+
+        Example:
+            >>> data = w.to_dict()
+            >>> data["label"], data["verdicts"][0]["claim"]
+            ('sum', 'sustained')
+        """
         verdicts = self.verdicts
         return {
             "schema": SCHEMA,

@@ -25,9 +25,29 @@ NOT_COMPARED = "results were not compared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The comparisons of every other variant with the reference, their window, and how far the results agree.
+    """The answer of ``compare``: each other variant against the reference, with the window around them.
 
-    It prints as a report; ``c["b"]`` is one comparison, ``c.decision`` the first one's.
+    ``print`` shows it as a report, and ``compared["b"]`` is the comparison of the variant ``b``.
+
+    Attributes:
+        comparisons: One ``annotate.compare.decision.Comparison`` per variant besides the reference.
+        matches: Largest error of each variant's results against the reference's, and its limit, as ratios.
+        timer: Timer of the blocks: events or host.
+        window: Window around the measurement; None with ``watch=False``.
+        cache: L2 cache that each call found, cold or warm; None where it was not controlled.
+        checked_sets_count: Number of sets of inputs on which results were compared.
+
+    Raises KeyError: when ``compared[name]`` names no compared variant.
+
+    Example:
+        >>> arms = {"old": lambda: sum(range(2000)), "new": lambda: 1999 * 1000}
+        >>> compared = gpuwatch.compare(arms, seconds=0.1, warm_s=0.05, watch=False)
+        >>> compared.decision.value
+        'faster'
+        >>> compared["new"].change_ratio < 0
+        True
+        >>> print(f"{compared['new'].ratio.centre:.3f}")  # varies
+        0.002
     """
 
     comparisons: tuple[Comparison, ...]
@@ -43,11 +63,12 @@ class Compared:
 
     @property
     def decision(self) -> Decision:
+        """Return the decision on the first comparison."""
         return self.comparisons[0].decision
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict of the window (waits for the judge); None without a window."""
+        """Return the window's verdict, and wait for the judge; None without a window."""
         return None if self.window is None else self.window.verdict
 
     def __str__(self) -> str:
@@ -66,7 +87,14 @@ class Compared:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``docs/schemas/comparison.json``."""
+        """Return comparisons and verdict as plain data for JSON; the schema is ``docs/schemas/comparison.json``.
+
+        Raises nothing.
+
+        Example:
+            >>> compared.to_dict()["comparisons"][0]["decision"]
+            'faster'
+        """
         verdict = self.verdict
         return {
             "schema": SCHEMA,

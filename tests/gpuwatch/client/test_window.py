@@ -240,7 +240,7 @@ def test_a_window_is_entered_once(copying: Settings) -> None:
     w = gpuwatch.window(settings=copying)
     with w:
         pass
-    with pytest.raises(gpuwatch.UsageError, match="entered once"), w:
+    with pytest.raises(gpuwatch.UsageError, match="not entered before"), w:
         pass
 
 
