@@ -67,29 +67,36 @@ class _IntervalOptions:
     query: str | None
 
 
-@click.command("audit", cls=CheckedCommand, short_help="Every window so far, worst first.")
-@click.option("--since", metavar="TIME", help='Only windows since then: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
-@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="Only windows of this label.")
-@click.option("--status", "status", metavar="STATUSES", help="Only these: valid, flagged, rejected, unproven; with commas.")
-@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="Only windows with this tag. Repeatable.")
+@click.command(
+    "audit",
+    cls=CheckedCommand,
+    short_help="List the stored windows, worst first.",
+    epilog="Example: gpuwatch audit --since 24h --status rejected,flagged",
+)
+@click.option("--since", metavar="TIME", help='List windows since this time: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
+@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="List windows of this label.")
+@click.option("--status", "status", metavar="STATUSES", help="List these: valid, flagged, rejected, unproven. Comma-separated.")
+@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="List windows with this tag. Repeatable.")
 @click.option(
     "--count",
     "-n",
     "count",
     metavar="N",
     type=click.IntRange(1, 2**63 - 1),  # the most that SQLite counts
-    help="Show at most N windows; 200 where none is judged again.",
+    help="List at most N windows. Default: 200, or all with --rejudge.",
 )
 @click.option(
-    "--rejudge", "again", is_flag=True, help="Judge the stored evidence again with today's rules; nothing is written."
+    "--rejudge", "again", is_flag=True, help="Judge the stored evidence again by this version's rules; write nothing."
 )
-@click.option("--from", "begin", metavar="TIME", help="Judge an interval instead: its beginning.")
-@click.option("--to", "end", metavar="TIME", help="Its end; by default now.")
-@options.gpu_option("Of an interval or recording: this GPU. Repeatable.")
-@click.option("--pid", "pids", type=click.IntRange(1), multiple=True, help="Of an interval: a measured process. Repeatable.")
-@click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
-@click.option("--verbose", "-v", is_flag=True, help="Of an interval or recording: every fact and every rule.")
-@click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")
+@click.option("--from", "begin", metavar="TIME", help="Judge an interval from this time on, in place of windows.")
+@click.option("--to", "end", metavar="TIME", help="End the interval at this time. Default: now.")
+@options.gpu_option("Judge only this GPU of an interval or recording. Repeatable.")
+@click.option(
+    "--pid", "pids", type=click.IntRange(1), multiple=True, help="Name a measured process of an interval. Repeatable."
+)
+@click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, or a file of `gpuwatch record`.")
+@click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of an interval or recording.")
+@click.option("--query", metavar="COLUMNS", help="Name the columns of a log that was written with noheader.")
 @options.policy_options
 @options.fail_on_option
 @options.json_option
@@ -101,8 +108,8 @@ def command(
 ) -> Exit:
     """List the windows in the store, worst first.
 
-    With --claim, --accept, --limit or --rejudge they are judged again from their stored evidence.  --from and --to judge an
-    interval that nobody wrapped, by what the daemon saw; --trace judges a recording, or seconds --from and --to of it.
+    With --claim, --accept, --limit or --rejudge, judge their stored evidence again.  --from and --to judge any interval by the
+    daemon's readings, without a window.  --trace judges a recording, or the seconds --from and --to of it.
     """
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()

@@ -65,26 +65,29 @@ class _FileOptions:
     "ci",
     cls=CheckedCommand,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="A gate for CI: pass, fail or neutral.",
+    short_help="Gate a CI run: pass, fail or neutral.",
+    epilog="Example: gpuwatch ci --baseline main --retry 2 -- python bench.py",
 )
-@click.option("--since", metavar="TIME", help='Without COMMAND: the windows since then, as "30m" (ago) or "@1790000000".')
-@click.option("--label", metavar="LABEL", help="Only windows of this label.")
 @click.option(
-    "--baseline", metavar="FILE|REV", help="Compare with a file of --save or a report, or run COMMAND at a git revision."
+    "--since", metavar="TIME", help='Without COMMAND: judge the windows since this time, as "30m" (ago) or "@1790000000".'
 )
+@click.option("--label", metavar="LABEL", help="Judge windows of this label.")
+@click.option("--baseline", metavar="FILE|REV", help="Compare with a file of --save, a report, or COMMAND at a git revision.")
 @click.option(
     "--clock", "clock_mhz", type=float, metavar="MHZ", help="Compare with another machine's windows at this SM clock."
 )
-@click.option("--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND so often again if neutral.")
 @click.option(
-    "--neutral-exit", "neutral_code", type=click.IntRange(0, 124), default=0, help="Exit code for neutral. Default: 0."
+    "--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND again up to N times if neutral."
 )
-@click.option("--save", metavar="FILE", help="Write the evidence of unspoiled windows: a later --baseline.")
-@click.option("--summary", metavar="FILE", help="Append Markdown. Default: $GITHUB_STEP_SUMMARY.")
-@click.option("--outputs", metavar="FILE", help="Append NAME=VALUE lines. Default: $GITHUB_OUTPUT.")
+@click.option(
+    "--neutral-exit", "neutral_code", type=click.IntRange(0, 124), default=0, help="Exit with this code if neutral. Default: 0."
+)
+@click.option("--save", metavar="FILE", help="Write the evidence of unspoiled windows, for a later --baseline.")
+@click.option("--summary", metavar="FILE", help="Append Markdown to FILE. Default: $GITHUB_STEP_SUMMARY.")
+@click.option("--outputs", metavar="FILE", help="Append NAME=VALUE lines to FILE. Default: $GITHUB_OUTPUT.")
 @click.option("--benchmark-action", metavar="FILE", help="Write github-action-benchmark's customSmallerIsBetter.")
 @click.option("--bencher", metavar="FILE", help="Write the Bencher Metric Format.")
-@click.option("--fail-on", metavar="STATUSES", help="Fail for these unless the machine's doing. Default: rejected.")
+@click.option("--fail-on", metavar="STATUSES", help="Fail for these, unless the machine is the cause. Default: rejected.")
 @options.policy_options
 @options.settings_options
 @options.gathered(_JobOptions, "job")
@@ -96,9 +99,9 @@ def command(
 ) -> int:
     """Run COMMAND, or take the windows --since a time, and compare each with its baseline at one clock.
 
-    A window that is slower, or rejected for the benchmark's own doing, fails.  A window that a neighbour, heat or missing
-    evidence spoiled is neutral: --retry runs COMMAND again for it.  The exit code is COMMAND's if that failed, else 1 for
-    fail, --neutral-exit for neutral, 0 for pass.
+    A window fails if it is slower, or rejected for a fault of the benchmark.  A window is neutral if a neighbour, heat or
+    missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND failed, else 1 for fail,
+    --neutral-exit for neutral, 0 for pass.
     """
     from annotate.compare.two_machines import MachineTerms
 

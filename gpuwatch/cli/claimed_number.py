@@ -42,7 +42,9 @@ def claim_options(command: _F) -> _F:
     command = options.gathered(ClaimOptions, "claim_options")(command)
     for option in (
         work_option,
-        click.option("--claimed", metavar="FILE", help="With --untrusted: JSON that COMMAND writes, its calls and call_s."),
+        click.option(
+            "--claimed", metavar="FILE", help="With --untrusted: read calls and call_s from this JSON file of COMMAND."
+        ),
     ):
         command = option(command)
     return command
@@ -50,7 +52,7 @@ def claim_options(command: _F) -> _F:
 
 def work_option(command: _F) -> _F:
     """Add --work, what the operator states of one call."""
-    text = "With --untrusted: the work of a call, as flops=1.4e11,dtype=bf16,bytes=1e8."
+    text = "With --untrusted: give the work of a call, as flops=1.4e11,dtype=bf16,bytes=1e8."
     return click.option("--work", metavar="NAME=N,…", help=text)(command)
 
 

@@ -51,20 +51,30 @@ class _RecordOptions:
     is_ratio: bool
 
 
-@click.command("compare", cls=CheckedCommand, short_help="Two runs or functions: faster, slower or the same.")
+@click.command("compare", cls=CheckedCommand, short_help="Compare two runs or functions.")
 @click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
-@click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")
-@click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.05, 3600),
+    default=3.0,
+    show_default=True,
+    help="Measure functions for this much GPU time.",
+)
+@click.option(
+    "--own-steady", is_flag=True, help="Also measure each function alone, at the clock its own power allows (48 s more)."
+)
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
-@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
-@click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
-@options.tag_option("Keep this with the window of functions, as team=vision. Repeatable.")
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their data type's.")
+@click.option(
+    "--cache", type=click.Choice(["cold", "warm"]), help="Give each call a cold or a warm L2 cache. Default on a GPU: cold."
+)
+@options.tag_option("Keep this tag with the window of functions, as team=vision. Repeatable.")
 @click.option("--clock", "clock_mhz", type=float, metavar="MHZ", help=_CLOCK_HELP)
-@click.option("--ratio", "is_ratio", is_flag=True, help="Two models of GPU: give the ratio, each at its reference clock.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="For a pull request or an issue.")
+@click.option("--ratio", "is_ratio", is_flag=True, help="Give the ratio of two models of GPU, each at its reference clock.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
-@options.policy_options_with("Differences of functions inside it are none (0.5% by default); of runs as of windows.")
+@options.policy_options_with("Call smaller differences SAME. Default: 0.5% for functions; for runs the windows' tolerance.")
 @options.json_option
 @options.settings_options
 @options.gathered(_FunctionOptions, "how")
@@ -82,21 +92,21 @@ def command(
 
     \b
     gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
-    gpuwatch compare A.html B.html       reports or capsules, of any machines, window by window of one label; RUN B.html too
-    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, series by series of one name
+    gpuwatch compare A.html B.html       reports or capsules of any machines, by windows of the same label; RUN B.html too
+    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, by series of the same name
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
     gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
     gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
 
-    A function does one call.  If it takes arguments, the first file's function `inputs()` returns them, asked three times
-    (with `seed=` 0, 1, 2 if it takes one), so that each variant runs on several buffers.  Results must agree on all of them
-    and on the sets that a function `check_inputs()` returns, as of other sizes.  A function named make_… returns a
-    function of one call with its own buffers.  With --at, the first function runs on a git worktree of that revision: modules
-    it imports and files beside it are the revision's.
+    A function does one call.  If it takes arguments, a function `inputs()` in the first file returns them.  It is called three
+    times (with `seed=` 0, 1, 2 if it takes one), so that each variant runs on several buffers.  Results must agree on all
+    these inputs, and on those that a function `check_inputs()` returns.  A function named make_… returns a function of one
+    call with its own buffers.  With --at, the first function runs in a git worktree of that revision, with the modules and
+    files of the revision.
 
-    Windows of two machines, cards or boots are compared at one clock, the model's reference clock or --clock: their interval
-    includes how far cards of the model differ.  As measured, other hardware, software or another boot makes two windows
-    incomparable, unless --accept names the rule.
+    Windows of two machines, cards or boots are compared at one clock: the model's reference clock or --clock.  The interval
+    includes the spread between cards of the model.  Without that, other hardware, other software or another boot makes two
+    windows incomparable, unless --accept names the rule.
     """
     failing = read_decisions(fail_on)
     are_functions = [names_function(variant) for variant in variants]

@@ -12,19 +12,23 @@ from gpuwatch.config.keys import LISTEN_PORT
 from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 
-@click.group("daemon", cls=CheckedGroup, short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
-@click.option(
-    "--on-demand", is_flag=True, help="Leave after a minute without a client; messages go to daemon.log in the state folder."
+@click.group(
+    "daemon",
+    cls=CheckedGroup,
+    short_help="Watch the GPUs, in the foreground.",
+    epilog="Example: gpuwatch daemon --listen 9836",
+    invoke_without_command=True,
 )
 @click.option(
-    "--system", is_flag=True, help=f"Serve every user of this machine, by default at {SYSTEM_SOCKET} from {SYSTEM_STATE}."
+    "--on-demand", is_flag=True, help="Exit a while after the last client (setting daemon.idle_exit), and log to daemon.log."
 )
+@click.option("--system", is_flag=True, help=f"Serve every user of this machine. Default: {SYSTEM_SOCKET} from {SYSTEM_STATE}.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
     expose_value=False,
     callback=options.keep_flag,
-    help=f"Serve metrics for Prometheus there; a port alone is on loopback, usually {LISTEN_PORT}.",
+    help=f"Serve Prometheus metrics at this address; a port alone is on loopback, usually {LISTEN_PORT}.",
 )
 @click.option(
     "--listen-insecure",
@@ -33,15 +37,15 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
     default=None,
     expose_value=False,
     callback=options.keep_flag,
-    help="Serve them beyond this machine without TLS or without asking who reads.",
+    help="Serve metrics beyond this machine without TLS or without authentication.",
 )
 @options.settings_options
 @click.pass_context
 def command(context: click.Context, on_demand: bool, system: bool) -> None:
-    """Watch every GPU, keep what they say, and judge the windows of this user's programs.
+    """Watch every GPU, store its readings, and judge the windows of this user's programs.
 
-    It takes over from a daemon that a window started, once that one's windows have ended.  SIGTERM or `gpuwatch daemon stop`
-    ends it cleanly, SIGHUP reads the configuration again.  It never changes a GPU's settings.
+    The daemon takes over from one that a window started, once the windows of that one have ended.  SIGTERM or
+    `gpuwatch daemon stop` ends it cleanly; SIGHUP makes it read the settings again.  It never changes a GPU's settings.
     """
     if context.invoked_subcommand is not None:
         return

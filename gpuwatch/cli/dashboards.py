@@ -17,15 +17,22 @@ _OF_A_CHECKOUT = ("compose.yml", "up.sh")  # they run gpuwatch from its sources
 _SCRIPT_MODE, _FILE_MODE = 0o755, 0o644
 
 
-@click.command("dashboards", cls=CheckedCommand, short_help="Dashboards, alerts, rules and samples, as files.")
-@click.option("--to", "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write them there.")
+@click.command(
+    "dashboards",
+    cls=CheckedCommand,
+    short_help="Write dashboards, alerts, rules and samples.",
+    epilog="Example: gpuwatch dashboards --to /etc/grafana/gpuwatch",
+)
+@click.option(
+    "--to", "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False), help="Write the files to this folder."
+)
 @click.option("--overwrite", is_flag=True, help="Replace files in DIR that differ.")
 @options.json_option
 @options.settings_options
 def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
     """List the files for Grafana, Prometheus, Slurm and Kubernetes, or write them to a folder.
 
-    Files that are there already and differ are named, and nothing is written, unless --overwrite is given.
+    If a file exists already and differs, name it and write nothing, unless --overwrite is given.
     """
     shipped = read_shipped()
     if folder is None:

@@ -36,19 +36,24 @@ What to type next, as each line ends:
   what this machine can prove      {name} doctor"""
 
 
-@click.command("demo", cls=CheckedCommand, short_help="Three benchmarks, three verdicts.")
+@click.command(
+    "demo",
+    cls=CheckedCommand,
+    short_help="Measure three benchmarks and show their verdicts.",
+    epilog="Example: gpuwatch demo --scenes thermal,neighbour",
+)
 @click.option(
     "--scenes",
     metavar="A,B,C",
     shell_complete=options.completed_by("scenes"),
-    help="Simulated scenes to play, even if there is a GPU; `gpuwatch scenes` lists them.",
+    help="Play these simulated scenes, even with a GPU; `gpuwatch scenes` lists them.",
 )
 @options.json_option
 @options.settings_options
 def command(scenes: str | None, as_json: bool) -> None:
     """Measure three benchmarks, each in a window, and judge them.
 
-    With a GPU and torch they are real; else they are simulated and say so.
+    With a GPU and torch the benchmarks are real.  Otherwise they are simulated, and the output says so.
     """
     from gpuwatch.sources.simulated.simulated_source import scenes_named
 

@@ -16,13 +16,13 @@ from gpuwatch.errors import SourceError
 _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 
 
-@click.command("doctor", cls=CheckedCommand, short_help="What this machine can prove.")
+@click.command("doctor", cls=CheckedCommand, short_help="Check what this machine can prove.", epilog="Example: gpuwatch doctor")
 @options.json_option
 @options.settings_options
 def command(as_json: bool) -> Exit:
-    """Look at driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
+    """Check driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
 
-    It asks each GPU everything for half a second, to measure what a call costs and how often values change.
+    The check reads each GPU for half a second, to measure the cost of each call and how often values change.
     """
     settings = options.settings()
     found: list[Check] = []

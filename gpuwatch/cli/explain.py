@@ -44,14 +44,20 @@ _STYLES = (
 _RETIRED = "A rule of earlier versions, which policies may still name: without effect. In its place: {}."
 
 
-@click.command("explain", cls=CheckedCommand, short_help="A rule's page, or a clock event reason.")
+@click.command(
+    "explain",
+    cls=CheckedCommand,
+    short_help="Explain a rule or a clock event reason.",
+    epilog="Example: gpuwatch explain power-limited",
+)
 @click.argument("name", metavar="[RULE|REASON|STATUS]", required=False, shell_complete=options.completed_by("explained"))
 @options.json_option
 @options.settings_options
 def command(name: str | None, as_json: bool) -> None:
-    """Print the page of RULE: why it matters, what it cannot see, what to do.  Without a name, list the rules.
+    """Print the page of RULE: its importance, its blind spots, the remedy.  Without a name, list the rules.
 
-    REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS: valid, unproven …
+    REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS is valid, unproven, flagged
+    or rejected.
     """
     from annotate.rules import RETIRED, RULES
 

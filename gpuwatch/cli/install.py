@@ -19,28 +19,37 @@ from gpuwatch.systemd import units
 from gpuwatch.systemd.units import File, InstallPlan
 
 _scope = click.option(
-    "--system/--user", "system", default=None, help="For every user of this machine, or for you. Default: as you are."
+    "--system/--user", "system", default=None, help="Serve every user, or you alone. Default: --system for root, else --user."
 )
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_yes = click.option("--yes", is_flag=True, help="Write without asking.")
 _root = click.option(
     "--root", type=click.Path(path_type=Path, file_okay=False), default=Path("/"), metavar="DIR",
-    help="Change files below this folder, start and stop nothing: for packages and images.",
+    help="Change files below this folder, start and stop nothing; for packages and images.",
 )  # fmt: skip
 
 
-@click.command("install", cls=CheckedCommand, short_help="Make the daemon a service of systemd, or bring it up to date.")
+@click.command(
+    "install",
+    cls=CheckedCommand,
+    short_help="Install or update the daemon as a systemd service.",
+    epilog="Example: gpuwatch daemon install --system",
+)
 @_scope
 @click.option(
-    "--with", "with_", metavar="DROP-IN", multiple=True, help="Add to the system's unit; repeatable. --list names them."
+    "--with",
+    "with_",
+    metavar="DROP-IN",
+    multiple=True,
+    help="Add this drop-in to the system's unit; --list names them. Repeatable.",
 )
-@click.option("--list", "list_", is_flag=True, help="Say what --with may add.")
+@click.option("--list", "list_", is_flag=True, help="List the drop-ins that --with may add.")
 @_yes
 @_root
 @options.settings_options
 def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool, root: Path) -> None:
-    """Show every file that would be written, as a difference to what is there, and ask.
+    """Install the daemon as a systemd service: show the difference in each file, ask, and write.
 
-    Run it again after an upgrade: it shows what changed.  Drop-ins of yours are left alone.
+    Run it again after an upgrade; it shows the changes.  It leaves your own drop-ins alone.
     """
     if list_:
         output.emit(output.table(list(units.drop_ins().items()), header=("DROP-IN", "WHAT FOR")))
@@ -68,7 +77,12 @@ def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool,
         output.say("\nit lives while you are logged in; for longer: loginctl enable-linger")
 
 
-@click.command("uninstall", cls=CheckedCommand, short_help="Stop the service and remove its units; what it kept stays.")
+@click.command(
+    "uninstall",
+    cls=CheckedCommand,
+    short_help="Stop the service and remove its units; keep the store.",
+    epilog="Example: gpuwatch daemon uninstall --system",
+)
 @_scope
 @_yes
 @_root

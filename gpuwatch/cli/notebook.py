@@ -50,7 +50,7 @@ def load_ipython_extension(shell: Shell) -> None:
 
 @click.command("gpuwatch", cls=CheckedCommand)
 @click.argument("label", required=False)
-@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
+@options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
 @options.settings_options

@@ -208,7 +208,7 @@ def nvtx_options(command: _F) -> _F:
     """Add --nvtx, --nvtx-list and --nvtx-sync, which ``asked`` returns."""
     for option in (
         click.option(
-            "--nvtx-sync", is_flag=True, expose_value=False, callback=_keep, help="Wait for the GPU at each end of them."
+            "--nvtx-sync", is_flag=True, expose_value=False, callback=_keep, help="Wait for the GPU at both ends of a range."
         ),
         click.option("--nvtx-list", is_flag=True, expose_value=False, callback=_keep, help="List COMMAND's NVTX ranges."),
         click.option(
@@ -217,7 +217,7 @@ def nvtx_options(command: _F) -> _F:
             multiple=True,
             expose_value=False,
             callback=_keep,
-            help="Judge COMMAND's NVTX ranges of this name, as timed or NCCL:*. Repeatable.",
+            help="Judge COMMAND's NVTX ranges of this name, as step or NCCL:*. Repeatable.",
         ),
     ):
         command = option(command)

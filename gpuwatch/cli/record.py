@@ -16,20 +16,29 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 
 
-@click.command("record", cls=CheckedCommand, short_help="Evidence as one file.")
-@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
-@click.option("--seconds", metavar="N", help="Watch for so long from now, at the full rate; by default 10s.")
-@click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
-@click.option(
-    "--run", "run_id", metavar="RUN", shell_complete=options.completed_by("windows"), help="The evidence of a stored window."
+@click.command(
+    "record",
+    cls=CheckedCommand,
+    short_help="Write evidence to one file.",
+    epilog="Example: gpuwatch record --last 5min -o window.capsule",
 )
-@options.gpu_option("Only this GPU. Repeatable.")
+@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Write to this file, and replace it if it exists.")
+@click.option("--seconds", metavar="N", help="Record from now on for this time, at the full rate. Default: 10s.")
+@click.option("--last", metavar="DURATION", help='Record what the daemon has seen in this time, as "5min".')
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=options.completed_by("windows"),
+    help="Record the evidence of a stored window.",
+)
+@options.gpu_option("Record only this GPU. Repeatable.")
 @options.json_option
 @options.settings_options
 def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
-    """Write a recording: from now on, of the last while, or of a stored window.
+    """Write a recording: from now on, of the last minutes, or of a stored window.
 
-    `gpuwatch judge FILE` judges it anywhere; `--source replay:FILE` plays it.
+    `gpuwatch judge FILE` judges the recording on any machine; `--source replay:FILE` replays it.
     """
     from annotate.capsule.pack import pack
 

@@ -33,7 +33,12 @@ class _FormOptions:
     redact: str | None
 
 
-@click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
+@click.command(
+    "report",
+    cls=CheckedCommand,
+    short_help="Write one file with verdict, pictures and evidence.",
+    epilog="Example: gpuwatch report gemm -o gemm.html",
+)
 @click.argument("run_ids", metavar="[RUN…]", nargs=-1, shell_complete=options.completed_by("windows"))
 @options.back_option
 @click.option(
@@ -41,12 +46,12 @@ class _FormOptions:
     "-o",
     "target",
     metavar="FILE",
-    help="Where the report goes; - is standard output, as is the default for Markdown and JUnit.",
+    help="Write the report to this file; - is standard output, the default for Markdown and JUnit.",
 )
 @click.option("--trace", metavar="FILE", help="Report on a recording (.capsule, .npz, an nvidia-smi log) in place of runs.")
-@click.option("--markdown", is_flag=True, help="For a pull request, in place of HTML.")
-@click.option("--junit", is_flag=True, help="For CI, in place of HTML: rejected fails, unproven is an error.")
-@click.option("--redact", metavar="WHAT", help="Take names out: host, user, serial. Comma-separated.")
+@click.option("--markdown", is_flag=True, help="Write Markdown for a pull request, in place of HTML.")
+@click.option("--junit", is_flag=True, help="Write JUnit for CI, in place of HTML: rejected fails, unproven is an error.")
+@click.option("--redact", metavar="WHAT", help="Remove names: host, user, serial. Comma-separated.")
 @options.fail_on_option
 @options.settings_options
 @options.gathered(_FormOptions, "form")
@@ -58,9 +63,9 @@ def command(
     form: _FormOptions,
     fail_on: str | None,
 ) -> Exit:
-    """Report on each RUN, an id, the beginning of one, or a label; by default on the latest window.
+    """Write a report on each RUN: an id, the beginning of one, or a label.  Default: the latest window.
 
-    The HTML file needs no network, and holds the evidence: `gpuwatch judge FILE` judges it again.
+    The HTML file needs no network.  It holds the evidence, which `gpuwatch judge FILE` judges again.
     """
     from gpuwatch.report import redaction
 

@@ -108,11 +108,12 @@ class _OutputOptions:
     cls=_Wrapper,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     short_help="Run a program in a window and judge it.",
+    epilog="Example: gpuwatch run --label gemm -- python bench.py",
 )
-@click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
-@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
-@click.option("--times", "times_file", metavar="FILE", help="Take the times from the result file that the command writes.")
-@click.option("--series", metavar="NAME", help="Beside --times: the series whose name holds this.")
+@click.option("--label", "--name", "label", metavar="LABEL", help="Name the window. Default: the program's name.")
+@options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
+@click.option("--times", "times_file", metavar="FILE", help="Take the times from the result file that COMMAND writes.")
+@click.option("--series", metavar="NAME", help="With --times: take the series whose name holds this.")
 @options.policy_options
 @options.stated_options
 @claim_options
@@ -142,10 +143,9 @@ def command(
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
 
-    Its input, output and signals are its own and its exit code is ours, unless --fail-on makes one of a success.
-    Without a daemon, GPU or driver it runs all the same, and the verdict says why it is unproven.
-
-    Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
+    gpuwatch passes input, output and signals through to COMMAND and exits with its code.  --fail-on turns a success into
+    10, 11 or 12.  As env(1), gpuwatch exits 125 for a wrong option, 126 if COMMAND cannot run, and 127 if it does not exist.
+    Without a daemon, GPU or driver COMMAND runs as well; the verdict is then unproven and says why.
     """
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)

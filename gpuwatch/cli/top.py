@@ -32,16 +32,16 @@ NO_DRIVER = "no NVIDIA driver found"
 PASTED_COLUMNS = 120
 
 
-@click.command("top", cls=CheckedCommand, short_help="Every GPU and window, now.")
-@click.option("--once", is_flag=True, help="Print one table to paste, and leave.")
-@click.option("--trace", metavar="FILE", help="Look at a recording, as `audit --trace` reads it; no daemon is asked.")
+@click.command("top", cls=CheckedCommand, short_help="Show every GPU and window, live.", epilog="Example: gpuwatch top --once")
+@click.option("--once", is_flag=True, help="Print one table and exit.")
+@click.option("--trace", metavar="FILE", help="Show a recording, as `audit --trace` reads it, without a daemon.")
 @options.json_option
 @options.settings_options
 def command(once: bool, trace: str | None, as_json: bool) -> None:
-    """Show every GPU, why its clock is where it is, who is on it, and what became of the windows; ? tells the keys.
+    """Show every GPU, the reason for its clock, its processes, and the verdicts of windows; ? lists the keys.
 
-    Asks the daemon, and starts the user's where none runs.  On a machine without a driver the GPUs are simulated and say so.
-    Left and right go back in time through what the store keeps.
+    The readings come from the daemon; one is started if none runs.  On a machine without a driver the GPUs are simulated, and
+    the screen says so.  Left and right go back and forth in time through the store.
     """
     settings = options.settings()
     if as_json and not once:

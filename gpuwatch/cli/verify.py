@@ -23,23 +23,30 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 5
 
 
-@click.command("verify", cls=CheckedCommand, short_help="Judge a report's evidence again, and check its signature.")
+@click.command(
+    "verify",
+    cls=CheckedCommand,
+    short_help="Judge a report's evidence again, and check its signature.",
+    epilog="Example: gpuwatch verify report.html --trust lab7.pub",
+)
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--trust", metavar="KEY.pub", multiple=True, help="The signer must be this one. Repeatable: one of these.")
-@click.option("--key", "shows_key", is_flag=True, help="Write the public key of this machine's daemon, in place of verifying.")
+@click.option(
+    "--trust", metavar="KEY.pub", multiple=True, help="Demand that this key signed the file. Repeatable: one of these."
+)
+@click.option("--key", "shows_key", is_flag=True, help="Print the public key of this machine's daemon; verify nothing.")
 @options.json_option
 @options.settings_options
 def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: bool) -> Exit:
     """Judge the evidence inside FILE, a report, again: offline, by the rules of this version.
 
-    Exit code 0 where verdicts, evidence, page and signature agree, 1 where they do not.  What the page shows and
-    nothing bears out is listed as "not signed".
+    Exits 0 where verdicts, evidence, page and signature agree, 1 where they do not.  Contents of the page that no evidence
+    covers are listed as "not signed".
 
     \b
-    A signature says which daemon recorded the evidence.  Whose daemon that is, the key must tell:
-    gpuwatch verify --key > lab7.pub             on the machine that measured: its public key
-    gpuwatch verify FILE --trust lab7.pub        fails unless that one signed
-    Keys in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/, NAME.pub each, are known by their names.
+    A signature names the key of the daemon that recorded the evidence.  Fetch that key where you trust it:
+    gpuwatch verify --key > lab7.pub             print the public key, on the machine that measured
+    gpuwatch verify FILE --trust lab7.pub        fail unless that key signed
+    Keys NAME.pub in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/ are known by their names.
     """
     if shows_key:
         if file is not None or trust:

@@ -173,7 +173,7 @@ def _example(parts: Parts) -> Iterator[str]:
     """Yield sessions as code and the words between them as text."""
     if parts.example_file:
         yield f"Example: [{parts.example_file}](../{parts.example_file})\n"
-        yield f"```python\n{(ROOT / parts.example_file).read_text()}```\n"
+        yield f"```py\n{(ROOT / parts.example_file).read_text()}```\n"
     for paragraph in filter(None, re.split(r"\n\n+", parts.example)):
         yield f"```pycon\n{paragraph}\n```\n" if paragraph.startswith(">>>") else f"{_text(paragraph)}\n"
 
@@ -208,7 +208,7 @@ def _signature(name: PublicName) -> str:
         return_annotation=inspect.Signature.empty,
     )
     call = name.path.rpartition(".")[2] + re.sub(r"<Claim\.\w+: ('[^']+')>", r"\1", str(bare))
-    return "```python\n" + "\n".join(textwrap.wrap(call, 100, subsequent_indent="    ", break_long_words=False)) + "\n```"
+    return "```py\n" + "\n".join(textwrap.wrap(call, 100, subsequent_indent="    ", break_long_words=False)) + "\n```"
 
 
 def _text(text: str) -> str:
