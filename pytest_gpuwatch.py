@@ -13,7 +13,7 @@ import pytest
 
 _MARKER = (
     "gpuwatch(claim='sustained', tolerance=None, precision=None, accept=(), limits=None): "
-    "judge this test's windows so, by the arguments of gpuwatch.window(); without windows of its own, the test's call is one"
+    "judge this test's windows by these arguments of gpuwatch.window(); a test that opens none runs in one window"
 )
 
 
@@ -23,8 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     statuses = "STATUSES"
     fails = "Fail tests whose verdict is one of these: flagged, rejected, unproven; comma-separated."
     group.addoption("--gpuwatch-fail-on", metavar=statuses, help=fails)
-    parser.addini("gpuwatch", "As --gpuwatch.", type="bool", default=False)
-    parser.addini("gpuwatch_fail_on", "As --gpuwatch-fail-on.", default="")
+    parser.addini("gpuwatch", "Do as --gpuwatch.", type="bool", default=False)
+    parser.addini("gpuwatch_fail_on", "Do as --gpuwatch-fail-on.", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,7 +54,7 @@ def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 class UnwatchedWindow:
-    """A window that does nothing: what a test does with one works without --gpuwatch too."""
+    """A window that does nothing, so that a test works without --gpuwatch too."""
 
     verdict = None
     run_id = None

@@ -1,7 +1,7 @@
 """Windows around the harnesses of Triton, torch and CuPy: ``import gpuwatch.auto`` is all a program needs.
 
-Nothing else of the program changes: ``triton.testing.do_bench`` and its kin, torch's ``Timer`` and CuPy's ``benchmark`` return
-what they did, and the process says at its end what became of their windows.  ``GPUWATCH=off`` leaves everything alone.
+Nothing else of the program changes.  ``triton.testing.do_bench`` and the like, torch's ``Timer`` and CuPy's ``benchmark`` return
+the same numbers, and the process prints the verdicts at its end.  ``GPUWATCH=off`` leaves every harness alone.
 """
 
 from __future__ import annotations

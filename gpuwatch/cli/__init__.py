@@ -74,5 +74,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    # `run --json` and `diff --json` name a file; what `run` would say on standard output belongs to its command.
+    # `run --json` and `diff --json` name a file; the standard output of `run` belongs to its command.
     return "--json" in ours and next((word for word in ours if word in COMMANDS), "") not in ("run", "diff")

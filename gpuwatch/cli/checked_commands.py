@@ -1,4 +1,4 @@
-"""Commands and groups as click's, which refuse a mistyped option value and say what was meant by an unknown command."""
+"""Click's commands and groups that refuse a mistyped option value and suggest the nearest command."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import click
 
 
 class CheckedCommand(click.Command):
-    """A command that refuses ``--``, and its own options, as the value of an option: the value was forgotten."""
+    """A command that refuses ``--`` and its own options as the value of an option, because the value was forgotten."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and not ctx.resilient_parsing:
@@ -39,10 +39,10 @@ class CheckedGroup(CheckedCommand, click.Group):
         return super().resolve_command(ctx, args)
 
 
-_MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # no spelling leads from the one to the other
+_MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # too far apart for a suggestion by spelling
 
 
 def _meant(word: str, names: Sequence[str]) -> str:
-    from gpuwatch.sources import nearest  # which takes its time, and only a mistake needs it
+    from gpuwatch.sources import nearest  # a slow import that only a mistake needs
 
     return nearest(_MEANT[word] if _MEANT.get(word) in names else word, names)

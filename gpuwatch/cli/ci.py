@@ -33,7 +33,7 @@ _COMMITTED_S, _LOOKS_COUNT = 1.0, 3
 
 @dataclass(frozen=True, slots=True)
 class _JobOptions:
-    """The windows of the job: those of a command that is run, or since a time; and how often it is run."""
+    """The windows of the job: those of a command or since a time, and the number of runs."""
 
     since: str | None
     label: str | None
@@ -42,7 +42,7 @@ class _JobOptions:
 
 @dataclass(frozen=True, slots=True)
 class _GateOptions:
-    """The baseline, and what fails."""
+    """The baseline, and the statuses that fail."""
 
     baseline: str | None
     clock_mhz: float | None
@@ -52,7 +52,7 @@ class _GateOptions:
 
 @dataclass(frozen=True, slots=True)
 class _FileOptions:
-    """The files that are written."""
+    """The files to write."""
 
     save: str | None
     summary: str | None
@@ -138,7 +138,7 @@ def command(
 def _baseline(
     text: str | None, command: Sequence[str], job: _JobOptions, policy: Policy | None, stack: ExitStack
 ) -> Callable[[], dict[str, ReportedWindow]]:
-    """Return what gives the windows to compare with: those of a file, or of the command run at a revision now.
+    """Return the source of the windows to compare with: a file, or the command at a revision.
 
     Raises UsageError: for what is neither.
     """
@@ -178,7 +178,7 @@ def _attempt(
 
 
 def _run(command: Sequence[str], folder: Path | None) -> int:
-    """Run the command with this one's settings; its exit code.  Raises Stop: when it cannot be started."""
+    """Run the command with these settings and return its exit code.  Raises Stop: when it cannot be started."""
     try:
         environment = {**os.environ, **options.settings_environment(options.settings())}
         code = subprocess.run(list(command), cwd=folder, env=environment, check=False).returncode
@@ -188,7 +188,7 @@ def _run(command: Sequence[str], folder: Path | None) -> int:
 
 
 def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list[ReportedWindow]:
-    """Return the windows of a command that has just ended, once the daemon has written them: it commits each half second."""
+    """Return the windows of a command that has just ended, once the daemon has committed them, which it does twice a second."""
     pause = threading.Event()
     for _ in range(_LOOKS_COUNT):
         pause.wait(_COMMITTED_S)
@@ -198,7 +198,7 @@ def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list
 
 
 def _windows_since(since_s: float, label: str | None, policy: Policy | None) -> list[ReportedWindow]:
-    """Return this user's windows that hold no other, oldest first, judged under the policy if one is given."""
+    """Return this user's innermost windows, oldest first, judged under the policy if one is given."""
     with open_store.reader(options.settings()) as store:
         runs = [run for run in store.runs(since_wall_s=since_s, limit=_MOST_WINDOWS_COUNT) if run.uid == os.getuid()]
         outer = {run.parent for run in runs}
@@ -228,13 +228,13 @@ def _by_name(windows: Sequence[ReportedWindow]) -> dict[str, ReportedWindow]:
     for window in windows:
         label = window.verdict.label or "unnamed window"
         place = seen[label, window.run_id] = seen.get((label, window.run_id), 0) + 1
-        # A file's windows have no run: each is another one.
+        # Windows of a file have no run: each counts by itself.
         found[label if place == 1 or window.run_id is None else f"{label} (GPU {place})"] = window
     return found
 
 
 def _merged(before: Sequence[GatedWindow], now: Sequence[GatedWindow]) -> list[GatedWindow]:
-    """Keep each window's first outcome that is not neutral: another try is for what the machine spoiled, not for better times."""
+    """Keep each window's first outcome that is not neutral: a retry replaces spoiled windows, and never picks better times."""
     found = {each.name: each for each in before}
     for each in now:
         if each.name not in found or found[each.name].outcome is GateOutcome.NEUTRAL:
@@ -268,7 +268,7 @@ def _write(found: Sequence[GatedWindow], files: _FileOptions) -> None:
 
 
 def _save(path: Path, found: Sequence[GatedWindow]) -> None:
-    """Write the evidence of windows that nothing spoiled; nothing where there is none, so that an older baseline stays."""
+    """Write the evidence of unspoiled windows; without one write nothing, so that an older baseline stays."""
     kept = [each.window.evidence for each in found if each.window.evidence is not None and not spoiled(each.window.verdict)]
     left = f"; {len(found) - len(kept)} spoiled left out" if len(kept) < len(found) else ""
     if kept:
@@ -277,7 +277,7 @@ def _save(path: Path, found: Sequence[GatedWindow]) -> None:
 
 
 def _append(path: Path, form: Callable[[Sequence[GatedWindow]], str], found: Sequence[GatedWindow]) -> None:
-    """Append as runners want it: other steps have written to the file.  Raises Stop: when it takes nothing."""
+    """Append to the file, which other steps of the runner share.  Raises Stop: when it cannot be written."""
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(form(found))

@@ -1,4 +1,4 @@
-"""gpuwatch compare: two stored runs, or two functions, of which one may be an earlier revision of the other."""
+"""gpuwatch compare: two stored runs, or functions, of which one may be an earlier revision of another."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _FunctionOptions:
 
 @dataclass(frozen=True, slots=True)
 class _RecordOptions:
-    """The options of comparing records: the clock in MHz, and whether two models are asked for as a ratio."""
+    """The options of comparing records: the clock in MHz, and True to compare two models as a ratio."""
 
     clock_mhz: float | None
     is_ratio: bool
@@ -153,7 +153,7 @@ def _compare_records(
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    """Return each answer in full, or one a line where they are many."""
+    """Return each answer in full, or one per line where they are many."""
     if len(comparisons) <= _IN_FULL_COUNT:
         return "\n".join(map(str, comparisons))
     rows = [
@@ -196,7 +196,7 @@ def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revis
 
 
 def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_ratio: float) -> Compared:
-    """Compare functions.  Raises Stop: when one raises, after its own part of the traceback was shown."""
+    """Compare functions.  Raises Stop: when one raises, after printing its own part of the traceback."""
     try:
         with checkouts.cleaned_up() if how.revision is not None else nullcontext():
             return _run_functions(variants, how, tolerance_ratio)
@@ -233,7 +233,7 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_r
             rtol=how.rtol,
             check_inputs=next((each.check_inputs for each in loaded if each.check_inputs is not None), ()),
         )
-    except SystemExit as error:  # it would end this command, with whatever code, and say nothing
+    except SystemExit as error:  # it would end this command silently, with any code
         raise UsageError(
             f"{' and '.join(calls)}: expected functions that return, found one that calls sys.exit({error.code!r})"
         ) from error
@@ -247,15 +247,19 @@ def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
     maker = next((each.inputs for each in loaded if each.inputs is not None), None)
     if maker is None:
         file = wanting[0].name.rpartition(":")[0]
-        raise UsageError(f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them")
+        raise UsageError(
+            f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them, found none"
+        )
     if len(wanting) < len(loaded):
         other = next(each.name for each in loaded if each not in wanting)
-        raise UsageError(f"{wanting[0].name} takes arguments and {other} none: expected both to take the same")
+        raise UsageError(
+            f"{wanting[0].name} and {other}: expected functions that take the same arguments, found that the second takes none"
+        )
     return maker
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the variants' own code."""
+    """Return the part of a traceback from the variants' own code on."""
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace

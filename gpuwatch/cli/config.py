@@ -1,4 +1,4 @@
-"""gpuwatch config: the settings in force, where each comes from, and whether a file is right."""
+"""gpuwatch config: the settings in force with their origins, and checks of files."""
 
 import os
 from typing import Any
@@ -39,7 +39,7 @@ def show(origin: bool, as_json: bool) -> None:
 
 
 def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
-    """Return a value with its unit in its name, as the code has it, and as a file holds it."""
+    """Return a value under its name with the unit, and in the form of a settings file."""
     value = getattr(settings, key.field)
     plain = value if isinstance(value, int | float) else str(value)
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}
@@ -74,4 +74,4 @@ def path(as_json: bool) -> None:
 
 def _warn() -> None:
     for name in config.unknown_variables(os.environ):
-        output.say(f"gpuwatch: {name} is set but means nothing to gpuwatch")
+        output.say(f"gpuwatch: {name} is set, but is no setting of gpuwatch")

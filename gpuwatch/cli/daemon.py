@@ -1,4 +1,4 @@
-"""gpuwatch daemon: the witness, in the foreground; asked how it is and stopped; as a service, installed and removed."""
+"""gpuwatch daemon: the witness in the foreground; its status and end; its service, installed and removed."""
 
 from functools import partial
 
@@ -53,7 +53,7 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
         raise click.UsageError("--system stays; --on-demand leaves: choose one")
     from gpuwatch.daemon import process
 
-    # Whoever started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
+    # The window that started it learns of a wrong scene from the running daemon, as of an absent driver.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
     if settings.listen and not on_demand:
         from gpuwatch.exporter.access import address
@@ -68,7 +68,7 @@ for each in (status, stop, install, uninstall):
 
 
 def _of_the_system() -> Settings:
-    """Return the settings in force, with the system's places where none was named."""
+    """Return the settings in force, with the system's places for those not named."""
     settings = options.settings()
     places = {"state": str(SYSTEM_STATE), "socket": str(SYSTEM_SOCKET)}
     return options.settings({name: place for name, place in places.items() if settings.origin(name) == "default"})

@@ -1,4 +1,4 @@
-"""gpuwatch dashboards: the dashboards, alerts, rules and samples that come with gpuwatch, written to a folder."""
+"""gpuwatch dashboards: the shipped dashboards, alerts, rules and samples, written to a folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
 
 
 def _state(path: Path, text: bytes) -> str:
-    """Return what becomes of a file.  Raises OSError: for one that cannot be read."""
+    """Return the state of a file.  Raises OSError: when it cannot be read."""
     if not path.exists():
         return "written"
     return "unchanged" if path.is_file() and path.read_bytes() == text else "replaced"

@@ -1,4 +1,4 @@
-"""gpuwatch diff: two kernels, by their code, and by their times where there is a GPU."""
+"""gpuwatch diff: two kernels compared by their code and, on a GPU, by their times."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _TimingOptions:
 
 @dataclass(frozen=True, slots=True)
 class _ResultOptions:
-    """The options of what is read beside the times, and of what the answer leads to."""
+    """The options of counters, exit code and repetition."""
 
     counters: Asked
     fail_on: str | None
@@ -190,7 +190,7 @@ def command(
 def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], asked: Asked) -> Diff:
     settings = options.settings(scenes=False)
     kind, _, scene = settings.source.partition(":")
-    if kind == "simulated" and scene != "h200":  # which every simulated GPU is
+    if kind == "simulated" and scene != "h200":  # the architecture of every simulated GPU
         options.settings()
     state = settings.state
     ensure_state_folder(state)
@@ -213,7 +213,7 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
 
 
 def _be_quiet(_words: str) -> None:
-    """Say nothing of the steps: they take seconds."""
+    """Print no steps: they take seconds."""
 
 
 def _timing_request(timing: _TimingOptions, how: _DiffOptions) -> TimingRequest:

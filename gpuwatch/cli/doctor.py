@@ -1,4 +1,4 @@
-"""gpuwatch doctor: what this machine can prove, and what stands in the way."""
+"""gpuwatch doctor: checks of this machine for what its windows can prove."""
 
 import contextlib
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _checks(settings: Settings) -> Iterator[Check]:
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import open_source
 
-    # Where `auto` finds no driver it would simulate one; a doctor tells that there is none.
+    # Where `auto` finds no driver, other commands simulate; the doctor reports that there is none.
     spec = "nvml" if settings.source == "auto" else settings.source
     try:
         source = open_source(spec, MonotonicClock())

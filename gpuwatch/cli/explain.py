@@ -1,4 +1,4 @@
-"""gpuwatch explain: the page of a rule, or what a clock event reason of the driver means."""
+"""gpuwatch explain: the page of a rule, or the meaning of a clock event reason."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 _STATUSES = {
-    Status.VALID.value: "Every rule that the claim requires could look, and none found a hazard that was not accepted.",
+    Status.VALID.value: "Every rule that the claim requires had its evidence, and none found a hazard that was not accepted.",
     Status.UNPROVEN.value: "No hazard was found, but evidence that the claim requires is missing: `why` names it. The number "
-    "may be fine; nobody can say so.",
-    Status.FLAGGED.value: "A hazard was found that may move the number: quote it with the number, mend it, or accept it with "
+    "may be fine; this window cannot prove it.",
+    Status.FLAGGED.value: "A hazard was found that may move the number: quote it with the number, fix it, or accept it with "
     "--accept RULE if it is what you meant to measure.",
     Status.REJECTED.value: "A hazard was found that is too large to quote the number with it: remove its cause and measure again.",
 }
 
-_WIDEST = 100  # columns: longer lines are hard to follow
+_WIDEST = 100  # columns; longer lines are hard to read
 # Only what ``output`` lets through to a terminal: bold, italic and cyan.
 _STYLES = (
     {"markdown.h2": "bold cyan", "markdown.strong": "bold", "markdown.em": "italic", "markdown.code": "cyan"}
@@ -129,7 +129,7 @@ def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
         judged = f"judged by: {', '.join(explained.rules)}" if explained.rules else "judged by no rule"
         lines += [f"{explained.name} ({bit:#x})", _filled(explained.meaning), f"  {judged}"]
     if unknown:
-        lines.append(f"{unknown:#x}\n  no reason this version knows: newer than driver 580, or no mask of clock event reasons")
+        lines.append(f"{unknown:#x}\n  unknown to this version: newer than driver 580, or no mask of clock event reasons")
     from annotate.output.rule_pages import reason_page
 
     pages = "" if unknown else _laid_out("\n\n".join(map(reason_page, bits)))

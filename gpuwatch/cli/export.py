@@ -1,4 +1,4 @@
-"""gpuwatch export: windows and their verdicts for a fleet's warehouse."""
+"""gpuwatch export: windows and their verdicts, exported for a fleet."""
 
 import hashlib
 import platform
@@ -70,13 +70,13 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
 
 
 def turn_s(name: str, jitter_s: float) -> float:
-    """Return when this machine's turn is within the jitter: by its name, so that it is the same every night."""
+    """Return this machine's turn within the jitter; it follows from the name, so that it is the same every night."""
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
     return share * jitter_s
 
 
 def _wait_turn(jitter: str | None, host: str | None) -> None:
-    """Wait for this machine's turn.  Raises UsageError: for a jitter that is no duration."""
+    """Wait for this machine's turn.  Raises UsageError: when the jitter is no duration."""
     try:
         jitter_s = 0.0 if jitter is None else duration_ns(jitter) / 1e9
     except QuantityError as error:
@@ -88,8 +88,8 @@ def _wait_turn(jitter: str | None, host: str | None) -> None:
 
 
 def _mark(state: Path) -> None:
-    """Note the export for the daemon's metric, where this user may."""
+    """Record the export for the daemon's metric, where this user may."""
     try:
         write_mark(state, clock.wall_s())
     except OSError as error:
-        output.say(f"gpuwatch: the daemon's metric of the last export stays as it was: {state}: {error.strerror}")
+        output.say(f"gpuwatch: the daemon's metric of the last export could not be updated: {state}: {error.strerror}")

@@ -28,19 +28,19 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
         return _report(error, as_json=as_json)
     except RecursionError:
-        return _report(GpuwatchError("expected data that is nested a hundred deep at most, found deeper"), as_json=as_json)
+        return _report(GpuwatchError("expected data nested at most 100 levels deep, found deeper"), as_json=as_json)
     except OSError as error:
         if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
             output.silence(sys.stdout)
             return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
         if error.filename is None:
-            raise  # not about a file somebody named or owns: our mistake, with its traceback
+            raise  # not about a named file: a defect of gpuwatch, shown with its traceback
         return _report(GpuwatchError(f"{error.filename}: {error.strerror}"), as_json=as_json)
     return int(code or 0)
 
 
 def _quiet(error: BaseException) -> Exit:
-    """Return the code for a reader that left and for Ctrl-C, which need no words."""
+    """Return the code for a reader that went away and for Ctrl-C, which need no message."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return Exit.INTERRUPTED
     output.silence(sys.stdout)
@@ -68,7 +68,7 @@ def _code_and_name(error: Exception) -> tuple[int, str]:
 
 
 def refusal_words(error: click.ClickException) -> str:
-    """Return click's refusal as one line in the form of all others: click's own, except for a missing argument, where it names only the argument."""
+    """Return click's refusal as one line: click's own words, except for a missing argument, of which click names only the argument."""
     if isinstance(error, click.MissingParameter) and isinstance(error.param, click.Argument) and error.ctx is not None:
         path = error.ctx.command_path
         wanted = error.param.make_metavar(error.ctx)

@@ -70,7 +70,7 @@ def command(name: str | None, files: tuple[str, ...], asking: _FleetOptions, as_
         raise UsageError(f"fleet {name}: expected folders or files of `gpuwatch export --parquet`, found none")
     now_s = clock.wall_s()
     until_s = now_s if asking.until is None else times.wall_s(asking.until, "--until", now_s=now_s)
-    # Relative to the end, so that a question about last month looks as far back as one about today.
+    # Relative to the end, so that a question about last month covers as much time as one about today.
     since_s = times.wall_s(asking.since or asked.since, "--since", now_s=until_s if asking.since is None else now_s)
     if not since_s < until_s:
         raise UsageError(f"--since, --until: expected a time before {times.text(until_s)}, found {times.text(since_s)}")

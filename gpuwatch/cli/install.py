@@ -1,4 +1,4 @@
-"""gpuwatch daemon install, uninstall: the daemon as a service of systemd; every change is shown and asked for."""
+"""gpuwatch daemon install, uninstall: the daemon as a systemd service; each change is shown and confirmed."""
 
 import difflib
 import os
@@ -74,7 +74,7 @@ def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool,
     if _is_system(system, root):
         output.say(f"\nwhat it keeps, members of its group may read in {SYSTEM_STATE}: usermod -aG gpuwatch NAME")
     else:
-        output.say("\nit lives while you are logged in; for longer: loginctl enable-linger")
+        output.say("\nit runs while you are logged in; to keep it running: loginctl enable-linger")
 
 
 @click.command(
@@ -95,7 +95,7 @@ def uninstall(system: bool | None, yes: bool, root: Path) -> None:
     folder = units.system_units(root) if for_system else units.user_units(os.environ)
     plan = units.removal(folder, scope="system" if for_system else "user", root=root)
     if not plan.files:
-        output.emit(f"nothing to do: no file of ours in {folder}")
+        output.emit(f"nothing to do: found no file of gpuwatch in {folder}")
         return
     for file in plan.files:
         output.emit(f"remove {file.path}")
@@ -109,7 +109,7 @@ def _is_system(named: bool | None, root: Path) -> bool:
 
 
 def _flags(settings: Settings) -> list[str]:
-    """Return the options that make the service find what its user finds now: it starts without a shell's variables."""
+    """Return the options that give the service this user's settings: it starts without a shell's variables."""
     named = {name: str(getattr(settings, name)) for name in ("source", "state", "socket") if settings.origin(name) != "default"}
     if settings.origin("state") == "default" and settings.state != default_state(
         settings.source, {"HOME": os.environ.get("HOME", "")}
@@ -135,7 +135,7 @@ def _difference(file: File) -> str:
 
 
 def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
-    """Ask, then do it.  Raises Stop where it was declined or failed."""
+    """Ask, then carry out the plan.  Raises Stop: when it was declined or failed."""
     runs = root == Path("/") and units.MANAGER_RUNS.is_dir()
     for command in (*plan.before, *plan.after) if runs else ():
         output.emit(f"run {' '.join(command)}")
@@ -152,7 +152,7 @@ def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
             raise Stop(Exit.FAILED, f"{file.path}: {error.strerror}; repeat it as root: sudo", "permission") from error
     _run(plan.after if runs else ())
     if not runs and root == Path("/"):
-        output.say("systemd does not run here: nothing was started")
+        output.say("systemd is not running: nothing was started")
 
 
 def _run(commands: Sequence[Sequence[str]]) -> None:

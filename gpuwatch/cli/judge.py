@@ -1,4 +1,4 @@
-"""gpuwatch judge: any file, judged by the rules of this version: a log, a recording, a report, or another tool's results."""
+"""gpuwatch judge: a log, recording, report or another tool's results, judged by the rules of this version."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -81,7 +81,7 @@ def command(
     trust: tuple[str, ...],
     policy_options: options.PolicyOptions,
     answer: _AnswerOptions,
-) -> Any:  # the code of the command that does it
+) -> Any:  # shares the code of the other command
     """Judge FILE: a CSV log of nvidia-smi, a recording of `gpuwatch record` (.capsule, .npz), a report (.html), or results.
 
     A log or recording gets a verdict.  A report already has one: gpuwatch judges the evidence inside again, compares the page
@@ -119,7 +119,7 @@ def _is_report(path: Path) -> bool:
         with path.open("rb") as file:
             return path.is_file() and file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
     except OSError:
-        return False  # its reader says what is wrong
+        return False  # its reader reports the fault
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

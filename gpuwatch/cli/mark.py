@@ -1,4 +1,4 @@
-"""gpuwatch mark: a window that one process begins and another ends, for scripts, Make, hyperfine and batch systems."""
+"""gpuwatch mark: a window that one process begins and another ends; for scripts, Make, hyperfine and batch systems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpuwatch.wire.mark_bounds import LONGEST_S, ROOTS_COUNT, SHORTEST_S
 from gpuwatch.wire.messages import NAME_LENGTH, OpenMark
 
 _F = TypeVar("_F", bound=Any)
-_LOOKED_COUNT = 20  # of the newest windows of a name, one may be of a mark that its daemon took with it
+_LOOKED_COUNT = 20  # of the newest windows of a name, one may be of a mark that ended with its daemon
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,5 +186,5 @@ def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[
     held = next((run for run in runs if run.uid == uid and "own_processes" in run.declared), None)
     if error.code != "usage" or held is None or not held.declared.get("abandoned"):
         raise error
-    output.say(f"gpuwatch: mark {plain(name)} was lost when its daemon ended; what it had watched is unproven")
+    output.say(f"gpuwatch: mark {plain(name)} was lost when its daemon ended; its window is unproven")
     return held.id, rejudge.stored(held)

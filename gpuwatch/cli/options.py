@@ -70,7 +70,7 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
     if scenes and kind == "simulated" and argument:
         from gpuwatch.sources.simulated.simulated_source import scenes_named
 
-        scenes_named(argument)  # a daemon that is started first would only say that it watches no GPU
+        scenes_named(argument)  # a daemon started first would only report that it watches no GPU
     return found
 
 
@@ -95,7 +95,7 @@ def repeated(settings: Settings) -> str:
 
 
 def gpu_option(help_text: str) -> Callable[[_F], _F]:
-    """Add --gpu, which may be repeated, as ``gpus``; an empty name is refused: it would begin every UUID."""
+    """Add --gpu, which may be repeated, as ``gpus``; an empty name is refused, because every UUID begins with it."""
     return click.option("--gpu", "gpus", metavar="GPU", multiple=True, callback=_refuse_empty, help=help_text)
 
 
@@ -119,7 +119,7 @@ def json_option(command: _F) -> _F:
 
 
 def gathered(record: type[Any], name: str) -> Callable[[_F], _F]:
-    """Gather the options that bear the names of a record's fields into one argument: a command has few parameters then."""
+    """Gather the options named as a record's fields into one argument, so that a command has few parameters."""
     names = [each.name for each in fields(record)]
 
     def decorate(command: _F) -> _F:
@@ -188,7 +188,7 @@ def policy_options(command: _F) -> _F:
 
 
 def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
-    """Return ``policy_options`` whose --tolerance says this."""
+    """Return ``policy_options`` with this help of --tolerance."""
 
     def decorate(command: _F) -> _F:
         command = gathered(PolicyOptions, "policy_options")(command)
@@ -231,7 +231,7 @@ class StatedOptions:
     tags: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
-        """Return them as ``window()`` takes them.  Raises UsageError: for what is no amount, or makes no sense."""
+        """Return them as ``window()`` takes them.  Raises UsageError: for wrong amounts."""
         try:
             every_s = None if self.every is None else duration_ns(self.every) / 1e9
         except QuantityError as error:

@@ -1,4 +1,4 @@
-"""The half of gpuwatch selftest that qualifies a machine: it looks, runs the probes, compares, and says what the numbers are worth."""
+"""The part of gpuwatch selftest that qualifies a machine: it runs the probes, compares, and grades the numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpuwatch.errors import UsageError
 
 _ANSWERS = {
     Comparable.YES: "COMPARABLE: numbers of this instance can be compared with those of the reference cards",
-    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not reach can be compared",
-    Comparable.NO: "NOT COMPARABLE: numbers of this instance are not those of the reference cards",
-    Comparable.UNKNOWN: "UNKNOWN: nothing was found to differ, but something was disturbed, unclear or not measured",
+    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers without the differences below can be compared",
+    Comparable.NO: "NOT COMPARABLE: numbers of this instance differ from those of the reference cards",
+    Comparable.UNKNOWN: "UNKNOWN: no difference was found, but a probe was disturbed, unclear or not measured",
 }
 
 
@@ -34,7 +34,7 @@ class QualifyOptions:
     save_reference: str | None
 
     def check(self, *, is_otherwise: bool) -> None:
-        """Raises UsageError: for options that do not go together, and a file that cannot take the card."""
+        """Check the options.  Raises UsageError: for options that exclude each other, and for a file that cannot be written."""
         given = {"--reference": self.reference, "--save-reference": self.save_reference}
         for name, value in given.items():
             if value and not self.qualify:
@@ -66,7 +66,7 @@ def run(settings: Settings, options: QualifyOptions, *, as_json: bool) -> Exit:
 
 def _save(path: Path, card: Qualification) -> None:
     if not card.is_clean:
-        output.say(f"{path} was left as it was: what disturbed the probes would be in the reference")
+        output.say(f"{path} was not changed: the disturbance of the probes would enter the reference")
         return
     output.say(f"{path} now holds {output.counted(save_card(path, card), 'card')}")
 
@@ -101,7 +101,7 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
 
 
 def lines(card: Qualification, decision: QualifyDecision) -> Iterator[str]:
-    """Yield the answer for people: the instance, the probes, the differences, what follows."""
+    """Yield the answer for people: instance, probes, differences, consequence."""
     yield from _instance(card)
     yield ""
     yield from _probes(card, decision)

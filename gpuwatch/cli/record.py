@@ -1,4 +1,4 @@
-"""gpuwatch record: evidence as one file, for a colleague, a bug report, or another judge."""
+"""gpuwatch record: evidence in one file, for a colleague, a bug report, or another judge."""
 
 import threading
 from pathlib import Path
@@ -75,12 +75,12 @@ def _duration_s(option: str, text: str) -> float:
         except QuantityError as error:
             raise UsageError(f"{option}: {error}") from error
     if not 0 < length_s <= 86_400:
-        raise UsageError(f"{option}: expected more than nothing and at most 24h, found {text!r}")
+        raise UsageError(f"{option}: expected more than 0s and at most 24h, found {text!r}")
     return length_s
 
 
 def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
-    """Record through a window, which makes the daemon read at the full rate and store what it read."""
+    """Record through a window, which makes the daemon read at the full rate and store the readings."""
     from gpuwatch.client.connection import connect
     from gpuwatch.client.window import window
 
@@ -90,7 +90,7 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     wanted = list(chosen_gpus.choose_of_daemon(gpus, settings)) if gpus and known else known
     if not wanted:
         raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
-    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps what there is")
+    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps the part so far")
     with window("record", gpus=wanted, sync=False, settings=settings) as watched:
         try:
             threading.Event().wait(length_s)

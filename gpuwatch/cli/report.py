@@ -1,4 +1,4 @@
-"""gpuwatch report: windows as one HTML file that carries its evidence, as Markdown, or as JUnit's XML."""
+"""gpuwatch report: windows as one HTML file with its evidence, as Markdown, or as JUnit XML."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def command(
 
 
 def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
-    """Say in one line who signed."""
+    """Return a line about the signers."""
     keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
     if not keys:
-        return "unsigned: a signature covers only what was not redacted" if without else "unsigned"
+        return "unsigned: a signature covers only reports that are not redacted" if without else "unsigned"
     count = sum(window.signature is None for window in windows)
     return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
@@ -122,11 +122,11 @@ def _of_runs(ids: tuple[str, ...], back: int) -> list[ReportedWindow]:
 
 
 def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
-    """Return the verdicts of record, each with its stored evidence.  Raises UsageError: for a window without a verdict yet."""
+    """Return the stored verdicts, each with its evidence.  Raises UsageError: for a window without a verdict yet."""
     from gpuwatch.store.run import OPEN, UNFINISHED
 
     pause = threading.Event()
-    for _ in range(_LOOKS_COUNT):  # who has just printed the verdict may be quicker than the store
+    for _ in range(_LOOKS_COUNT):  # a caller that has just printed the verdict may be quicker than the store
         if run.status not in UNFINISHED or run.status == OPEN:
             break
         pause.wait(0.1)
@@ -147,7 +147,7 @@ def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
             tags=run.tags,
             packed=store.packed(run, uuid) if uuid is not None else None,
         )
-        # Where the packed evidence made room for newer, what was signed is no longer there.
+        # Where packed evidence made room for newer evidence, the signed bytes are gone.
         signature = Signature.unpacked(signatures.get(position, b"")) if uuid is None or window.packed is not None else None
         out.append(replace(window, signature=signature))
     return out

@@ -1,4 +1,4 @@
-"""gpuwatch daemon status, stop: the daemon that runs, described and ended."""
+"""gpuwatch daemon status, stop: the running daemon, described and stopped."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
 
 _STARTED_BY = {
-    "window": "a window, on demand; it leaves by itself",
+    "window": "a window, on demand; it exits by itself",
     "person": "a person, with gpuwatch daemon",
     "service": "a service manager",
 }

@@ -35,4 +35,4 @@ def command(as_json: bool) -> None:
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
     output.emit(output.table(rows, header=("SCENE", "VERDICT", "THE GPU"), width=output.width(sys.stdout)))
-    output.say("\nseveral at once, a GPU each: --source simulated:NAME,NAME; or GPUWATCH_SOURCE in the environment")
+    output.say("\nseveral at once, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

@@ -1,4 +1,4 @@
-"""gpuwatch selftest: by how much this GPU tells two equal arms apart, and with --qualify what this instance is worth."""
+"""gpuwatch selftest: this GPU's noise floor, and with --qualify the comparability of this instance."""
 
 import math
 from dataclasses import asdict
@@ -59,7 +59,7 @@ def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.Quali
     qualifying.check(is_otherwise=show or source is not ParameterSource.DEFAULT)
     if qualifying.qualify:
         return qualify.run(options.settings(), qualifying, as_json=as_json)
-    if math.isnan(seconds):  # which no bound of a range refuses, and no trial would ever end
+    if math.isnan(seconds):  # a range accepts it, and no trial would end
         raise UsageError("--seconds: expected seconds, found nan")
     state = options.settings().state
     kept = floor_record.read(state) if show else _measured(state, seconds)
@@ -84,7 +84,7 @@ def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.Quali
     if rows:
         output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "COVERS", "TRIALS", "MEASURED")))
     else:
-        output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
+        output.say("no floor is stored yet; `gpuwatch selftest` on a GPU measures one")
     return Exit.OK
 
 
@@ -97,7 +97,7 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
     if torch is None:
         raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
     torch.cuda.init()
-    torch.empty(1, device="cuda")  # memory of its own makes a context, and that the GPU known
+    torch.empty(1, device="cuda")  # allocating memory makes a context, and the context names the GPU
     uuid = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")

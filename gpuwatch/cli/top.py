@@ -27,7 +27,7 @@ from gpuwatch.view.live import Live, LiveGpu, Looker
 if TYPE_CHECKING:
     from gpuwatch.tui.data_interfaces import HistorySource
 
-SCENES = "demo"  # what is shown where there is no driver
+SCENES = "demo"  # shown where there is no driver
 NO_DRIVER = "no NVIDIA driver found"
 PASTED_COLUMNS = 120
 
@@ -48,9 +48,9 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
         raise UsageError("top: --json goes with --once")
     # Textual reads standard input, asks standard output for its size, and draws on standard error.
     if not once and not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise UsageError("top: expected a terminal for input, output and errors; to print one table, say --once")
+        raise UsageError("top: expected a terminal for input, output and errors, found none; for one table use --once")
     if not once and os.environ.get("TERM") == "dumb":
-        raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; to print one table, say --once")
+        raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; for one table use --once")
     if trace is not None:
         recording = Recorded(Path(trace))
         if once:
@@ -72,9 +72,9 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
-    """Find now and the past of the settings.
+    """Open the live and the stored data of the settings.
 
-    Where nothing could be real, a daemon of our own simulates GPUs for as long as we look; the windows stay the real ones.
+    Without a driver a separate daemon simulates GPUs while the screen is open; the windows stay the real ones.
     """
     from gpuwatch.sources import has_driver
 

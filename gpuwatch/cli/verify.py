@@ -1,4 +1,4 @@
-"""gpuwatch verify: a report's evidence judged again, whether its verdict and its page say the same, and who signed."""
+"""gpuwatch verify: a report's evidence judged again, compared with its verdict and page, and its signature checked."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
     # Not the status first: REJECTED is what was said of the measurement, and no answer about the report.
     name, status = plain(verdict.label or "unnamed window"), f"{verdict.status.value.upper()}{simulated}"
     if answer.again is None and answer.agrees:
-        output.emit(f"{name}: no evidence was kept, and the verdict claims nothing: {status}")
+        output.emit(f"{name}: no evidence was stored, and the verdict claims nothing: {status}")
     elif answer.agrees:
         output.emit(f"{name}: verdict and evidence agree: {status}")
     else:
@@ -119,7 +119,7 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
             output.emit(f"  by the rules of {__version__} the same evidence is {answer.again.status.value.upper()}")
     output.emit(f"  signature: {plain(str(signer))}")
     if without := signatures.unsigned_names(answer.window):
-        output.emit(f"  not signed: {', '.join(without)}: anybody may have written that")
+        output.emit(f"  not signed: {', '.join(without)}: anyone may have written that")
 
 
 def _data(answer: Agreement, signer: CheckedSignature) -> dict[str, object]:
@@ -143,7 +143,7 @@ def _show_key(*, as_json: bool) -> Exit:
     from gpuwatch.signing import PUBLIC_KEY, fingerprint, pem, read_public
 
     path = options.settings().state / PUBLIC_KEY
-    if path.is_fifo():  # nobody named it, and it would be waited for
+    if path.is_fifo():  # not named by the user, and opening it would block
         raise UsageError(f"{path}: expected a public key, found a pipe; remove it, and a new daemon writes its key there")
     try:
         key = read_public(path)
@@ -158,7 +158,7 @@ def _show_key(*, as_json: bool) -> Exit:
 
 
 def _not_signed(held: PageContent) -> tuple[str, ...]:
-    """Name what the page shows beside its windows and nothing bears out."""
+    """Name the contents of the page that no evidence covers."""
     page = ("page", "maker") if held.as_written is None else ()
     return (*page, *(("redacted",) if held.record.redacted else ()))
 
@@ -167,9 +167,9 @@ def _page(held: PageContent) -> str:
     if held.as_written is None:
         maker = plain(held.record.maker)
         return (
-            f"page: not signed: written by another version or by somebody who says so (maker {maker}), not compared;"
+            f"page: not signed: written by another version, or by someone who pretends so (maker {maker}), not compared;"
             " trust what stands here, not what the page shows"
         )
     if held.as_written:
-        return "page: shows what its evidence says, unchanged since it was written"
-    return "page: CHANGED since it was written; trust what stands here, not what the page shows"
+        return "page: agrees with its evidence, unchanged since it was written"
+    return "page: CHANGED since it was written; trust this output, not the page"

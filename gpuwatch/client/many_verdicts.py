@@ -37,8 +37,8 @@ def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
         if not isinstance(each, Window):
             raise UsageError(f"verdicts: expected windows, found {found_words(each)}")
         if each.end_ns is None:
-            raise UsageError("verdicts: expected windows whose with block has ended, found one that has not")
+            raise UsageError("verdicts: expected windows whose with block has ended, found an open one")
     with closing(Connections()) as connections:
-        # From the last one on: it is judged after the others, which then answer at once.
+        # From the last one on: the judge reaches it last, and the others then answer at once.
         judged = {id(each): each.wait_for_verdicts(connections)[0] for each in reversed(found)}
     return tuple(judged[id(each)] for each in found)

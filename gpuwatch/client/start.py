@@ -1,4 +1,4 @@
-"""The daemon, started before it is needed."""
+"""The start of the daemon, and of a warm-up, before a window."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def start(settings: Settings | None = None) -> None:
 
 
 def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:
-    """Have the daemon run, and run the step until it is steady; return the facts of the warm-up.  Exceptions of the step pass."""
+    """Start the daemon, run the step until it is steady, and return the facts of the warm-up.  Exceptions of the step pass."""
     start(settings)
-    # By its name: the room of measuring lies above this one, and a window without a warm-up imports none of it.
+    # Imported by name: the measuring room lies above this one, and a window without a warm-up imports none of it.
     warmed: dict[str, FactValue] = importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(step)
     return warmed

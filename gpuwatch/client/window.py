@@ -1,6 +1,6 @@
 """The window around a benchmark: it marks an interval, declares facts, and returns the verdict.
 
-It runs in the benchmark's process, so it does little, imports little, and never lets telemetry break the body.
+It runs in the benchmark's process, so it does little, imports little, and never lets a failure of telemetry break the body.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Window(WindowBody, WindowAnswers):
         self._note_in_parents(opening_ns)
 
     def _note_in_parents(self, begin_ns: int) -> None:
-        """Note in the windows around this one that opening or closing it held up their body."""
+        """Note in the windows around this one that opening or closing it delayed their body."""
         end_ns, window = clock.now_ns(), self.parent
         while window is not None:
             if window.end_ns is None:
@@ -134,7 +134,7 @@ class Window(WindowBody, WindowAnswers):
             window = window.parent
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
+        # A forked child leaves its copy of the block: window, socket and GPU are its parent's.
         is_forked = os.getpid() != self._pid
         try:
             self._leave(error, is_forked=is_forked)
@@ -165,7 +165,7 @@ class Window(WindowBody, WindowAnswers):
 
     @property
     def stated(self) -> dict[str, FactValue]:
-        """The parts of the claim that were stated beside its name, by the names of ``annotate.declared``."""
+        """Return the parts of the claim stated beside its name, by the names of ``annotate.declared``."""
         return self._stated.facts()
 
     async def __aenter__(self) -> Window:
@@ -177,7 +177,7 @@ class Window(WindowBody, WindowAnswers):
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
+        """Decorate a function: every call runs in its own window, and ``function.window`` is the latest."""
         return wrap(function, self.label, lambda label: _prepare(self._again(label), self.warm_up, self.tags.given))
 
 

@@ -1,4 +1,4 @@
-"""The answers of a window that was closed: its verdicts, and what they make of it as text and data."""
+"""The answers of a closed window: its verdicts, and their forms as text and data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class WindowAnswers:
-    """The part of a window that is asked after its end."""
+    """The part of a window that serves its caller after the block."""
 
     label: str | None
     policy: Policy
@@ -49,9 +49,11 @@ class WindowAnswers:
             1
         """
         if self.begin_ns is None:
-            raise UsageError("the window was not entered: its verdict is there after a with block")
+            raise UsageError("expected a window that was entered, found one that was not; its verdict follows the `with` block")
         if self.end_ns is None:
-            raise UsageError("the window is still open: its verdict is there after the with block")
+            raise UsageError(
+                "expected a window whose `with` block has ended, found an open one; ask for the verdict after the block"
+            )
         if found := self._conversation.verdicts(connections):
             return found
         unproven = Verdict(
@@ -116,7 +118,7 @@ class WindowAnswers:
 
     def __repr__(self) -> str:
         state = "open" if self.end_ns is None else "closed"
-        from annotate.output.report import plain  # a label steers no terminal
+        from annotate.output.report import plain  # a label must not steer a terminal
 
         return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 

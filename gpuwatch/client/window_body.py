@@ -152,7 +152,7 @@ class WindowBody:
         self._testimony.declare(facts)
 
     def tell(self, **facts: FactValue) -> None:
-        """Declare facts: the former name of ``declare``, which stays until version 0.4."""
+        """Declare facts.  This former name of ``declare`` works in 0.2 and goes with 0.3."""
         self.declare(**facts)
 
     def _check_inside(self, doing: str) -> None:

@@ -58,7 +58,7 @@ class Compared:
     checked_sets_count: int = 0  # sets of inputs on which results were compared
 
     def __getitem__(self, name: str) -> Comparison:
-        """Raises KeyError: for a variant that was not compared."""
+        """Return the comparison of a variant.  Raises KeyError: when it was not compared."""
         return {comparison.b: comparison for comparison in self.comparisons}[name]
 
     @property
@@ -83,7 +83,7 @@ class Compared:
             lines.append(str(verdict))
             is_power_limited = any(finding.rule == "power-limited" for finding in verdict.hazards)
             if is_power_limited and all(each.own_ratio is None for each in self.comparisons):
-                lines.append("  power limits the clock both share here: own_steady=True measures each at the clock it earns")
+                lines.append("  power limits the shared clock: own_steady=True measures each variant at its own clock")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float)
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:
-    """Explain why the ratio of variants alone differs from that in turns; intervals that overlap show no difference."""
+    """Return the reason why the ratio of variants alone differs from that in turns; none for intervals that overlap."""
     gap = own.centre / shared.centre - 1.0
     if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
         return []

@@ -107,7 +107,7 @@ def compare(
         >>> print(compared["loop"].decision)  # varies
         slower
     """
-    # The request names its fields as the arguments: each is written down once.
+    # The request's fields have the arguments' names: each is written once.
     return _run(compare_arguments.checked(CompareRequest(**locals())))
 
 
@@ -215,4 +215,4 @@ def _open_window(request: CompareRequest) -> AbstractContextManager[Window | Non
         return nullcontext()
     label = request.label or " and ".join(request.names)
     opened = request.environment.window(label[:LABEL_LENGTH], settings=request.settings, tags=request.tags)
-    return cast("AbstractContextManager[Window]", opened)  # tests alone have another kind
+    return cast("AbstractContextManager[Window]", opened)  # only tests have another kind

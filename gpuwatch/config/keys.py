@@ -1,4 +1,4 @@
-"""The closed list of settings: the name of each in files and in the environment, its unit, default and meaning."""
+"""The closed list of settings: name in files and environment, unit, default and meaning of each."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ LOOPBACK, LISTEN_PORT = "127.0.0.1", 9836
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting.  ``read`` takes what a file holds (or text) and raises QuantityError; ``write`` gives the text back."""
+    """One setting.  ``read`` takes a file's value or text and raises QuantityError; ``write`` returns the text."""
 
     name: str  # as in the file, with its table: "sampling.idle_period"
     field: str  # of Settings

@@ -1,4 +1,4 @@
-"""The result of bench(): every figure of one benchmark, with the verdict that says whether to believe them."""
+"""The result of bench(): every figure of one benchmark, with its verdict."""
 
 import math
 from dataclasses import asdict, dataclass

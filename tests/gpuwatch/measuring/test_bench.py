@@ -470,7 +470,7 @@ def _numbers() -> Iterator[int]:
     [
         ({"fn": 3}, "bench: expected a function, found 3"),
         ({"fn": _promised}, "bench: expected a function that does its work when it is called"),
-        ({"fn": _numbers}, "a generator only makes it"),
+        ({"fn": _numbers}, "found a coroutine or generator function"),
         ({"args": 3}, "args: expected a tuple"),
         ({"rotate": []}, "rotate: expected a list of tuples"),
         ({"rotate": [(1,)], "args": (1,)}, "expected instead of args"),
@@ -602,5 +602,5 @@ def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
     world = World(ScriptedTimer(constant(1e-3)), gpu=TorchDevice(H200, None))
     from gpuwatch.measuring.cache import make_flush
 
-    with pytest.raises(UsageError, match="does not say how large the L2 cache is"):
+    with pytest.raises(UsageError, match="knows the size of the L2 cache"):
         make_flush(world.gpu.l2_bytes if world.gpu else None)
