@@ -25,6 +25,7 @@ from tests.reference.public_names import (
 )
 
 PAGE = ROOT / "docs/API.md"
+_DEFAULT_LENGTH = 40
 _TITLES = {
     "gpuwatch": "`import gpuwatch`",
     "gpuwatch.auto": "`gpuwatch.auto`: harnesses without a changed line",
@@ -201,14 +202,19 @@ def _signature(name: PublicName) -> str:
     signature = name.signature
     bare = signature.replace(
         parameters=[
-            each.replace(annotation=inspect.Parameter.empty)
+            each.replace(annotation=inspect.Parameter.empty, default=_short_default(each.default))
             for each in signature.parameters.values()
             if each.name not in ("self", "cls")
         ],
         return_annotation=inspect.Signature.empty,
     )
-    call = name.path.rpartition(".")[2] + re.sub(r"<Claim\.\w+: ('[^']+')>", r"\1", str(bare))
+    call = name.path.rpartition(".")[2] + re.sub(r"<Claim\.\w+: ('[^']+')>", r"\1", str(bare)).replace("=Ellipsis", "=...")
     return "```py\n" + "\n".join(textwrap.wrap(call, 100, subsequent_indent="    ", break_long_words=False)) + "\n```"
+
+
+def _short_default(value: object) -> object:
+    """Return a default that prints in a few characters, and the same in every process."""
+    return value if value is inspect.Parameter.empty or len(repr(value)) <= _DEFAULT_LENGTH else Ellipsis
 
 
 def _text(text: str) -> str:
