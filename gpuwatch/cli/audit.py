@@ -116,7 +116,7 @@ def command(
     if interval.begin is not None or interval.end is not None or interval.trace is not None:
         given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
         more = {"--tag": listing.tags or None, "--rejudge": listing.again or None}
-        _refuse({**given, **more}, "filters a list of windows; an interval or recording has none")
+        _refuse({**given, **more}, "is for a list of windows, not for an interval or recording")
         found = options.settings()
         chosen = (policy or Policy()).or_thresholds(found.tolerance_ratio, found.precision_ratio)
         return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)

@@ -147,7 +147,7 @@ def check_result(name: str, result: object) -> None:
 
 def _deferred(name: str) -> UsageError:
     return UsageError(
-        f"compare: {name}: expected a function that does its work when it is called; found a coroutine or generator function"
+        f"compare: {name}: expected a function that does its work when it is called, found a coroutine or generator function"
     )
 
 

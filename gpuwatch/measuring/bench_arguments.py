@@ -46,7 +46,7 @@ class Work:
             )
         if defers_work(fn):
             raise UsageError(
-                "bench: expected a function that does its work when it is called; found a coroutine or generator function"
+                "bench: expected a function that does its work when it is called, found a coroutine or generator function"
             )
         if not isinstance(args, tuple | list):
             raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")

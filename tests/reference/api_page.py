@@ -116,7 +116,9 @@ def page() -> str:
             render(each) for each in names if each.path.rpartition(".")[0] == module and each.path.rpartition(".")[2] in listed
         ]
     parts += [_NOTEBOOK, _facts()]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts)).rstrip() + "\n"
+    text_and_code = "\n".join(parts).split("```")  # in turn
+    squeezed = [each if place % 2 else re.sub(r"\n{3,}", "\n\n", each) for place, each in enumerate(text_and_code)]
+    return "```".join(squeezed).rstrip() + "\n"
 
 
 def _contents(names: Sequence[PublicName]) -> str:
@@ -209,7 +211,7 @@ def _signature(name: PublicName) -> str:
         return_annotation=inspect.Signature.empty,
     )
     call = name.path.rpartition(".")[2] + re.sub(r"<Claim\.\w+: ('[^']+')>", r"\1", str(bare)).replace("=Ellipsis", "=...")
-    return "```py\n" + "\n".join(textwrap.wrap(call, 100, subsequent_indent="    ", break_long_words=False)) + "\n```"
+    return "```text\n" + "\n".join(textwrap.wrap(call, 100, subsequent_indent="    ", break_long_words=False)) + "\n```"
 
 
 def _short_default(value: object) -> object:

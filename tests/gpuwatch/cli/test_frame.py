@@ -53,7 +53,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["audit", "--to", "14:00"], "--to: expected --from with it"),
         (["audit", "--gpu", "GPU-1"], "--gpu needs --from, or --trace"),
         (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a CSV log of nvidia-smi"),
-        (["audit", "--trace", "x.csv", "--label", "a"], "--label lists windows"),
+        (["audit", "--trace", "x.csv", "--label", "a"], "--label is for a list of windows"),
         (["audit", "--count", "0"], "--count"),
         (["audit", "--source", "simulated:steady-gem"], "no scene 'steady-gem': did you mean 'steady-gemm'?"),
         (["audit", "--from", "1h", "--gpu", ""], "--gpu: expected an index, a UUID, an end of one, or a PCI address"),

@@ -245,7 +245,7 @@ def test_a_window_is_entered_once(copying: Settings) -> None:
 
 
 def test_an_open_window_has_no_verdict(copying: Settings) -> None:
-    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="still open"):
+    with gpuwatch.window(settings=copying) as w, pytest.raises(gpuwatch.UsageError, match="found an open one"):
         _ = w.verdict
 
 

@@ -206,7 +206,7 @@ def test_table_follows_a_dotted_path_in_json(tmp_path: Path, whole: object, name
         ("a\n", "a", "expected times in a, found none"),
         ('{"a": [1, true]}', "a", "expected numbers, found 'True'"),
         ('{"a": 1}', "a.b", "--times a.b: expected 'b', found int"),
-        ("[" * 100_000, "a", "nested too deeply"),
+        ("[" * 100_000, "a", "found deeper nesting"),
     ],
 )
 def test_table_says_what_is_wrong(tmp_path: Path, text: str, names: str, words: str) -> None:
