@@ -1,15 +1,15 @@
 """gpuwatch's exception hierarchy.
 
 GpuwatchError
-├── UsageError            the caller asked for something impossible: one clear line, exit code 2
-├── SourceError           evidence cannot be had
-│   ├── SourceGoneError   the whole driver: try again later, serve what is known
-│   └── DeviceLostError   one GPU: the others go on
-├── StoreError            the database refuses
-├── ExportError           windows cannot be handed on; what was stays
+├── UsageError            a request that can never succeed; exit code 2 on the command line
+├── SourceError           evidence that a source cannot give
+│   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
+│   └── DeviceLostError   one GPU is gone; the others go on
+├── StoreError            the store cannot be opened, read or written
+├── ExportError           windows cannot be exported; earlier exports stay whole
 ├── DaemonError           the daemon cannot be reached, refused, or went away
-├── WrongResultError      what was to be timed does not compute what its reference does
-└── RejectedError         a verdict the caller insisted on was not given
+├── WrongResultError      a result differs from its reference; nothing was timed
+└── RejectedError         the verdict is rejected, and the caller demanded another
 """
 
 from __future__ import annotations

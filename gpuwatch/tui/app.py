@@ -37,11 +37,11 @@ class TopApp(TimeTravelApp):
     QuietScroll TextLines { text-wrap: nowrap; text-overflow: clip; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "processes", "processes", id="processes", show=False, tooltip="Processes on the GPUs"),
-        Binding("v", "events", "events", id="events", show=False, tooltip="Events of the last hour"),
+        Binding("p", "processes", "processes", id="processes", show=False, tooltip="Every process on every GPU"),
+        Binding("v", "events", "events", id="events", show=False, tooltip="Driver reports and windows of the last hour"),
         Binding("r", "retry", "start", id="retry", tooltip="Refresh now, and start a daemon where none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
-        Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Quit; the daemon keeps running"),
+        Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Leave the monitor; the daemon keeps running"),
         Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, tooltip="Suspend to the shell; fg returns"),
     ]
 

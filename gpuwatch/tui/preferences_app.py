@@ -34,7 +34,7 @@ class PreferencesApp(App[None]):
             "light/dark",
             id="light",
             show=False,
-            tooltip="Switch between light and dark; the palette has every theme",
+            tooltip="Change the theme; the palette has every one",
         ),
         Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="Draw more pictures per second"),
         Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Draw fewer pictures per second"),

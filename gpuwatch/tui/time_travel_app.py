@@ -36,7 +36,7 @@ class TimeTravelApp(NavigationApp):
         _step("shift+right,right_square_bracket", "later-10s", 10),
         Binding("g", "goto", "go to", id="goto", show=False, tooltip="A time of day, a length of time ago, or a date"),
         Binding("l", "live", "live", id="live", tooltip="Back to now"),
-        Binding("space", "hold(True)", "pause", id="pause", tooltip="Pause the screen"),
+        Binding("space", "hold(True)", "pause", id="pause", tooltip="Hold the screen"),
         Binding("space", "hold(False)", "play", id="play", tooltip="Go on; in the past, play at real speed"),
     ]
 

@@ -44,8 +44,8 @@ class OverviewScreen(ChoosingScreen):
         Binding("o", "order", "order", id="order", show=False, tooltip="The worst windows first, or the newest"),
         Binding("f", "filter", "filter", id="filter", show=False, tooltip="Show windows of one verdict, in turn; then all"),
         Binding("e", "explain", "explain", id="explain", show=False, tooltip="The page of the finding or reason"),
-        Binding("p", "app.processes", "processes", id="processes", tooltip="Processes on the GPUs"),
-        Binding("v", "app.events", "events", id="events", tooltip="Events of the last hour"),
+        Binding("p", "app.processes", "processes", id="processes", tooltip="Every process on every GPU"),
+        Binding("v", "app.events", "events", id="events", tooltip="Driver reports and windows of the last hour"),
         *(
             Binding(str(number), f"number({number})", "GPU of that number", id=f"gpu{number}", show=False)
             for number in range(10)
