@@ -1,6 +1,6 @@
 """gpuwatch's plug-in for pytest: its options, and nothing else until ``--gpuwatch`` or the ini key ``gpuwatch`` asks for it.
 
-It lies beside the package, because importing anything of the package costs each run of pytest 50 ms.
+The module lies beside the package, because importing anything of the package costs each run of pytest 50 ms.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 _MARKER = (
     "gpuwatch(claim='sustained', tolerance=None, precision=None, accept=(), limits=None): "
-    "judge this test's windows so, by the arguments of gpuwatch.window(); without windows of its own, the test's call is one"
+    "judge this test's windows by these arguments of gpuwatch.window(); a test that opens none runs in one window"
 )
 
 
@@ -23,8 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     statuses = "STATUSES"
     fails = "Fail tests whose verdict is one of these: flagged, rejected, unproven; comma-separated."
     group.addoption("--gpuwatch-fail-on", metavar=statuses, help=fails)
-    parser.addini("gpuwatch", "As --gpuwatch.", type="bool", default=False)
-    parser.addini("gpuwatch_fail_on", "As --gpuwatch-fail-on.", default="")
+    parser.addini("gpuwatch", "Do as --gpuwatch.", type="bool", default=False)
+    parser.addini("gpuwatch_fail_on", "Do as --gpuwatch-fail-on.", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,14 +37,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def gpu_window(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Return ``gpuwatch.window`` for this test, judged as its marker says; without --gpuwatch one that watches nothing."""
+    """Return a maker of windows for this test, judged by the arguments of the test's marker ``gpuwatch``.
+
+    ``gpu_window(label=None)`` makes one window; without a label the test's id names it.  Without ``--gpuwatch`` its windows
+    watch nothing and have no verdict, so a test needs no branch.
+
+    Provisional: it is new in 0.2.
+
+    Raises pytest.UsageError: when the marker has an argument that ``gpuwatch.window`` refuses.
+
+    Example: ``examples/harness/test_plain.py``
+    """
     plugin = request.config.pluginmanager.get_plugin("gpuwatch-windows")
     make: Callable[..., Any] = UnwatchedWindow if plugin is None else plugin.window_maker(request.node)
     return make
 
 
 class UnwatchedWindow:
-    """A window that does nothing: what a test does with one works without --gpuwatch too."""
+    """A window that does nothing, so that a test works without --gpuwatch too."""
 
     verdict = None
     run_id = None

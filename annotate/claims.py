@@ -8,7 +8,15 @@ from annotate.errors import UnknownNameError
 
 
 class Claim(StrEnum):
-    """The meaning a user gives a number; the same signal is judged differently under each."""
+    """The meaning a user gives a number; the judge reads the same signal differently under each.
+
+    SUSTAINED is steady throughput as shipped: a steady power cap is normal, gaps are not.  BURST is latency with idle time
+    before each call: gaps are meant, a cap is not.  FIXED_CLOCK is efficiency at one clock: any cap or drift spoils it.
+
+    Example:
+        >>> gpuwatch.Claim("fixed-clock") is gpuwatch.Claim.FIXED_CLOCK
+        True
+    """
 
     SUSTAINED = "sustained"  # steady throughput as shipped: a steady power cap is normal, gaps are not
     BURST = "burst"  # latency with idle before each call: gaps are meant, a cap is not
@@ -16,7 +24,17 @@ class Claim(StrEnum):
 
     @staticmethod
     def of(name: str) -> Claim:
-        """Raises UnknownNameError, with the nearest claim."""
+        """Return the claim of this name.
+
+        Args:
+            name: sustained, burst or fixed-clock.
+
+        Raises UnknownNameError: when there is no such claim; the message suggests the nearest.
+
+        Example:
+            >>> gpuwatch.Claim.of("burst").value
+            'burst'
+        """
         try:
             return Claim(name)
         except ValueError:

@@ -4,11 +4,33 @@ from collections.abc import Iterable
 
 
 class AnnotateError(Exception):
-    """Base of everything this package raises on purpose."""
+    """The base of every error that ``annotate`` raises on purpose.
+
+    Example:
+        >>> from annotate.errors import AnnotateError
+        >>> try:
+        ...     gpuwatch.Policy(claim="steady")
+        ... except AnnotateError as error:
+        ...     print(error)
+        unknown claim 'steady'; known: burst, fixed-clock, sustained
+    """
 
 
 class UnknownNameError(AnnotateError):
-    """A claim, rule or limit was named that does not exist; the message suggests the nearest."""
+    """A claim, rule or limit that does not exist; the message suggests the nearest.
+
+    Attributes:
+        kind: Kind of the name: claim, rule, limit or policy key.
+        name: Name that was given.
+
+    Example:
+        >>> from annotate.errors import UnknownNameError
+        >>> try:
+        ...     gpuwatch.Claim.of("brst")
+        ... except UnknownNameError as error:
+        ...     print(error)
+        unknown claim 'brst'; did you mean 'burst'?
+    """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         known = sorted(map(str, known))  # an enumeration's member reads as its value
@@ -22,8 +44,26 @@ class UnknownNameError(AnnotateError):
 
 
 class InvalidValueError(AnnotateError):
-    """A value of the wrong type or outside its range; the message says what was expected."""
+    """A value of the wrong type or outside its range; the message names what was expected.
+
+    Example:
+        >>> from annotate.errors import InvalidValueError
+        >>> try:
+        ...     gpuwatch.Policy(tolerance_ratio=2)
+        ... except InvalidValueError as error:
+        ...     print(error)
+        tolerance_ratio: expected a share from 0.0001 to 0.2, found 2; 1 % is 0.01
+    """
 
 
 class CapsuleError(AnnotateError):
-    """Packed evidence that cannot be read: torn, foreign, or of a newer schema."""
+    """Packed evidence that cannot be read: torn, foreign, or of a newer schema.
+
+    Example:
+        >>> from annotate.errors import CapsuleError
+        >>> try:
+        ...     unpack(b"no recording")
+        ... except CapsuleError as error:
+        ...     print(error)
+        expected a gpuwatch recording, found damaged data (BadZipFile: File is not a zip file)
+    """

@@ -31,7 +31,25 @@ _WEIGHT = (Severity.NOTE, Severity.FLAG, Severity.REJECT)
 
 
 def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[Rule] = RULES) -> Verdict:
-    """The verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere."""
+    """Return the verdict on one window on one GPU; the same evidence and policy give the same verdict anywhere.
+
+    Args:
+        evidence: Evidence of the window, as ``unpack`` returns it.
+        policy: Policy to judge by; by default a sustained claim with a tolerance of 1 %.
+        rules: Rules to ask; by default all.
+
+    Returns:
+        The verdict, with one finding per rule.
+
+    Raises nothing for evidence that ``unpack`` returned: a rule that fails is an unobserved finding.
+
+    Example:
+        >>> from annotate.judge import judge
+        >>> from annotate.capsule.unpack import unpack
+        >>> evidence = unpack(Path("window.capsule").read_bytes())[0]
+        >>> judge(evidence, gpuwatch.Policy(claim=gpuwatch.Claim.BURST)).claim
+        'burst'
+    """
     policy = policy or Policy()
     whole = without_hung_page(_usable(evidence))
     if is_untrusted(whole):

@@ -13,10 +13,27 @@ from annotate.ranges import PRECISIONS, TOLERANCE_RATIO, TOLERANCES, Range
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Claim, accepted hazards by rule name, limits by rule name, and the two thresholds of a verdict.
+    """A user's policy for verdicts: claim, accepted hazards, limits and thresholds.
 
-    A bound above ``tolerance_ratio`` flags; ``precision_ratio`` flags a larger repeatability, and asks for a known one.
-    Refuses unknown names and wrong values: raises UnknownNameError, InvalidValueError.  Names of retired rules have no effect.
+    Names of retired rules have no effect, so that an old policy still loads.
+
+    Attributes:
+        claim: Claim to judge.
+        accept: Names of rules whose hazards are accepted; they stay in the verdict.
+        limits: Other limits, by rule and by the limit's name, in the unit that ends it.
+        tolerance_ratio: Ratio by which disturbances may move a number before the window is flagged, from 0.0001 to 0.2.
+        precision_ratio: Ratio to which a number must repeat from window to window, from 0.0001 to 0.5; None demands nothing.
+
+    Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest.
+    Raises InvalidValueError: when a value has the wrong type or lies outside its range.
+
+    Example:
+        >>> policy = gpuwatch.Policy(accept=frozenset({"dark-time"}), tolerance_ratio=0.02)
+        >>> policy.claim.value
+        'sustained'
+        >>> gpuwatch.Policy(accept=frozenset({"dark-tim"}))
+        Traceback (most recent call last):
+        annotate.errors.UnknownNameError: unknown rule 'dark-tim'; did you mean 'dark-time'?
     """
 
     claim: Claim = Claim.SUSTAINED
@@ -55,12 +72,34 @@ class Policy:
         object.__setattr__(self, "limits", checked)
 
     def with_threshold(self, name: str, amount: object) -> Policy:
-        """Return the policy with another ``tolerance`` or ``precision``.  Raises InvalidValueError."""
+        """Return the policy with another threshold.
+
+        Args:
+            name: ``"tolerance"`` or ``"precision"``.
+            amount: New threshold, a ratio.
+
+        Raises InvalidValueError: when the amount lies outside its range.
+
+        Example:
+            >>> gpuwatch.Policy().with_threshold("tolerance", 0.02).tolerance_ratio
+            0.02
+        """
         changes: dict[str, Any] = {f"{name}_ratio": amount}
         return replace(self, **changes)
 
     def or_thresholds(self, tolerance_ratio: float | None, precision_ratio: float | None) -> Policy:
-        """Return the policy with these thresholds where it keeps the default."""
+        """Return the policy with these thresholds wherever it keeps the default.
+
+        Args:
+            tolerance_ratio: Tolerance, a ratio; None changes nothing.
+            precision_ratio: Precision, a ratio; None changes nothing.
+
+        Raises InvalidValueError: when a threshold lies outside its range.
+
+        Example:
+            >>> gpuwatch.Policy(tolerance_ratio=0.02).or_thresholds(0.05, 0.1).tolerance_ratio
+            0.02
+        """
         return replace(
             self,
             tolerance_ratio=tolerance_ratio
@@ -70,7 +109,14 @@ class Policy:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; thresholds only where they differ from the default, as versions before them read it too."""
+        """Return plain data; a threshold only where it differs from the default, so that earlier versions read it too.
+
+        Raises nothing.
+
+        Example:
+            >>> gpuwatch.Policy().to_dict()
+            {'claim': 'sustained', 'accept': [], 'limits': {}}
+        """
         data: dict[str, Any] = {
             "claim": self.claim.value,
             "accept": sorted(self.accept),
@@ -84,7 +130,21 @@ class Policy:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Policy:
-        """Raises UnknownNameError, InvalidValueError."""
+        """Read what ``to_dict`` returned.
+
+        Args:
+            data: Plain data by the names of the attributes.
+
+        Returns:
+            The policy.
+
+        Raises UnknownNameError: when a key, claim, rule or limit does not exist.
+        Raises InvalidValueError: when a value has the wrong type or lies outside its range.
+
+        Example:
+            >>> gpuwatch.Policy.from_dict({"claim": "burst"}).claim.value
+            'burst'
+        """
         if not isinstance(data, Mapping):
             raise InvalidValueError(f"policy: expected a table, found {data!r}")
         known = tuple(each.name for each in fields(Policy))

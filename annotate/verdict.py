@@ -16,16 +16,27 @@ from annotate import __version__
 from annotate.budget import Budget
 from annotate.budget_data import NOT_STATED, ClaimFacts, budget_from_data, budget_to_data
 from annotate.errors import InvalidValueError
+from annotate.finding import SEVERITIES, Answered, Finding, FindingCause, OverriddenLimit
 
 SCHEMA = 2
 _SINCE_2 = ("claim_facts", "labels", "budget", "proofs")
 _SINCE_2_OF_FINDINGS = ("class", "cause")
-_LABEL = "label"
-_SEVERITIES = ("reject", "flag", "note")  # worst first; annotate.rule, which needs numpy, is not imported for them
+
+__all__ = ["SCHEMA", "Answered", "Finding", "FindingCause", "OverriddenLimit", "Status", "Verdict", "worst"]
 
 
 class Status(StrEnum):
-    """The four things a verdict can say, best first."""
+    """The four answers of a verdict, best first: VALID, UNPROVEN, FLAGGED, REJECTED.
+
+    VALID: the number may be quoted.  UNPROVEN: required evidence is missing.  FLAGGED: a disturbance may have moved the
+    number by more than the tolerance.  REJECTED: the number is not what the claim says.
+
+    Example:
+        >>> gpuwatch.Status("valid") is gpuwatch.Status.VALID
+        True
+        >>> gpuwatch.Status.REJECTED.badness > gpuwatch.Status.FLAGGED.badness
+        True
+    """
 
     VALID = "valid"
     UNPROVEN = "unproven"
@@ -34,67 +45,40 @@ class Status(StrEnum):
 
     @property
     def badness(self) -> int:
+        """Return the place among the statuses: 0 for valid, 3 for rejected."""
         return list(Status).index(self)
-
-
-class Answered(StrEnum):
-    """The three things that can become of one rule."""
-
-    FOUND = "found"
-    CLEAR = "clear"
-    UNOBSERVED = "unobserved"
-
-
-@dataclass(frozen=True, slots=True)
-class OverriddenLimit:
-    """A limit under which a rule was asked, and the one it has by itself."""
-
-    value: float
-    default: float
-
-
-@dataclass(frozen=True, slots=True)
-class FindingCause:
-    """The cause of a hazard, how it is known, and how much of the hazard it overlaps in time."""
-
-    kind: str
-    by: str
-    overlap_ratio: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The answer of one rule.  There is one for every rule, always."""
-
-    rule: str
-    kind: str | None = None  # bias, integrity or label, as ``class`` in plain data; older verdicts have none
-    answered: Answered
-    severity: str | None = None  # of a hazard found: note, flag or reject; of a bias what the judge made of its bounds
-    says: str = ""  # the sentence, or why it was unobserved
-    remedy: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)  # JSON scalars
-    effect_ratio: float | None = None
-    span_ns: tuple[int, int] | None = None
-    cause: FindingCause | None = None  # of a hazard whose cause is known
-    basis: str = "telemetry"
-    required: bool = False
-    accepted: bool = False  # the policy accepts this hazard; it stays in the verdict
-    failure: str | None = None  # of an unobserved rule that failed: the class of the exception; older verdicts have none
-    limits_overridden: Mapping[str, OverriddenLimit] = field(default_factory=dict)  # by name; older verdicts have none
-
-    def __post_init__(self) -> None:
-        if self.severity not in (None, *_SEVERITIES):
-            raise ValueError(f"expected a severity of {', '.join(_SEVERITIES)} or none, found {self.severity!r}")
-
-    @property
-    def is_label(self) -> bool:
-        """Return whether it was found and stands in the label line, beside the number."""
-        return self.answered is Answered.FOUND and self.kind == _LABEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The judge's answer: a status and the finding of every rule."""
+    """The judge's answer on one window on one GPU: a status and the finding of every rule.
+
+    ``print`` shows it for people; ``to_dict()`` is for programs.
+
+    Attributes:
+        status: Status of the window.
+        label: Name of the window.
+        claim: Claim that was judged: sustained, burst or fixed-clock.
+        claim_facts: Parts of the claim stated beside its name.
+        device_uuid: UUID of the GPU; None where none was watched.
+        device_name: Name of the GPU's model.
+        begin_ns: Beginning of the window on ``time.monotonic_ns``, in nanoseconds.
+        end_ns: End of the window on the same clock, in nanoseconds.
+        simulated: True where no real GPU was measured.
+        why: Missing evidence of an unproven verdict, in one sentence; else empty.
+        policy: Policy of the window, as ``Policy.to_dict`` gives it.
+        judge_version: Version of the judge.
+        findings: One finding per rule.
+        labels: Words that must be quoted beside the number.
+        budget: Bounds on how far disturbances can have moved each number, as ratios; None in verdicts of schema 1.
+
+    Example:
+        >>> verdict = judge(unpack(Path("window.capsule").read_bytes())[0])
+        >>> verdict.status.value, verdict.device_name
+        ('rejected', 'NVIDIA H200')
+        >>> "wrong-stream" in [hazard.rule for hazard in verdict.hazards]
+        True
+    """
 
     status: Status
     label: str | None = None
@@ -114,9 +98,9 @@ class Verdict:
 
     @property
     def hazards(self) -> tuple[Finding, ...]:
-        """Return what was found, worst first, in the rules' order within one severity."""
+        """Return the findings of hazards that were found, worst first, in the rules' order within one severity."""
         found = [finding for finding in self.findings if finding.answered is Answered.FOUND]
-        return tuple(sorted(found, key=lambda finding: (finding.accepted, _SEVERITIES.index(finding.severity or "note"))))
+        return tuple(sorted(found, key=lambda finding: (finding.accepted, SEVERITIES.index(finding.severity or "note"))))
 
     @property
     def causes(self) -> tuple[Finding, ...]:
@@ -125,16 +109,17 @@ class Verdict:
 
     @property
     def unobserved(self) -> tuple[Finding, ...]:
-        """The rules that could not tell."""
+        """Return the findings of rules whose evidence is missing."""
         return tuple(finding for finding in self.findings if finding.answered is Answered.UNOBSERVED)
 
     @property
     def failed(self) -> tuple[Finding, ...]:
-        """The rules that failed on this evidence or under these limits: each is unobserved too."""
+        """Return the findings of rules that failed on this evidence or under these limits; each is unobserved too."""
         return tuple(finding for finding in self.findings if finding.failure is not None)
 
     @property
     def length_s(self) -> float:
+        """Return the length of the window, in seconds."""
         return (self.end_ns - self.begin_ns) / 1e9
 
     def __str__(self) -> str:
@@ -143,14 +128,32 @@ class Verdict:
         return text(self)
 
     def finding(self, rule: str) -> Finding:
-        """Raises KeyError for a rule this judge does not have."""
+        """Return the finding of one rule.
+
+        Args:
+            rule: Name of the rule.
+
+        Raises KeyError: when this judge has no such rule.
+
+        Example:
+            >>> verdict.finding("stale-daemon").answered.value
+            'clear'
+        """
         for finding in self.findings:
             if finding.rule == rule:
                 return finding
         raise KeyError(rule)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``annotate/verdict.schema.json``."""
+        """Return plain data for JSON; the schema is ``annotate/verdict.schema.json``.
+
+        Raises nothing.
+
+        Example:
+            >>> data = verdict.to_dict()
+            >>> data["schema"], data["status"]
+            (2, 'rejected')
+        """
         data: dict[str, Any] = msgspec.to_builtins(self)
         data |= {"budget": None, "proofs": []} if self.budget is None else budget_to_data(self.budget)
         data |= {"labels": list(self.labels), "findings": [_written(each) for each in data["findings"]]}
@@ -159,7 +162,14 @@ class Verdict:
         return {"schema": SCHEMA, **head, "device": device, **data}
 
     def as_schema_1(self) -> dict[str, Any]:
-        """Return plain data as readers know it that came before budgets."""
+        """Return plain data for readers older than budgets, which know schema 1 only.
+
+        Raises nothing.
+
+        Example:
+            >>> verdict.as_schema_1()["schema"]
+            1
+        """
         data = {name: value for name, value in self.to_dict().items() if name not in _SINCE_2}
         data["findings"] = [
             {name: value for name, value in each.items() if name not in _SINCE_2_OF_FINDINGS} for each in data["findings"]
@@ -168,7 +178,20 @@ class Verdict:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Verdict:
-        """Read what ``to_dict`` gave.  Raises InvalidValueError if this is not a verdict, or one of a newer schema."""
+        """Read what ``to_dict`` returned, of this version or an earlier one.
+
+        Args:
+            data: Plain data of schema 1 or 2.
+
+        Returns:
+            The verdict.
+
+        Raises InvalidValueError: when the data is no verdict, or one of a newer schema.
+
+        Example:
+            >>> gpuwatch.Verdict.from_dict(verdict.to_dict()) == verdict
+            True
+        """
         try:
             if data["schema"] > SCHEMA:
                 raise InvalidValueError(
@@ -189,5 +212,8 @@ def _written(finding: dict[str, Any]) -> dict[str, Any]:
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict that decides for a window over several GPUs; the first among equals.  Raises ValueError if empty."""
+    """Return the verdict that decides for a window over several GPUs; the first among equals.
+
+    Raises ValueError: when there is none.
+    """
     return max(verdicts, key=lambda verdict: verdict.status.badness)

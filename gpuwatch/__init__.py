@@ -1,4 +1,7 @@
-"""The witness and the judge for GPU benchmark numbers."""
+"""The witness and the judge for GPU benchmark numbers.
+
+Programs may rely on the names in ``__all__``; ``docs/API.md`` says what each promises.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from annotate.user_policy import Policy
 from annotate.verdict import Finding, Status, Verdict
 from gpuwatch.client.start import start
 from gpuwatch.client.window import Window, window
-from gpuwatch.errors import GpuwatchError, RejectedError, UsageError
+from gpuwatch.errors import GpuwatchError, RejectedError, UsageError, WrongResultError
 
 if TYPE_CHECKING:
     from gpuwatch.client.many_verdicts import verdicts
@@ -18,18 +21,18 @@ if TYPE_CHECKING:
     from gpuwatch.harness.steady_do_bench import do_bench
     from gpuwatch.measuring import Measurement, bench
 
-# What needs numpy and more is imported when it is asked for: a window alone is there in 50 ms.  The window itself is not: a child
-# forked while another thread opens the first one would wait for that import for ever.
+# Names that need numpy or more are imported at their first use, so that `import gpuwatch` takes 50 ms.  The window is imported
+# at once: a child forked while another thread opens the first window would wait for that import for ever.
 _LATER = {
     **dict.fromkeys(("bench", "Measurement"), "gpuwatch.measuring"),
     **dict.fromkeys(("compare", "Compared"), "gpuwatch.comparing"),
     "do_bench": "gpuwatch.harness.steady_do_bench",
     "verdicts": "gpuwatch.client.many_verdicts",
-    "load_ipython_extension": "gpuwatch.cli.notebook",  # `%load_ext gpuwatch` calls it
+    "load_ipython_extension": "gpuwatch.cli.notebook",  # for `%load_ext gpuwatch`
 }
 
 
-def __getattr__(name: str) -> Any:  # of whatever type is asked for
+def __getattr__(name: str) -> Any:  # of the name's own type
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
@@ -55,6 +58,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "Window",
+    "WrongResultError",
     "__version__",
     "bench",
     "compare",

@@ -1,7 +1,7 @@
 """Windows around the harnesses of Triton, torch and CuPy: ``import gpuwatch.auto`` is all a program needs.
 
-Nothing else of the program changes: ``triton.testing.do_bench`` and its kin, torch's ``Timer`` and CuPy's ``benchmark`` return
-what they did, and the process says at its end what became of their windows.  ``GPUWATCH=off`` leaves everything alone.
+Nothing else of the program changes.  ``triton.testing.do_bench`` and the like, torch's ``Timer`` and CuPy's ``benchmark`` return
+the same numbers, and the process prints the verdicts at its end.  ``GPUWATCH=off`` leaves every harness alone.
 """
 
 from __future__ import annotations
@@ -13,12 +13,38 @@ __all__ = ["report", "results"]
 
 
 def results() -> list[dict[str, object]]:
-    """Wait for the verdicts of all windows so far; return face, label, run, status and causes of each, as plain data."""
+    """Wait for the verdicts of all windows of harnesses so far, and return them as plain data.
+
+    Provisional: keys may be added.
+
+    Returns:
+        One dict per window: ``face`` (the harness), ``label``, ``run``, ``status``, and ``causes`` or ``why``.
+
+    Raises nothing: telemetry that fails is the reason of an unproven verdict.
+
+    Example:
+        >>> import gpuwatch.auto
+        >>> gpuwatch.auto.results()
+        []
+    """
     return [{"face": window.face, "label": window.label, **window.attached} for window, _ in session.current_session().judge()]
 
 
 def report() -> str:
-    """Return the lines that the end of the process would say now, which are then not said again."""
+    """Return the lines that the process would print at its end, and do not print them again.
+
+    Provisional: the text may change.
+
+    Returns:
+        Lines of text; empty where no harness ran since the last call.
+
+    Raises nothing: telemetry that fails is the reason of an unproven verdict.
+
+    Example:
+        >>> import gpuwatch.auto
+        >>> gpuwatch.auto.report()
+        ''
+    """
     return "\n".join(session.summarize(session.current_session()))
 
 

@@ -1,16 +1,16 @@
 """gpuwatch's exception hierarchy.
 
 GpuwatchError
-├── UsageError            the caller asked for something impossible: one clear line, exit code 2
+├── UsageError            a request that can never succeed; exit code 2 on the command line
 │   └── TrustedMarkError  a claim for a mark that was not begun as one of untrusted code
-├── SourceError           evidence cannot be had
-│   ├── SourceGoneError   the whole driver: try again later, serve what is known
-│   └── DeviceLostError   one GPU: the others go on
-├── StoreError            the database refuses
-├── ExportError           windows cannot be handed on; what was stays
+├── SourceError           evidence that a source cannot give
+│   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
+│   └── DeviceLostError   one GPU is gone; the others go on
+├── StoreError            the store cannot be opened, read or written
+├── ExportError           windows cannot be exported; earlier exports stay whole
 ├── DaemonError           the daemon cannot be reached, refused, or went away
-├── WrongResultError      what was to be timed does not compute what its reference does
-└── RejectedError         a verdict the caller insisted on was not given
+├── WrongResultError      a result differs from its reference; nothing was timed
+└── RejectedError         the verdict is rejected, and the caller demanded another
 """
 
 from __future__ import annotations
@@ -23,13 +23,29 @@ if TYPE_CHECKING:
 
 
 class GpuwatchError(Exception):
-    """Base of everything this package raises on purpose."""
+    """The base of every error that ``gpuwatch`` raises on purpose.
+
+    Example:
+        >>> try:
+        ...     gpuwatch.window(claim="steady")
+        ... except gpuwatch.GpuwatchError as error:
+        ...     print(error)
+        unknown claim 'steady'; known: burst, fixed-clock, sustained
+    """
 
 
 class UsageError(GpuwatchError):
-    """An impossible request: the message says what was expected, what was found, what to do; ``code`` is the wire's."""
+    """A request that can never succeed; the message names what was expected and what was found.
 
-    code = "usage"
+    Example:
+        >>> try:
+        ...     gpuwatch.bench(3)
+        ... except gpuwatch.UsageError as error:
+        ...     print(error)
+        bench: expected a function, found 3; give the function itself, and its arguments as args=(...)
+    """
+
+    code = "usage"  # on the wire
 
 
 class TrustedMarkError(UsageError):
@@ -39,15 +55,37 @@ class TrustedMarkError(UsageError):
 
 
 class SourceError(GpuwatchError):
-    """Evidence cannot be had from a source."""
+    """Evidence that a source cannot give.
+
+    Example:
+        >>> from gpuwatch.errors import DeviceLostError, SourceError
+        >>> isinstance(DeviceLostError("GPU-1", "fell off the bus"), SourceError)
+        True
+    """
 
 
 class SourceGoneError(SourceError):
-    """The driver, recording or simulation as a whole is not there (any more)."""
+    """A driver, recording or simulation that is not there, or no longer.
+
+    Example:
+        >>> from gpuwatch.errors import SourceError, SourceGoneError
+        >>> issubclass(SourceGoneError, SourceError)
+        True
+    """
 
 
 class DeviceLostError(SourceError):
-    """One GPU stopped answering for good."""
+    """A GPU that stopped answering for good; the others go on.
+
+    Attributes:
+        uuid: UUID of the GPU.
+        reason: Driver's reason, as text.
+
+    Example:
+        >>> from gpuwatch.errors import DeviceLostError
+        >>> print(DeviceLostError("GPU-1", "fell off the bus"))
+        GPU-1: fell off the bus
+    """
 
     def __init__(self, uuid: str, reason: str) -> None:
         super().__init__(f"{uuid}: {reason}")
@@ -56,15 +94,36 @@ class DeviceLostError(SourceError):
 
 
 class StoreError(GpuwatchError):
-    """The store could not be opened, read or written."""
+    """A store that cannot be opened, read or written.
+
+    Example:
+        >>> from gpuwatch.errors import GpuwatchError, StoreError
+        >>> issubclass(StoreError, GpuwatchError)
+        True
+    """
 
 
 class ExportError(GpuwatchError):
-    """Windows cannot be written where they should go; what went there before is whole."""
+    """Windows that cannot be written to their destination; earlier exports there stay whole.
+
+    Example:
+        >>> from gpuwatch.errors import ExportError, GpuwatchError
+        >>> issubclass(ExportError, GpuwatchError)
+        True
+    """
 
 
 class DaemonError(GpuwatchError):
-    """The daemon could not be reached, refused, or went away; ``code`` is the wire's."""
+    """A daemon that cannot be reached, that refused a request, or that went away.
+
+    Attributes:
+        code: Word for programs: unreachable, or the code of the daemon's answer.
+
+    Example:
+        >>> from gpuwatch.errors import DaemonError
+        >>> DaemonError("no answer").code
+        'unreachable'
+    """
 
     def __init__(self, message: str, code: str = "unreachable") -> None:
         super().__init__(message)
@@ -72,7 +131,19 @@ class DaemonError(GpuwatchError):
 
 
 class WrongResultError(GpuwatchError):
-    """The result lies further from its reference than allowed: no time of it counts."""
+    """A result that lies further from its reference than allowed; ``bench`` timed nothing.
+
+    Attributes:
+        error_ratio: Largest relative error against the reference, a ratio; infinite for another shape or NaN.
+        limit_ratio: Largest relative error allowed, a ratio.
+
+    Example:
+        >>> try:
+        ...     gpuwatch.bench(sum, args=([1.0, 2.0],), reference=3.3)
+        ... except gpuwatch.WrongResultError as error:
+        ...     error.error_ratio > error.limit_ratio
+        True
+    """
 
     def __init__(self, error_ratio: float, limit_ratio: float) -> None:
         how = (
@@ -86,7 +157,16 @@ class WrongResultError(GpuwatchError):
 
 
 class RejectedError(GpuwatchError):
-    """The verdict is one the caller would not accept; it is in ``verdict``."""
+    """A rejected verdict, raised by ``raise_for_verdict`` and by ``on_reject="raise"``.
+
+    Attributes:
+        verdict: The rejected verdict.
+
+    Example:
+        >>> verdict = judge(unpack(Path("window.capsule").read_bytes())[0])
+        >>> print(str(gpuwatch.RejectedError(verdict)).partition(":")[0])
+        side-stream-iterations is rejected
+    """
 
     def __init__(self, verdict: Verdict) -> None:
         reasons = [f"{h.rule}: {h.says}" for h in verdict.hazards if h.severity == "reject" and not h.accepted]

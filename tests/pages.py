@@ -16,6 +16,7 @@ from tests.gpuwatch.libgpuwatch import ptx_header
 from tests.hardware import harnesses_page, qualified
 from tests.hardware import render as validation
 from tests.proof import fooling_page, untrusted_page
+from tests.reference import api_page, cli_page
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
         untrusted_page.main(given),
         harnesses_page.main(given),
         bench.main(given),
+        api_page.main(given),
+        cli_page.main(given),
         load_record.main(given or ["--render"]),
     ]
     return max(codes)

@@ -27,6 +27,7 @@ STATEMENTS_COUNT = sum(
         "verdicts with bounds": 3_270,
         "verdicts on a busy machine": 45,
         "comparisons by quads": 640,
+        "public names documented in all parts, a reference made of docstrings and helps": 60,
         "tags of windows, physics in exported rows, named questions about a fleet, export turns and their metric": 500,
         "windows held between two processes, and numbers of untrusted code against the witness": 640,
         "windows around pytest, Triton, torch and CuPy benchmarks as they are": 1_125,

@@ -22,7 +22,7 @@ from tests.gpuwatch.live import running
 ROOT = Path(__file__).parents[1]
 ROOMS_COUNT = 30  # a map with more of them is no map
 PAGES = (
-    "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/BENCH.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
+    "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/API.md", "docs/BENCH.md", "docs/CLI.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
     "docs/FLEET.md", "docs/INTEGRATIONS.md", "docs/MARKS.md", "docs/METRICS.md", "docs/RESULTS.md", "docs/TRUE_CLOCK.md", "docs/UNTRUSTED.md",
     "dashboards/README.md", "systemd/README.md",
 )  # fmt: skip

@@ -54,7 +54,21 @@ _head: msgspec.json.Decoder[Head] = msgspec.json.Decoder(Head)
 
 
 def unpack(data: bytes) -> tuple[Evidence, ...]:
-    """The evidence of a blob.  Raises CapsuleError if it is damaged, of another program, or of a newer schema."""
+    """Read a recording that ``gpuwatch record`` wrote.
+
+    Args:
+        data: The file's bytes, at most 256 MiB.
+
+    Returns:
+        The evidence of each window and GPU.
+
+    Raises CapsuleError: when the bytes are torn, foreign, or of a newer schema.
+
+    Example:
+        >>> pieces = unpack(Path("window.capsule").read_bytes())
+        >>> len(pieces), pieces[0].device.name
+        (4, 'NVIDIA H200')
+    """
     try:
         if len(data) > UNPACKED_BYTES:
             raise CapsuleError(f"expected at most {UNPACKED_BYTES} bytes, found {len(data)}")

@@ -21,7 +21,16 @@ MARGIN_RATIO = 0.005
 
 
 class Decision(StrEnum):
-    """The answers on the second variant against the first."""
+    """The answer on a variant against the reference: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE.
+
+    SAME: the difference lies inside the tolerance.  INCONCLUSIVE: the interval is too wide to tell.  INCOMPARABLE: the two
+    do not compute the same, or ran under conditions that differ.
+
+    Example:
+        >>> from annotate.compare.decision import Decision
+        >>> Decision("same") is Decision.SAME
+        True
+    """
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -60,13 +69,42 @@ class OneClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The answer on one pair of variants.
+    """The answer on one pair of variants.  A ratio is b's time over a's: below 1, b is faster.
 
-    ``ratio`` is the median at the same clock, from interleaved blocks or corrected times; ``own_ratio`` is each variant at the
-    clock its own power allows.  Times by the host's clock show nothing of a GPU's clock: then the two ratios are of blocks in
-    turns, and of each variant alone.  ``mean_ratio`` and ``trimmed_mean_ratio`` stand beside the median, and ``mean_used``
-    names the one that decided.  ``slower_blocks_ratio`` and ``faster_blocks_ratio`` are the shares of b's blocks that
-    stand out from the others.  ``needed_pairs_count`` is how many more pairs an inconclusive answer wants; None: none help.
+    Times by the host's clock show nothing of a GPU's clock.  ``ratio`` is then of blocks in turns, ``own_ratio`` of each
+    variant alone.
+
+    Attributes:
+        a: Name of the reference.
+        b: Name of the other variant.
+        decision: Answer on b against a.
+        ratio: Interval of the median at the same clock, from interleaved blocks or corrected times.
+        own_ratio: Interval of the median with each variant at the clock its own power allows; None where not measured.
+        mean_ratio: Interval of the mean.
+        trimmed_mean_ratio: Interval of the mean without the blocks that stand out.
+        mean_used: Mean that decided beside the median: plain or trimmed.
+        slower_blocks_ratio: Ratio of b's blocks that are slower than the others to all of them.
+        faster_blocks_ratio: Ratio of b's blocks that are faster than the others to all of them.
+        a_s: Median time of a, in seconds per call.
+        b_s: Median time of b, in seconds per call.
+        one_clock: Numbers of two machines at one clock; None for other comparisons.
+        a_launch: GPU's share of a's time; None where no launches were observed.
+        b_launch: GPU's share of b's time; None where no launches were observed.
+        design: interleaved or sequential.
+        timer: Timer of interleaved blocks: events or host.
+        cache: L2 cache that each call found, cold or warm; None where it was not controlled.
+        pairs_count: Number of pairs of blocks.
+        needed_pairs_count: Number of further pairs that an inconclusive answer needs; None where none help.
+        floor_ratio: Noise floor of this GPU, a ratio.
+        margin_ratio: Ratio within which variants count as the same.
+        conditions: Conditions that both variants should share, and those of each.
+        reasons: Sentences that stand beside the ratio.
+        simulated: True where no real GPU was measured.
+
+    Example:
+        >>> from annotate.compare.decision import Comparison, Decision
+        >>> Comparison(a="old", b="new", decision=Decision.INCONCLUSIVE).within_noise
+        True
     """
 
     a: str
@@ -97,17 +135,17 @@ class Comparison:
 
     @property
     def within_noise(self) -> bool:
-        """Return whether a difference is printed with a ``?``: it is there, and may be nothing."""
+        """Return True if the answer is neither FASTER nor SLOWER; a difference is then printed with a ``?``."""
         return self.decision not in (Decision.FASTER, Decision.SLOWER)
 
     @property
     def change_ratio(self) -> float | None:
-        """Return by how much the second variant's time differs from the first's: -0.1 takes a tenth less."""
+        """Return the difference of b's time as a ratio of a's: -0.1 takes a tenth less; None without a ratio."""
         return None if self.ratio is None else self.ratio.centre - 1.0
 
     @property
     def reference_ratio(self) -> Interval | None:
-        """Return the second variant's speed as a share of the first's: 0.687 is 68.7 % of the reference."""
+        """Return b's speed as a ratio of a's, with its interval: 0.687 is 68.7 % of the reference."""
         found = self.ratio
         if found is None:
             return None
@@ -116,7 +154,7 @@ class Comparison:
 
     @property
     def one_clock_words(self) -> str:
-        """Return the numbers of two machines at their clock and the parts of the interval; empty for other comparisons."""
+        """Return the numbers of two machines at their clock as text; empty for other comparisons."""
         at = self.one_clock
         if at is None:
             return ""
@@ -135,7 +173,14 @@ class Comparison:
         return f"<pre>{escape(text(self))}</pre>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON.
+
+        Raises nothing.
+
+        Example:
+            >>> Comparison(a="old", b="new", decision=Decision.SAME).to_dict()["decision"]
+            'same'
+        """
         return {
             "a": self.a,
             "b": self.b,

@@ -11,7 +11,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OtherWork:
-    """Work inside the window that the process declares and did not time: when each piece began, how long it took, and what."""
+    """Work inside a window that its process declares and did not time as iterations.
+
+    Attributes:
+        at_ns: Beginnings on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
+        took_s: Durations in seconds; a float64 array of shape (n,).
+        kinds: Word for each piece: flush, warm-up, check, or the caller's own.
+
+    Example:
+        >>> import numpy as np
+        >>> from annotate.evidence import OtherWork
+        >>> OtherWork(np.array([0]), np.array([0.001]), ("flush",)).spans_ns
+        ((0, 1000000),)
+    """
 
     at_ns: Times
     took_s: Values
@@ -19,6 +31,7 @@ class OtherWork:
 
     @property
     def spans_ns(self) -> tuple[tuple[int, int], ...]:
+        """Return beginning and end of each piece, in nanoseconds."""
         ends_ns = self.at_ns + (self.took_s * 1e9).astype("int64")
         return tuple(zip(self.at_ns.tolist(), ends_ns.tolist(), strict=True))
 

@@ -35,10 +35,19 @@ class WindowRecord:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Times of single iterations in the order they ran: when each began, and how long it took; equal lengths.
+    """Times of single iterations in the order they ran.
 
-    ``sm_clock_mhz`` is the true mean clock of each, NaN where it was not stamped.  An entry that stands for a batch of
-    ``calls_count`` calls holds the mean time of one of them.
+    Attributes:
+        at_ns: Beginnings on ``time.monotonic_ns``, in nanoseconds; an int64 array of shape (n,).
+        took_s: Durations in seconds; a float64 array of shape (n,).  Of a batch the mean time of one call.
+        sm_clock_mhz: True mean SM clock of each in MHz, NaN where it was not stamped; an array of shape (n,), or None.
+        calls_count: Number of calls in one entry.
+
+    Example:
+        >>> import numpy as np
+        >>> from annotate.evidence import Timings
+        >>> Timings(np.array([0, 1_000_000]), np.array([0.001, 0.0])).timed.tolist()
+        [True, False]
     """
 
     at_ns: Times
@@ -48,18 +57,35 @@ class Timings:
 
     @property
     def timed(self) -> npt.NDArray[np.bool_]:
-        """Return which entries hold a duration: nothing takes less than a nanosecond, or a million seconds, or no number."""
+        """Return the entries that hold a duration, as booleans of shape (n,): from a nanosecond to a million seconds."""
         import numpy as np
 
         return np.asarray((self.took_s > 1e-9) & (self.took_s < 1e6))
 
     def pick(self, entries: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Timings:
-        """The entries that a mask or an order names."""
+        """Return the entries that a mask or an order names.
+
+        Args:
+            entries: Booleans or indices, an array of shape (n,).
+
+        Raises IndexError: when an index lies outside the series.
+
+        Example:
+            >>> Timings(np.array([0, 1_000_000]), np.array([0.001, 0.002])).pick(np.array([1])).took_s.tolist()
+            [0.002]
+        """
         clock = self.sm_clock_mhz
         return Timings(self.at_ns[entries], self.took_s[entries], None if clock is None else clock[entries], self.calls_count)
 
     def in_order(self) -> Timings:
-        """The entries by when they began."""
+        """Return the entries in the order of their beginnings.
+
+        Raises nothing.
+
+        Example:
+            >>> Timings(np.array([5, 2]), np.array([0.001, 0.002])).in_order().at_ns.tolist()
+            [2, 5]
+        """
         import numpy as np
 
         return self.pick(np.argsort(self.at_ns, kind="stable")) if (np.diff(self.at_ns) < 0).any() else self

@@ -14,9 +14,22 @@ from annotate.stats.robust import autocorrelations, centre
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The bounds of a centre at this confidence, and the number of blocks (batches, pairs, runs) that they rest on.
+    """The bounds of a centre at a confidence.
 
     Infinite edges say that so few blocks can exclude nothing.
+
+    Attributes:
+        centre: Estimate, in the unit of the values.
+        low: Lower edge, in the same unit.
+        high: Upper edge, in the same unit.
+        confidence: Confidence, a ratio: 0.95 is 95 %.
+        blocks_count: Number of batches, pairs or runs that the interval rests on.
+
+    Example:
+        >>> from annotate.stats.intervals import Interval
+        >>> interval = Interval(centre=0.9, low=0.85, high=0.95, confidence=0.95, blocks_count=30)
+        >>> interval.excludes(1.0), interval.within(0.8, 1.0)
+        (True, True)
     """
 
     centre: float
@@ -27,13 +40,28 @@ class Interval:
 
     @property
     def half_width_ratio(self) -> float:
-        """Half the width as a share of the centre."""
+        """Return half the width as a ratio of the centre."""
         return 0.5 * (self.high - self.low) / abs(self.centre) if self.centre else float("inf")
 
     def excludes(self, value: float) -> bool:
+        """Return True if the value lies outside the interval.
+
+        Args:
+            value: Value in the unit of the centre.
+
+        Raises nothing.
+        """
         return not self.low <= value <= self.high
 
     def within(self, low: float, high: float) -> bool:
+        """Return True if the whole interval lies between two values.
+
+        Args:
+            low: Lower bound in the unit of the centre.
+            high: Upper bound in the same unit.
+
+        Raises nothing.
+        """
         return low <= self.low and self.high <= high
 
 

@@ -22,10 +22,10 @@ COMMANDS: Mapping[str, str] = {name: f"gpuwatch.cli.{name}" for names in TASKS.v
 WHAT_NEXT = """\
 Was this GPU benchmark valid, and how do you know?
 
-  gpuwatch demo                     three benchmarks, three verdicts; no GPU needed
-  gpuwatch run -- python bench.py   watch any program and judge what it measured
-  gpuwatch doctor                   what this machine can prove, and what stands in the way
-  gpuwatch audit                    every window so far, worst first
+  gpuwatch demo                     measure three benchmarks and judge them; no GPU needed
+  gpuwatch run -- python bench.py   watch any program and judge its measurement
+  gpuwatch doctor                   check what this machine can prove, and what is missing
+  gpuwatch audit                    list every stored window, worst first
 
 In Python:  with gpuwatch.window("name") as w: …      then  print(w.verdict)
 `gpuwatch --help` lists every command."""
@@ -48,18 +48,23 @@ class _Commands(CheckedGroup):
                 formatter.write_dl([(name, each.get_short_help_str(room)) for name in names if (each := found[name])])
 
 
-@click.group(cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exits 0 if done, 1 on failure, 2 for wrong usage, 10 to 12 as --fail-on asks; docs/CLI.md lists every code.",
+)
 @click.version_option(__version__, message="gpuwatch %(version)s")
 @settings_options
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Watch GPUs from outside a benchmark, and judge whether its numbers may be trusted."""
+    """Watch GPUs from outside a benchmark, and judge whether its numbers can be trusted."""
     if context.invoked_subcommand is None:
         output.emit(WHAT_NEXT)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code.  Whatever goes wrong on purpose is one line on standard error."""
+    """Run one command and return its exit code.  Each expected failure is one line on standard error."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     output.keep_closed_streams_free()
     return failures.code_of(
@@ -69,5 +74,5 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    # `run --json` and `diff --json` name a file; what `run` would say on standard output belongs to its command.
+    # `run --json` and `diff --json` name a file; the standard output of `run` belongs to its command.
     return "--json" in ours and next((word for word in ours if word in COMMANDS), "") not in ("run", "diff")

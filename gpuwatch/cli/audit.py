@@ -1,4 +1,4 @@
-"""gpuwatch audit: every window so far, worst first; an interval nobody wrapped; or a recording."""
+"""gpuwatch audit: the stored windows, worst first; an interval without a window; or a recording."""
 
 import sys
 from collections import Counter
@@ -21,13 +21,13 @@ from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Run
 from gpuwatch.utf8 import clean_text
 
-_ROOMY = 110  # columns; in fewer, dates and words in the table are shortened to leave room for what was found
+_ROOMY = 110  # columns; a narrower table shortens dates and words to leave room for the findings
 LISTED_COUNT = 200  # a screen or four: a store may hold a million windows
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """A stored run and its verdicts, of record or judged again."""
+    """A stored run with its stored or new verdicts."""
 
     run: Run
     verdicts: tuple[Verdict, ...]
@@ -38,7 +38,7 @@ class _Listed:
 
     @property
     def recorded_status(self) -> str | None:
-        """The status of record, or None for a window that was never judged."""
+        """Return the stored status; None for a window that was never judged."""
         return self.run.status if self.run.status in set(Status) else None
 
 
@@ -67,29 +67,34 @@ class _IntervalOptions:
     query: str | None
 
 
-@click.command("audit", cls=CheckedCommand, short_help="Every window so far, worst first.")
-@click.option("--since", metavar="TIME", help='Only windows since then: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
-@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="Only windows of this label.")
-@click.option("--status", "status", metavar="STATUSES", help="Only these: valid, flagged, rejected, unproven; with commas.")
-@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="Only windows with this tag. Repeatable.")
+@click.command(
+    "audit",
+    cls=CheckedCommand,
+    short_help="List the stored windows, worst first.",
+    epilog="Example: gpuwatch audit --since 24h --status rejected,flagged",
+)
+@click.option("--since", metavar="TIME", help='List windows since this time: "24h" or "-5m" (ago), "14:02", "2026-11-20".')
+@click.option("--label", metavar="LABEL", shell_complete=options.completed_by("windows"), help="List windows of this label.")
+@click.option("--status", "status", metavar="STATUSES", help="List these: valid, flagged, rejected, unproven. Comma-separated.")
+@click.option("--tag", "tags", metavar="KEY[=VALUE]", multiple=True, help="List windows with this tag. Repeatable.")
 @click.option(
     "--count",
     "-n",
     "count",
     metavar="N",
     type=click.IntRange(1, 2**63 - 1),  # the most that SQLite counts
-    help="Show at most N windows; 200 where none is judged again.",
+    help="List at most N windows. Default: 200, or all with --rejudge.",
 )
 @click.option(
-    "--rejudge", "again", is_flag=True, help="Judge the stored evidence again with today's rules; nothing is written."
+    "--rejudge", "again", is_flag=True, help="Judge the stored evidence again by this version's rules; write nothing."
 )
-@click.option("--from", "begin", metavar="TIME", help="Judge an interval instead: its beginning.")
-@click.option("--to", "end", metavar="TIME", help="Its end; by default now.")
-@options.gpu_option("Of an interval or recording: this GPU. Repeatable.")
-@click.option("--pid", "pids", type=options.PID, multiple=True, help="Of an interval: a measured process. Repeatable.")
-@click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, of `gpuwatch record`, an .npz.")
-@click.option("--verbose", "-v", is_flag=True, help="Of an interval or recording: every fact and every rule.")
-@click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")
+@click.option("--from", "begin", metavar="TIME", help="Judge an interval from this time on, in place of windows.")
+@click.option("--to", "end", metavar="TIME", help="End the interval at this time. Default: now.")
+@options.gpu_option("Judge only this GPU of an interval or recording. Repeatable.")
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Name a measured process of an interval. Repeatable.")
+@click.option("--trace", metavar="FILE", help="Judge a recording: a log of nvidia-smi, or a file of `gpuwatch record`.")
+@click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of an interval or recording.")
+@click.option("--query", metavar="COLUMNS", help="Name the columns of a log that was written with noheader.")
 @options.policy_options
 @options.fail_on_option
 @options.json_option
@@ -101,15 +106,15 @@ def command(
 ) -> Exit:
     """List the windows in the store, worst first.
 
-    With --claim, --accept, --limit or --rejudge they are judged again from their stored evidence.  --from and --to judge an
-    interval that nobody wrapped, by what the daemon saw; --trace judges a recording, or seconds --from and --to of it.
+    With --claim, --accept, --limit or --rejudge, judge their stored evidence again.  --from and --to judge any interval by the
+    daemon's readings, without a window.  --trace judges a recording, or the seconds --from and --to of it.
     """
     failing = options.fail_on(fail_on)
     policy = policy_options.policy()
     if interval.begin is not None or interval.end is not None or interval.trace is not None:
         given = {"--since": listing.since, "--label": listing.label, "--status": listing.status, "--count": listing.count}
         more = {"--tag": listing.tags or None, "--rejudge": listing.again or None}
-        _refuse({**given, **more}, "lists windows; it says nothing of an interval or recording")
+        _refuse({**given, **more}, "is for a list of windows, not for an interval or recording")
         found = options.settings()
         chosen = (policy or Policy()).or_thresholds(found.tolerance_ratio, found.precision_ratio)
         return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)
@@ -128,7 +133,7 @@ def _evidence(interval: _IntervalOptions) -> tuple[Evidence, ...]:
             raise UsageError("--to: expected --from with it, found none")
         with open_store.reader(options.settings()) as store:
             return rejudge.interval(store, interval.begin, interval.end, interval.gpus, interval.pids)
-    _refuse({"--pid": interval.pids or None}, "a recording knows no processes to choose from")
+    _refuse({"--pid": interval.pids or None}, "chooses processes of the store; a recording names none")
     recorded = rejudge.recorded(Path(interval.trace), interval.begin, interval.end, interval.gpus, query=interval.query)
     _explain_limits(recorded)
     return recorded
@@ -142,7 +147,7 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
     is_rejudged = listing.again or policy is not None
     most = listing.count if listing.count is not None or is_rejudged else LISTED_COUNT
     with open_store.reader(settings) as store:
-        # A run that is judged again may get another status, so only then every run is read and filtered here.
+        # Judging again may change a status, so only then every run is read and filtered here.
         names = () if is_rejudged else [each.value for each in wanted]
         tags = _wanted_tags(listing.tags)
         runs = store.runs(since_wall_s=since_s, label=label, status=names, tags=tags, limit=most, worst_first=not is_rejudged)
@@ -165,7 +170,7 @@ def _list(listing: _Listing, policy: Policy | None, failing: frozenset[Status], 
 
 
 def _wanted_tags(texts: Sequence[str]) -> dict[str, str | None]:
-    """Read the values of --tag; a name alone stands for any value.  Raises UsageError: for no name, and for two values of one."""
+    """Read the values of --tag; a name alone stands for any value.  Raises UsageError: for a missing name, and for two values of one name."""
     wanted: dict[str, str | None] = {}
     for text in map(clean_text, texts):
         name, equals, value = text.partition("=")
@@ -184,15 +189,17 @@ def _refuse(given: dict[str, Any], why: str) -> None:
 
 
 def _explain_limits(pieces: Sequence[Evidence]) -> None:
-    """Say what a recording cannot show, and which column would help: a verdict names only the missing evidence."""
+    """Print the limits of a recording, and the column that would help; a verdict names only the missing evidence."""
     if not pieces or any(piece.trace.process_lists for piece in pieces):
         return
     output.say(
-        "gpuwatch: a log holds no process list, so nothing in it can be proven valid; what it flags or rejects by clocks, "
+        "gpuwatch: a log holds no process list, so no verdict on it can be valid; what it flags or rejects by clocks, "
         "power and temperature stands"
     )
     if not any(len(piece.trace.column("event_reasons_mask")) for piece in pieces):
-        output.say("gpuwatch: why clocks fell is not in it; add clocks_event_reasons.active to the columns of --query-gpu")
+        output.say(
+            "gpuwatch: the log lacks the reasons for clock changes; add clocks_event_reasons.active to the columns of --query-gpu"
+        )
 
 
 def _show(verdicts: Sequence[Verdict], failing: frozenset[Status], *, verbose: bool, as_json: bool) -> Exit:
@@ -245,13 +252,15 @@ def _table(listed: Sequence[_Listed], flags: str) -> None:
 
 
 def _changes(listed: Sequence[_Listed]) -> str:
-    """Say which windows have another status than the one of record, and how many of each kind."""
+    """Return a line about windows whose new status differs from the stored one, by kind."""
     changed = [each for each in listed if each.recorded_status not in (None, each.status.value)]
     if not changed:
-        return "judged again: each status is the one of record"
+        return "judged again: every status is as stored"
     kinds = Counter(f"{each.recorded_status} to {each.status.value}" for each in changed)
     words = ", ".join(f"{count} from {kind}" for kind, count in kinds.most_common())
-    return f"judged again: {len(changed)} of {len(listed)} have another status than on record: {words}; nothing was written"
+    return (
+        f"judged again: {len(changed)} of {len(listed)} have another status than the stored one: {words}; nothing was written"
+    )
 
 
 def _distinct_length(ids: set[str]) -> int:

@@ -15,7 +15,7 @@ _ROOM_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark: what it shows, how it is prepared (outside the window), and what is measured."""
+    """One benchmark: its purpose, its preparation (outside the window), and its measured part."""
 
     name: str
     says: str
@@ -35,7 +35,7 @@ def torch_with_gpu() -> Any | None:  # torch is not a dependency, so it has no t
 
 
 def benchmarks(torch: Any) -> Iterator[Benchmark]:
-    """Yield the three, one after the other so that each one's memory is free before the next."""
+    """Yield the three benchmarks one by one, so that the memory of each is free before the next."""
     yield _copy(torch)
     torch.cuda.empty_cache()
     yield _from_idle(torch)
@@ -85,7 +85,7 @@ def _with_sleeps(torch: Any) -> Benchmark:
     def measure(window: Window) -> None:
         until_ns = clock.now_ns() + 3_000_000_000
         while clock.now_ns() < until_ns:
-            with window.iteration():  # what is timed runs at a clock that the sleeps bought
+            with window.iteration():  # the timed part runs at a clock that the sleeps raised
                 for _ in range(8):
                     multiply()
             torch.cuda.synchronize()

@@ -78,10 +78,10 @@ def _values(parameters: Sequence[click.Parameter], given: Mapping[str, Any]) -> 
         yield from ((each, one) for one in (values[:1] if each.type is click.UNPROCESSED else values))
 
 
-_MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # no spelling leads from the one to the other
+_MEANT = {"check": "validate", "list": "audit", "ls": "audit"}  # too far apart for a suggestion by spelling
 
 
 def _meant(word: str, names: Sequence[str]) -> str:
-    from gpuwatch.sources import nearest  # which takes its time, and only a mistake needs it
+    from gpuwatch.sources import nearest  # a slow import that only a mistake needs
 
     return nearest(_MEANT[word] if _MEANT.get(word) in names else word, names)

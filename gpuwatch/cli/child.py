@@ -1,4 +1,4 @@
-"""A command run as if nobody stood between: its streams, its signals, its exit code.
+"""A command that runs as if started directly, with its own streams, signals and exit code.
 
 The child stays in our process group, so that a terminal's Ctrl-C, Ctrl-Z and window size reach it directly, and reads
 from the terminal as the foreground process.  What a process sends is forwarded, since nothing tells whether it was sent to
@@ -25,7 +25,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a command: its exit code as a shell reports it (128 + signal), and what it took."""
+    """The end of a command: its exit code as a shell reports it (128 + signal), and its time."""
 
     exit_code: int
     signal: str | None
@@ -36,9 +36,9 @@ class Outcome:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[set[signal.Signals]]:
-    """Hold back the signals that are to be forwarded until somebody waits for them; gives the mask the child must have.
+    """Hold back the signals to forward until a caller waits for them; yield the mask the child must have.
 
-    Threads that are made meanwhile inherit the mask, so a signal cannot get lost in one of them.
+    Threads that start meanwhile inherit the mask, so a signal cannot get lost in one of them.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     mask = {number for number in before if isinstance(number, signal.Signals)}
@@ -51,21 +51,21 @@ def signals_held() -> Iterator[set[signal.Signals]]:
     finally:
         if is_ignored:
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        # What came for a command that has ended is spent: a Ctrl-C ended the command, not our report on it.
+        # Signals for a command that has ended are dropped: a Ctrl-C ended the command, not our report on it.
         while signal.sigtimedwait(FORWARDED, 0) is not None:
             pass
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def refuse_if_ended() -> None:
-    """Raises Stop if we were told to end before there was a command to tell."""
+    """Raise Stop if a signal asked gpuwatch to end before the command started."""
     for number in _ENDING:
         if number in signal.sigpending():
             raise Stop(Exit.INTERRUPTED, f"{number.name} before the command was started", "interrupted")
 
 
 def refuse_if_missing(name: str) -> None:
-    """Raises Stop for a command that is nowhere, before anything is opened for it; ``spawn`` tells the rest."""
+    """Raise Stop for a command that does not exist, before anything is opened; ``spawn`` finds other faults."""
     if shutil.which(name, mode=os.F_OK) is None and not Path(name).is_dir():
         raise Stop(Exit.NOT_FOUND, f"{name}: {os.strerror(errno.ENOENT)}", "not-found")
 
@@ -78,7 +78,7 @@ def not_started(name: str, error: OSError) -> Stop:
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    """Start a command found on PATH; its pid.  Raises Stop with the codes of env(1)."""
+    """Start a command found on PATH and return its pid.  Raises Stop: with the codes of env(1)."""
     try:
         try:
             return _spawn(command[0], command, environment, mask)
@@ -95,7 +95,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mask: set[sign
 
 
 def _spawn(path: str, command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
-    # Python ignores two signals for itself; the command must find them as it would without us.
+    # Python ignores two signals for itself; the command must find them as it would without gpuwatch.
     own = (signal.SIGPIPE, signal.SIGXFSZ)
     return os.posix_spawnp(path, list(command), dict(environment), setsigmask=mask, setsigdef=own)
 
@@ -104,7 +104,7 @@ _LOOK_S = 0.1
 
 
 def wait(pid: int) -> Outcome:
-    """Forward signals until the command ends.  To be called while ``signals_held``."""
+    """Forward signals until the command ends.  Call it inside ``signals_held``."""
     begin_ns = clock.now_ns()
     while True:
         ended, status, used = os.wait4(pid, os.WNOHANG)

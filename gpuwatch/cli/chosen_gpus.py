@@ -21,9 +21,9 @@ _INDEX_LENGTH = 2  # digits: no machine has a hundred GPUs, and three digits may
 
 
 def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0) -> tuple[str, ...]:
-    """Return the UUIDs of the GPUs of these names, each once, and say on standard error what was chosen.
+    """Return the UUIDs of the GPUs of these names, each once, and print the choice on standard error.
 
-    ``without``: how many GPUs of the driver are not among them; an index is not certain then.
+    ``without`` counts GPUs of the driver that are not among them, which make an index uncertain.
     Raises UsageError: for a name of no GPU, or of several.
     """
     known = pci.in_order({device.uuid: device for device in devices}.values())
@@ -48,7 +48,7 @@ def choose(names: Sequence[str], devices: Iterable[Device], *, without: int = 0)
 
 
 def choose_of_daemon(names: Sequence[str], settings: Settings) -> tuple[str, ...]:
-    """Return the UUIDs as ``choose``, of the GPUs that the daemon watches; the names as they are where none can be asked."""
+    """Return the UUIDs as ``choose``, of the GPUs that the daemon watches; the given names where none answers."""
     from gpuwatch.view.live import Looker
 
     try:
@@ -62,7 +62,7 @@ def choose_of_daemon(names: Sequence[str], settings: Settings) -> tuple[str, ...
 
 
 def is_named(name: str, device: Device, index: int) -> bool:
-    """Return whether a name is this GPU's index, its UUID or an end or both ends of it, or its PCI address."""
+    """Return True if a name is this GPU's index, its UUID or an end or both ends of it, or its PCI address."""
     if _is_index(name):
         return int(name) == index
     uuid, word = device.uuid.lower(), name.lower()
@@ -85,7 +85,7 @@ def _address(text: str) -> tuple[int, ...] | None:
 
 
 def _place(device: Device) -> str:
-    """Return where a GPU stands in the driver's list, which has the order of PCI; instances of MIG share their board's."""
+    """Return a GPU's place in the driver's list, in the order of PCI; instances of MIG share their board's."""
     return device.pci_bus_id or device.uuid
 
 

@@ -32,7 +32,7 @@ _COMMITTED_S, _LOOKS_COUNT = 1.0, 3
 
 @dataclass(frozen=True, slots=True)
 class _JobOptions:
-    """The windows of the job: those of a command that is run, or since a time; and how often it is run."""
+    """The windows of the job: those of a command or since a time, and the number of runs."""
 
     since: str | None
     label: str | None
@@ -41,7 +41,7 @@ class _JobOptions:
 
 @dataclass(frozen=True, slots=True)
 class _GateOptions:
-    """The baseline, and what fails."""
+    """The baseline, and the statuses that fail."""
 
     baseline: str | None
     clock_mhz: float | None
@@ -53,13 +53,14 @@ class _GateOptions:
     "ci",
     cls=CheckedCommand,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
-    short_help="A gate for CI: pass, fail or neutral.",
+    short_help="Gate a CI run: pass, fail or neutral.",
+    epilog="Example: gpuwatch ci --baseline main --retry 2 -- python bench.py",
 )
-@click.option("--since", metavar="TIME", help='Without COMMAND: the windows since then, as "30m" (ago) or "@1790000000".')
-@click.option("--label", metavar="LABEL", help="Only windows of this label.")
 @click.option(
-    "--baseline", metavar="FILE|REV", help="Compare with a file of --save or a report, or run COMMAND at a git revision."
+    "--since", metavar="TIME", help='Without COMMAND: judge the windows since this time, as "30m" (ago) or "@1790000000".'
 )
+@click.option("--label", metavar="LABEL", help="Judge windows of this label.")
+@click.option("--baseline", metavar="FILE|REV", help="Compare with a file of --save, a report, or COMMAND at a git revision.")
 @click.option(
     "--clock",
     "clock_mhz",
@@ -67,16 +68,18 @@ class _GateOptions:
     metavar="MHZ",
     help="Compare with another machine's windows at this SM clock.",
 )
-@click.option("--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND so often again if neutral.")
 @click.option(
-    "--neutral-exit", "neutral_code", type=click.IntRange(0, 124), default=0, help="Exit code for neutral. Default: 0."
+    "--retry", "retry_count", type=click.IntRange(0, 10), default=0, help="Run COMMAND again up to N times if neutral."
 )
-@click.option("--save", metavar="FILE", help="Write the evidence of unspoiled windows: a later --baseline.")
-@click.option("--summary", metavar="FILE", help="Append Markdown. Default: $GITHUB_STEP_SUMMARY.")
-@click.option("--outputs", metavar="FILE", help="Append NAME=VALUE lines. Default: $GITHUB_OUTPUT.")
+@click.option(
+    "--neutral-exit", "neutral_code", type=click.IntRange(0, 124), default=0, help="Exit with this code if neutral. Default: 0."
+)
+@click.option("--save", metavar="FILE", help="Write the evidence of unspoiled windows, for a later --baseline.")
+@click.option("--summary", metavar="FILE", help="Append Markdown to FILE. Default: $GITHUB_STEP_SUMMARY.")
+@click.option("--outputs", metavar="FILE", help="Append NAME=VALUE lines to FILE. Default: $GITHUB_OUTPUT.")
 @click.option("--benchmark-action", metavar="FILE", help="Write github-action-benchmark's customSmallerIsBetter.")
 @click.option("--bencher", metavar="FILE", help="Write the Bencher Metric Format.")
-@click.option("--fail-on", metavar="STATUSES", help="Fail for these unless the machine's doing. Default: rejected.")
+@click.option("--fail-on", metavar="STATUSES", help="Fail for these, unless the machine is the cause. Default: rejected.")
 @options.policy_options
 @options.settings_options
 @options.gathered(_JobOptions, "job")
@@ -88,9 +91,9 @@ def command(
 ) -> int:
     """Run COMMAND, or take the windows --since a time, and compare each with its baseline at one clock.
 
-    A window that is slower, or rejected for the benchmark's own doing, fails.  A window that a neighbour, heat or missing
-    evidence spoiled is neutral: --retry runs COMMAND again for it.  The exit code is COMMAND's if that failed, else 1 for
-    fail, --neutral-exit for neutral, 0 for pass.
+    A window fails if it is slower, or rejected for a fault of the benchmark.  A window is neutral if a neighbour, heat or
+    missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND failed, else 1 for fail,
+    --neutral-exit for neutral, 0 for pass.
     """
     from annotate.compare.two_machines import MachineTerms
 
@@ -130,7 +133,7 @@ def command(
 def _baseline(
     text: str | None, command: Sequence[str], job: _JobOptions, policy: Policy | None, stack: ExitStack
 ) -> Callable[[], dict[str, ReportedWindow]]:
-    """Return what gives the windows to compare with: those of a file, or of the command run at a revision now.
+    """Return the source of the windows to compare with: a file, or the command at a revision.
 
     Raises UsageError: for what is neither.
     """
@@ -171,7 +174,7 @@ def _attempt(
 
 
 def _run(command: Sequence[str], folder: Path | None) -> int:
-    """Run the command with this one's settings; its exit code.  Raises Stop: when it cannot be started."""
+    """Run the command with these settings and return its exit code.  Raises Stop: when it cannot be started."""
     try:
         environment = {**os.environ, **options.settings_environment(options.settings())}
         code = subprocess.run(list(command), cwd=folder, env=environment, check=False).returncode
@@ -183,7 +186,7 @@ def _run(command: Sequence[str], folder: Path | None) -> int:
 
 
 def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list[ReportedWindow]:
-    """Return the windows of a command that has just ended, once the daemon has written them: it commits each half second."""
+    """Return the windows of a command that has just ended, once the daemon has committed them, which it does twice a second."""
     pause = threading.Event()
     for _ in range(_LOOKS_COUNT):
         pause.wait(_COMMITTED_S)
@@ -193,7 +196,7 @@ def _windows_of(since_s: float, job: _JobOptions, policy: Policy | None) -> list
 
 
 def _windows_since(since_s: float, label: str | None, policy: Policy | None) -> list[ReportedWindow]:
-    """Return this user's windows that hold no other, oldest first, judged under the policy if one is given."""
+    """Return this user's innermost windows, oldest first, judged under the policy if one is given."""
     with open_store.reader(options.settings()) as store:
         runs = [run for run in store.runs(since_wall_s=since_s, limit=_MOST_WINDOWS_COUNT) if run.uid == os.getuid()]
         outer = {run.parent for run in runs}
@@ -223,13 +226,13 @@ def _by_name(windows: Sequence[ReportedWindow]) -> dict[str, ReportedWindow]:
     for window in windows:
         label = window.verdict.label or "unnamed window"
         place = seen[label, window.run_id] = seen.get((label, window.run_id), 0) + 1
-        # A file's windows have no run: each is another one.
+        # Windows of a file have no run: each counts by itself.
         found[label if place == 1 or window.run_id is None else f"{label} (GPU {place})"] = window
     return found
 
 
 def _merged(before: Sequence[GatedWindow], now: Sequence[GatedWindow]) -> list[GatedWindow]:
-    """Keep each window's first outcome that is not neutral: another try is for what the machine spoiled, not for better times."""
+    """Keep each window's first outcome that is not neutral: a retry replaces spoiled windows, and never picks better times."""
     found = {each.name: each for each in before}
     for each in now:
         if each.name not in found or found[each.name].outcome is GateOutcome.NEUTRAL:

@@ -1,4 +1,4 @@
-"""The number that code which is not trusted claims, and the work that its operator states, as facts for the judge."""
+"""The number that untrusted code claims, and the work that its operator states, as facts for the judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.wire.messages import FactValue
 CLAIM_BYTES = 1 << 20
 _F = TypeVar("_F", bound=Callable[..., Any])
 _WORK = {"flops": "call_flops_count", "bytes": "call_bytes", "dtype": "dtype"}
-_UNREADABLE: dict[str, FactValue] = {"claimed_calls_count": 0, "claimed_call_s": 0.0}  # the judge calls it no number
+_UNREADABLE: dict[str, FactValue] = {"claimed_calls_count": 0, "claimed_call_s": 0.0}  # for the judge no number
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ClaimOptions:
         """Raise UsageError for options that only untrusted code has."""
         for name, value in (("--claimed", self.claimed), ("--work", self.work)):
             if value is not None and not is_untrusted:
-                raise UsageError(f"{name}: expected --untrusted beside it")
+                raise UsageError(f"{name}: expected --untrusted with it, found none")
 
 
 def claim_options(command: _F) -> _F:
@@ -42,7 +42,9 @@ def claim_options(command: _F) -> _F:
     command = options.gathered(ClaimOptions, "claim_options")(command)
     for option in (
         work_option,
-        click.option("--claimed", metavar="FILE", help="With --untrusted: JSON that COMMAND writes, its calls and call_s."),
+        click.option(
+            "--claimed", metavar="FILE", help="With --untrusted: read calls and call_s from this JSON file of COMMAND."
+        ),
     ):
         command = option(command)
     return command
@@ -50,18 +52,18 @@ def claim_options(command: _F) -> _F:
 
 def work_option(command: _F) -> _F:
     """Add --work, what the operator states of one call."""
-    text = "With --untrusted: the work of a call, as flops=1.4e11,dtype=bf16,bytes=1e8."
+    text = "With --untrusted: give the work of a call, as flops=1.4e11,dtype=bf16,bytes=1e8."
     return click.option("--work", metavar="NAME=N,…", help=text)(command)
 
 
 def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactValue]:
-    """Return what --calls and --call-time claim.  Raises UsageError: for no amounts."""
+    """Return the facts that --calls and --call-time claim.  Raises UsageError: for wrong amounts."""
     try:
         call_s = None if call_time is None else duration_ns(call_time) / 1e9
     except QuantityError as error:
         raise UsageError(f"--call-time: {error}") from error
     if call_s is not None and calls is None:
-        raise UsageError("--call-time: expected --calls beside it: how many calls took so long")
+        raise UsageError("--call-time: expected --calls with it, the number of calls")
     if call_s == 0.0:
         raise UsageError("--call-time: expected more than 0 s, found 0 s")
     facts: dict[str, FactValue] = {"claimed_calls_count": calls, "claimed_call_s": call_s}
@@ -69,7 +71,7 @@ def claimed_facts(calls: int | None, call_time: str | None) -> dict[str, FactVal
 
 
 def work_facts(text: str | None) -> dict[str, FactValue]:
-    """Return what --work states of one call, as ``flops=1.4e11,dtype=bf16,bytes=1e8``.  Raises UsageError."""
+    """Return the facts that --work states of one call, as ``flops=1.4e11,dtype=bf16,bytes=1e8``.  Raises UsageError."""
     facts: dict[str, FactValue] = {}
     for part in text.split(",") if text else []:
         name, _, value = part.partition("=")
@@ -81,10 +83,10 @@ def work_facts(text: str | None) -> dict[str, FactValue]:
 
 
 def read_claim(path: str) -> tuple[dict[str, FactValue], str]:
-    """Return what a program claims in its file, and what is wrong with it: it must not cost the verdict."""
+    """Return the claim in a program's file, and the fault of the file: neither may cost the verdict."""
     try:
         return _claim(json.loads(read_bytes(Path(path), CLAIM_BYTES))), ""
-    except UsageError as error:  # a pipe that nobody writes to, for one, would be waited for
+    except UsageError as error:  # for example a pipe, which could block for ever
         return _UNREADABLE, str(error)
     except (ValueError, TypeError, KeyError, RecursionError, AnnotateError):
         return (

@@ -1,4 +1,4 @@
-"""gpuwatch compare: two stored runs, or two functions, of which one may be an earlier revision of the other."""
+"""gpuwatch compare: two stored runs, or functions, of which one may be an earlier revision of another."""
 
 from __future__ import annotations
 
@@ -45,26 +45,36 @@ class _FunctionOptions:
 
 @dataclass(frozen=True, slots=True)
 class _RecordOptions:
-    """The options of comparing records: the clock in MHz, and whether two models are asked for as a ratio."""
+    """The options of comparing records: the clock in MHz, and True to compare two models as a ratio."""
 
     clock_mhz: float | None
     is_ratio: bool
 
 
-@click.command("compare", cls=CheckedCommand, short_help="Two runs or functions: faster, slower or the same.")
+@click.command("compare", cls=CheckedCommand, short_help="Compare two runs or functions.")
 @click.argument("variants", nargs=-1, metavar="A [B...]", required=True)
 @click.option("--at", "revision", metavar="REV", help="Compare a working file's function with this git revision of it.")
-@click.option("--seconds", type=click.FloatRange(0.05, 3600), default=3.0, show_default=True, help="GPU time of functions.")
-@click.option("--own-steady", is_flag=True, help="Also each function alone, at the clock its own power allows (48 s more).")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.05, 3600),
+    default=3.0,
+    show_default=True,
+    help="Measure functions for this much GPU time.",
+)
+@click.option(
+    "--own-steady", is_flag=True, help="Also measure each function alone, at the clock its own power allows (48 s more)."
+)
 @click.option("--no-check", is_flag=True, help="Do not compare the functions' results.")
-@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their data type's.")
-@click.option("--cache", type=click.Choice(["cold", "warm"]), help="L2 cache that each call finds. Default on a GPU: cold.")
-@options.tag_option("Keep this with the window of functions, as team=vision. Repeatable.")
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their data type's.")
+@click.option(
+    "--cache", type=click.Choice(["cold", "warm"]), help="Give each call a cold or a warm L2 cache. Default on a GPU: cold."
+)
+@options.tag_option("Keep this tag with the window of functions, as team=vision. Repeatable.")
 @click.option("--clock", "clock_mhz", type=options.CLOCK_MHZ, metavar="MHZ", help=_CLOCK_HELP)
-@click.option("--ratio", "is_ratio", is_flag=True, help="Two models of GPU: give the ratio, each at its reference clock.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="For a pull request or an issue.")
+@click.option("--ratio", "is_ratio", is_flag=True, help="Give the ratio of two models of GPU, each at its reference clock.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request or an issue.")
 @click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if the decision is among these. Comma-separated.")
-@options.policy_options_with("Differences of functions inside it are none (0.5% by default); of runs as of windows.")
+@options.policy_options_with("Call smaller differences SAME. Default: 0.5% for functions; for runs the windows' tolerance.")
 @options.json_option
 @options.settings_options
 @options.gathered(_FunctionOptions, "how")
@@ -82,21 +92,21 @@ def command(
 
     \b
     gpuwatch compare RUN RUN             two stored windows: conditions first, then their times
-    gpuwatch compare A.html B.html       reports or capsules, of any machines, window by window of one label; RUN B.html too
-    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, series by series of one name
+    gpuwatch compare A.html B.html       reports or capsules of any machines, by windows of the same label; RUN B.html too
+    gpuwatch compare r1.json r2.json     results of NVBench, hyperfine and others, by series of the same name
     gpuwatch compare a.py:f b.py:g       two functions, interleaved on one GPU in one process
     gpuwatch compare a.py:f a.py:g b.py:h  each other function as a percentage of the first, under Holm's correction
     gpuwatch compare a.py:f --at HEAD    a function as committed (A) and as it stands (B)
 
-    A function does one call.  If it takes arguments, the first file's function `inputs()` returns them, asked three times
-    (with `seed=` 0, 1, 2 if it takes one), so that each variant runs on several buffers.  Results must agree on all of them
-    and on the sets that a function `check_inputs()` returns, as of other sizes.  A function named make_… returns a
-    function of one call with its own buffers.  With --at, the first function runs on a git worktree of that revision: modules
-    it imports and files beside it are the revision's.
+    A function does one call.  If it takes arguments, a function `inputs()` in the first file returns them.  It is called three
+    times (with `seed=` 0, 1, 2 if it takes one), so that each variant runs on several buffers.  Results must agree on all
+    these inputs, and on those that a function `check_inputs()` returns.  A function named make_… returns a function of one
+    call with its own buffers.  With --at, the first function runs in a git worktree of that revision, with the modules and
+    files of the revision.
 
-    Windows of two machines, cards or boots are compared at one clock, the model's reference clock or --clock: their interval
-    includes how far cards of the model differ.  As measured, other hardware, software or another boot makes two windows
-    incomparable, unless --accept names the rule.
+    Windows of two machines, cards or boots are compared at one clock: the model's reference clock or --clock.  The interval
+    includes the spread between cards of the model.  Without that, other hardware, other software or another boot makes two
+    windows incomparable, unless --accept names the rule.
     """
     failing = read_decisions(fail_on)
     are_functions = [names_function(variant) for variant in variants]
@@ -138,7 +148,7 @@ def _compare_records(
 
 
 def _listed(comparisons: Sequence[Comparison]) -> str:
-    """Return each answer in full, or one a line where they are many."""
+    """Return each answer in full, or one per line where they are many."""
     if len(comparisons) <= _IN_FULL_COUNT:
         return "\n".join(map(str, comparisons))
     rows = [
@@ -181,7 +191,7 @@ def _check_functions(variants: tuple[str, ...], are_functions: list[bool], revis
 
 
 def _compare_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_ratio: float) -> Compared:
-    """Compare functions.  Raises Stop: when one raises, after its own part of the traceback was shown."""
+    """Compare functions.  Raises Stop: when one raises, after printing its own part of the traceback."""
     try:
         with checkouts.cleaned_up() if how.revision is not None else nullcontext():
             return _run_functions(variants, how, tolerance_ratio)
@@ -218,7 +228,7 @@ def _run_functions(variants: tuple[str, ...], how: _FunctionOptions, tolerance_r
             rtol=how.rtol,
             check_inputs=next((each.check_inputs for each in loaded if each.check_inputs is not None), ()),
         )
-    except SystemExit as error:  # it would end this command, with whatever code, and say nothing
+    except SystemExit as error:  # it would end this command silently, with any code
         raise UsageError(
             f"{' and '.join(calls)}: expected functions that return, found one that calls sys.exit({error.code!r})"
         ) from error
@@ -232,15 +242,19 @@ def _inputs(loaded: Sequence[Loaded]) -> Any:  # arguments of any kind
     maker = next((each.inputs for each in loaded if each.inputs is not None), None)
     if maker is None:
         file = wanting[0].name.rpartition(":")[0]
-        raise UsageError(f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them")
+        raise UsageError(
+            f"{wanting[0].name} takes arguments: expected a function inputs() in {file} that returns them, found none"
+        )
     if len(wanting) < len(loaded):
         other = next(each.name for each in loaded if each not in wanting)
-        raise UsageError(f"{wanting[0].name} takes arguments and {other} none: expected both to take the same")
+        raise UsageError(
+            f"{wanting[0].name} and {other}: expected functions that take the same arguments, found that the second takes none"
+        )
     return maker
 
 
 def _own_part(trace: TracebackType | None) -> TracebackType | None:
-    """Return the part of a traceback that begins in the variants' own code."""
+    """Return the part of a traceback from the variants' own code on."""
     while trace is not None and not str(trace.tb_frame.f_globals.get("__name__")).startswith(MODULE_PREFIX):
         trace = trace.tb_next
     return trace

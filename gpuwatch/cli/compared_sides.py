@@ -21,7 +21,7 @@ from gpuwatch.results.readers import is_result, read_results
 if TYPE_CHECKING:
     from gpuwatch.store import Reader
 
-_SERIAL, _HOST = "serial", "host"  # the kinds of redacted names that tell cards and machines apart
+_SERIAL, _HOST = "serial", "host"  # the kinds of redacted names that distinguish cards and machines
 _LISTED_COUNT = 5
 
 
@@ -51,7 +51,7 @@ class ComparedSide:
 
 
 def is_file(text: str) -> bool:
-    """Return whether an argument names a file: ids of runs hold neither a dot nor a slash."""
+    """Return True if an argument names a file: ids of runs hold neither a dot nor a slash."""
     return "." in text or "/" in text
 
 
@@ -66,7 +66,7 @@ def compare_sides(texts: tuple[str, str], policy: Policy | None, terms: MachineT
         terms = replace(terms, unidentified=f"no card is named in {' and '.join(dict.fromkeys(results))}")
     found = [_compare(a, b, policy, terms) for a, b in _paired(*sides)]
     if results:
-        unseen = f"no telemetry in {' and '.join(dict.fromkeys(results))}: what disturbed these times is not in the bounds"
+        unseen = f"no telemetry in {' and '.join(dict.fromkeys(results))}: the bounds leave out what disturbed these times"
         found = [replace(each, reasons=(*each.reasons, unseen)) for each in found]
     return found, [side.run_id for side in sides if side.run_id is not None]
 
@@ -131,7 +131,7 @@ def file_windows(text: str) -> tuple[ComparedWindow, ...]:
 
 
 def _is_page(path: Path) -> bool:
-    """Return whether a file begins as a page; what cannot be read is left to the reader of recordings, which says why."""
+    """Return True if a file begins as a page; the reader of recordings reports files that cannot be read."""
     try:
         if not path.is_file():
             return False
@@ -144,7 +144,7 @@ def _is_page(path: Path) -> bool:
 def _policy(data: object) -> Policy:
     try:
         return Policy.from_dict(data)  # type: ignore[arg-type]
-    except AnnotateError:  # of a version whose rules or limits are gone
+    except AnnotateError:  # of a version with rules or limits that no longer exist
         return Policy()
 
 
@@ -153,7 +153,7 @@ def _named(evidence: Evidence) -> str:
 
 
 def _paired(a: ComparedSide, b: ComparedSide) -> list[tuple[ComparedWindow, ComparedWindow]]:
-    """Pair single windows whatever their names, else those of one label.  Raises UsageError: when nothing makes a pair."""
+    """Pair single windows of any names, else those of one label.  Raises UsageError: when there is no pair."""
     if len(a.windows) == len(b.windows) == 1:
         return [_told_apart(a, b, a.windows[0], b.windows[0])]
     counts = [Counter(window.name for window in side.windows) for side in (a, b)]
@@ -185,9 +185,7 @@ def _compare(a: ComparedWindow, b: ComparedWindow, policy: Policy | None, terms:
     found = of_runs(a.evidence, b.evidence, b.policy if policy is None else policy, names=(a.name, b.name), terms=terms)
     if found.ratio is not None or a.stated_s is None or b.stated_s is None or not a.stated_s > 0.0:
         return found
-    # A mean without its samples has no interval that respects how they hang together.
+    # A mean without its samples has no interval that respects their correlation.
     change = 100 * (b.stated_s / a.stated_s - 1.0)
-    reason = (
-        f"the stated means differ by {change:+.2f} %; without single times nothing tells how far means differ for no reason"
-    )
+    reason = f"the stated means differ by {change:+.2f} %; without single times the noise between means is unknown"
     return replace(found, a_s=a.stated_s, b_s=b.stated_s, reasons=(reason, *found.reasons))

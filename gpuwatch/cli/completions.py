@@ -28,7 +28,7 @@ def limits(_context: click.Context, _parameter: click.Parameter, incomplete: str
 
 
 def explained(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Offer everything that `gpuwatch explain` has a page for."""
+    """Offer every name that `gpuwatch explain` has a page for."""
     from annotate.clock_reasons import REASONS
     from annotate.verdict import Status
 

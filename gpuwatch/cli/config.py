@@ -1,4 +1,4 @@
-"""gpuwatch config: the settings in force, where each comes from, and whether a file is right."""
+"""gpuwatch config: the settings in force with their origins, and checks of files."""
 
 import os
 from typing import Any
@@ -14,15 +14,15 @@ from gpuwatch.config.keys import KEYS, Key
 @click.group("config", cls=CheckedGroup, short_help="Show and check the settings.")
 @options.settings_options
 def command() -> None:
-    """Settings: options, then GPUWATCH_* variables, then the user's file, then the system's, then defaults."""
+    """Show and check settings.  Options win over GPUWATCH_* variables, the user's file, the system's file, and defaults."""
 
 
-@command.command("show", short_help="The settings in force, as a file.")
-@click.option("--origin", is_flag=True, help="Also say where each value comes from.")
+@command.command("show", short_help="Print the settings in force.", epilog="Example: gpuwatch config show --origin")
+@click.option("--origin", is_flag=True, help="Also name the origin of each value.")
 @options.json_option
 @options.settings_options
 def show(origin: bool, as_json: bool) -> None:
-    """Print the settings in force, as a configuration file would hold them."""
+    """Print the settings in force, in the form of a settings file."""
     settings = options.settings()
     _warn()
     if as_json:
@@ -39,18 +39,20 @@ def show(origin: bool, as_json: bool) -> None:
 
 
 def _entry(settings: config.Settings, key: Key) -> dict[str, Any]:
-    """Return a value with its unit in its name, as the code has it, and as a file holds it."""
+    """Return a value under its name with the unit, and in the form of a settings file."""
     value = getattr(settings, key.field)
     plain = value if isinstance(value, int | float) else str(value)
     return {key.field: plain, "text": key.write(value), "origin": settings.origin(key.field), "meaning": key.meaning}
 
 
-@command.command("validate", short_help="Whether a file is right.")
+@command.command(
+    "validate", short_help="Check a file.", epilog="Example: gpuwatch config validate ~/.config/gpuwatch/config.toml"
+)
 @click.argument("file", required=False)
 @options.json_option
 @options.settings_options
 def validate(file: str | None, as_json: bool) -> None:
-    """Read FILE, or the files in force, and say whether every key and value is right; 2 if not."""
+    """Check every key and value of FILE, or of the files in force.  Exits 2 if one is wrong."""
     options.settings({"config": file} if file else None)
     _warn()
     read = config.files({"config": file} if file else {}, os.environ)
@@ -58,11 +60,11 @@ def validate(file: str | None, as_json: bool) -> None:
     output.emit_either({"valid": True, "files": [str(path) for path in read]}, text, as_json=as_json)
 
 
-@command.command("path", short_help="The files that are looked for.")
+@command.command("path", short_help="Print the files that gpuwatch reads.", epilog="Example: gpuwatch config path")
 @options.json_option
 @options.settings_options
 def path(as_json: bool) -> None:
-    """Print the files that are looked for, the strongest first."""
+    """Print the settings files that gpuwatch reads; the first wins."""
     paths = {str(config.user_config(os.environ)): "user", str(config.SYSTEM_CONFIG): "system"}
     if named := os.environ.get("GPUWATCH_CONFIG"):
         paths = {named: "GPUWATCH_CONFIG"}
@@ -72,4 +74,4 @@ def path(as_json: bool) -> None:
 
 def _warn() -> None:
     for name in config.unknown_variables(os.environ):
-        output.say(f"gpuwatch: {name} is set but means nothing to gpuwatch")
+        output.say(f"gpuwatch: {name} is set, but is no setting of gpuwatch")

@@ -1,4 +1,4 @@
-"""gpuwatch daemon: the witness, in the foreground; asked how it is and stopped; as a service, installed and removed."""
+"""gpuwatch daemon: the witness in the foreground; its status and end; its service, installed and removed."""
 
 from functools import partial
 
@@ -12,19 +12,23 @@ from gpuwatch.config.keys import LISTEN_PORT
 from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 
-@click.group("daemon", cls=CheckedGroup, short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
-@click.option(
-    "--on-demand", is_flag=True, help="Leave after a minute without a client; messages go to daemon.log in the state folder."
+@click.group(
+    "daemon",
+    cls=CheckedGroup,
+    short_help="Watch the GPUs, in the foreground.",
+    epilog="Example: gpuwatch daemon --listen 9836",
+    invoke_without_command=True,
 )
 @click.option(
-    "--system", is_flag=True, help=f"Serve every user of this machine, by default at {SYSTEM_SOCKET} from {SYSTEM_STATE}."
+    "--on-demand", is_flag=True, help="Exit a while after the last client (setting daemon.idle_exit), and log to daemon.log."
 )
+@click.option("--system", is_flag=True, help=f"Serve every user of this machine. Default: {SYSTEM_SOCKET} from {SYSTEM_STATE}.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
     expose_value=False,
     callback=options.keep_flag,
-    help=f"Serve metrics for Prometheus there; a port alone is on loopback, usually {LISTEN_PORT}.",
+    help=f"Serve Prometheus metrics at this address; a port alone is on loopback, usually {LISTEN_PORT}.",
 )
 @click.option(
     "--listen-insecure",
@@ -33,15 +37,15 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
     default=None,
     expose_value=False,
     callback=options.keep_flag,
-    help="Serve them beyond this machine without TLS or without asking who reads.",
+    help="Serve metrics beyond this machine without TLS or without authentication.",
 )
 @options.settings_options
 @click.pass_context
 def command(context: click.Context, on_demand: bool, system: bool) -> None:
-    """Watch every GPU, keep what they say, and judge the windows of this user's programs.
+    """Watch every GPU, store its readings, and judge the windows of this user's programs.
 
-    It takes over from a daemon that a window started, once that one's windows have ended.  SIGTERM or `gpuwatch daemon stop`
-    ends it cleanly, SIGHUP reads the configuration again.  It never changes a GPU's settings.
+    The daemon takes over from one that a window started, once the windows of that one have ended.  SIGTERM or
+    `gpuwatch daemon stop` ends it cleanly; SIGHUP makes it read the settings again.  It never changes a GPU's settings.
     """
     if context.invoked_subcommand is not None:
         return
@@ -49,7 +53,7 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
         raise click.UsageError("--system stays; --on-demand leaves: choose one")
     from gpuwatch.daemon import process
 
-    # Whoever started it on demand hears what is wrong with a scene from a daemon that runs, as of an absent driver.
+    # The window that started it learns of a wrong scene from the running daemon, as of an absent driver.
     settings = _of_the_system() if system else options.settings(scenes=not on_demand)
     if settings.listen and not on_demand:
         from gpuwatch.exporter.access import address
@@ -64,7 +68,7 @@ for each in (status, stop, install, uninstall):
 
 
 def _of_the_system() -> Settings:
-    """Return the settings in force, with the system's places where none was named."""
+    """Return the settings in force, with the system's places for those not named."""
     settings = options.settings()
     places = {"state": str(SYSTEM_STATE), "socket": str(SYSTEM_SOCKET)}
     return options.settings({name: place for name, place in places.items() if settings.origin(name) == "default"})

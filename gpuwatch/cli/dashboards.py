@@ -1,4 +1,4 @@
-"""gpuwatch dashboards: the dashboards, alerts, rules and samples that come with gpuwatch, written to a folder."""
+"""gpuwatch dashboards: the shipped dashboards, alerts, rules and samples, written to a folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,15 +17,20 @@ _OF_A_CHECKOUT = ("compose.yml", "up.sh")  # they run gpuwatch from its sources
 _SCRIPT_MODE, _FILE_MODE = 0o755, 0o644
 
 
-@click.command("dashboards", cls=CheckedCommand, short_help="Dashboards, alerts, rules and samples, as files.")
-@click.option("--to", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write them there.")
+@click.command(
+    "dashboards",
+    cls=CheckedCommand,
+    short_help="Write dashboards, alerts, rules and samples.",
+    epilog="Example: gpuwatch dashboards --to /etc/grafana/gpuwatch",
+)
+@click.option("--to", "folder", metavar="DIR", type=click.Path(path_type=Path), help="Write the files to this folder.")
 @click.option("--overwrite", is_flag=True, help="Replace files in DIR that differ.")
 @options.json_option
 @options.settings_options
 def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
     """List the files for Grafana, Prometheus, Slurm and Kubernetes, or write them to a folder.
 
-    Files that are there already and differ are named, and nothing is written, unless --overwrite is given.
+    If a file exists already and differs, name it and write nothing, unless --overwrite is given.
     """
     shipped = read_shipped()
     if folder is None:
@@ -52,7 +57,7 @@ def command(folder: Path | None, overwrite: bool, as_json: bool) -> None:
 
 
 def _state(path: Path, text: bytes) -> str:
-    """Return what becomes of a file.  Raises OSError: for one that cannot be read."""
+    """Return the state of a file.  Raises OSError: when it cannot be read."""
     if not path.exists():
         return "written"
     return "unchanged" if path.is_file() and path.read_bytes() == text else "replaced"

@@ -6,13 +6,13 @@ from gpuwatch.cli import open_store, options, output
 from gpuwatch.cli.checked_commands import CheckedGroup
 
 
-@click.group("db", cls=CheckedGroup, short_help="Where the database lies.")
+@click.group("db", cls=CheckedGroup, short_help="Print where the database lies.")
 @options.settings_options
 def command() -> None:
-    """The database behind every window: one SQLite file, and segments of raw readings beside it."""
+    """Show the store of every window: an SQLite file, with segments of raw readings beside it."""
 
 
-@command.command("path")
+@command.command("path", epilog="Example: gpuwatch db path")
 @options.json_option
 @options.settings_options
 def path(as_json: bool) -> None:

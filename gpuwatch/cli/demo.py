@@ -1,4 +1,4 @@
-"""gpuwatch demo: three benchmarks, three verdicts, on a real GPU if there is one and torch, else on simulated ones."""
+"""gpuwatch demo: three benchmarks and their verdicts, on a real GPU with torch, else on simulated GPUs."""
 
 import shlex
 import shutil
@@ -17,7 +17,7 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 
-SCENES = "demo"  # a fleet of three scenes
+SCENES = "demo"  # a fleet with three scenes
 
 _BANNER = """\
 ┌──────────────────────────────────────────────────────────────────────┐
@@ -32,23 +32,28 @@ What to type next, as each line ends:
   why it matters, what to do       {name} explain {rule}
   the window as a file to attach   {name} report {label} -o {file}{options}
   all windows, live and past       {name} top{options}
-  a benchmark of yours             {name} run -- python bench.py
+  your own benchmark               {name} run -- python bench.py
   what this machine can prove      {name} doctor"""
 
 
-@click.command("demo", cls=CheckedCommand, short_help="Three benchmarks, three verdicts.")
+@click.command(
+    "demo",
+    cls=CheckedCommand,
+    short_help="Measure three benchmarks and show their verdicts.",
+    epilog="Example: gpuwatch demo --scenes thermal,neighbour",
+)
 @click.option(
     "--scenes",
     metavar="A,B,C",
     shell_complete=options.completed_by("scenes"),
-    help="Simulated scenes to play, even if there is a GPU; `gpuwatch scenes` lists them.",
+    help="Play these simulated scenes, even with a GPU; `gpuwatch scenes` lists them.",
 )
 @options.json_option
 @options.settings_options
 def command(scenes: str | None, as_json: bool) -> None:
     """Measure three benchmarks, each in a window, and judge them.
 
-    With a GPU and torch they are real; else they are simulated and say so.
+    With a GPU and torch the benchmarks are real.  Otherwise they are simulated, and the output says so.
     """
     from gpuwatch.sources.simulated.simulated_source import scenes_named
 
@@ -74,7 +79,7 @@ def command(scenes: str | None, as_json: bool) -> None:
 
 
 def _why_simulated(settings: Settings) -> str | None:
-    """Explain why there is nothing real to show; None if there is.  Raises SourceError: when a driver is there and fails."""
+    """Return the reason why the demo simulates; None with a GPU and torch.  Raises SourceError: when a driver is there and fails."""
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import has_driver, open_source
 
@@ -82,7 +87,7 @@ def _why_simulated(settings: Settings) -> str | None:
         return "No NVIDIA driver found: simulated GPUs (`gpuwatch doctor`: why)."
     open_source("nvml", MonotonicClock()).close()
     if torch_with_gpu() is None:
-        return "A driver, but no torch that finds a free GPU: pip install torch"
+        return "A driver was found, but no torch with a free GPU: pip install torch"
     return None
 
 
@@ -109,7 +114,7 @@ def _real(settings: Settings) -> list[Window]:
 
 
 def _typed() -> str:
-    """Return what a person types to get this command: its name, or its path where it is on no path, as after `make demo`."""
+    """Return the word that calls this command: its name, or its file where PATH lacks it, as after `make demo`."""
     path = Path(sys.argv[0])
     if shutil.which("gpuwatch") is not None or path.name != "gpuwatch":
         return "gpuwatch"

@@ -1,4 +1,4 @@
-"""gpuwatch diff: two kernels, by their code, and by their times where there is a GPU."""
+"""gpuwatch diff: two kernels compared by their code and, on a GPU, by their times."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import found_words
 
-_COUNTERS_HELP = "Counters of the hardware: ncu where permitted, else GPM; require: fail without any."
+_COUNTERS_HELP = "Read hardware counters: by ncu where permitted, else GPM; require fails without any."
 _MOST_SIZE, _SIZE_DIGITS = 1 << 40, 13  # more elements than any GPU's memory has bytes
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
@@ -90,7 +90,7 @@ class _TimingOptions:
 
 @dataclass(frozen=True, slots=True)
 class _ResultOptions:
-    """The options of what is read beside the times, and of what the answer leads to."""
+    """The options of counters, exit code and repetition."""
 
     counters: Asked
     fail_on: str | None
@@ -98,33 +98,45 @@ class _ResultOptions:
     watch: bool
 
 
-@click.command("diff", cls=_WithCompilerFlags, short_help="Two kernels: registers, occupancy, PTX and SASS side by side.")
+@click.command("diff", cls=_WithCompilerFlags, short_help="Compare two kernels: registers, occupancy, PTX and SASS.")
 @click.argument("sides", nargs=-1, metavar="A [B] [-- FLAGS]", required=True)
-@click.option("--fn", metavar="NAME[=NAME2]", help="The kernel to compare, and the other side's if its name differs.")
-@click.option("--all", "takes_all", is_flag=True, help="Every kernel that both sides have.")
+@click.option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, and NAME2 of the other side.")
+@click.option("--all", "takes_all", is_flag=True, help="Compare every kernel that both sides have.")
 @click.option("--at", "revision", metavar="REV", help="Compare one file with this git revision of it. Default: HEAD.")
-@click.option("--arch", metavar="SM", help="The architecture to compile for, as sm_90. Default: a cubin's, else sm_90.")
-@click.option("--flags-a", metavar="FLAGS", help="Flags for A's compiler alone, beside those after --.")
-@click.option("--flags-b", metavar="FLAGS", help="Flags for B's compiler alone.")
-@click.option("--launch", metavar="TEXT", help="The launch: 'grid=64 block=256 smem=4096'; each part may be left out.")
+@click.option("--arch", metavar="SM", help="Compile for this architecture, as sm_90. Default: a cubin's, else sm_90.")
+@click.option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, beside those after --.")
+@click.option("--flags-b", metavar="FLAGS", help="Give B's compiler these flags.")
+@click.option("--launch", metavar="TEXT", help="Launch so: 'grid=64 block=256 smem=4096'; each part may be left out.")
 @click.option(
-    "--shape", "shapes", metavar="NAME=N", multiple=True, help="An integer parameter, as n=1M; n=1k,1M,64M is a sweep."
+    "--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, as n=1M; n=1k,1M,64M is a sweep."
 )
-@click.option("--dtype", "types", metavar="NAME=TYPE", multiple=True, help="A type: of a Triton parameter, or for T in --fn.")
-@click.option("--no-check", is_flag=True, help="Take different arguments, too, and time without comparing results.")
-@click.option("--no-time", is_flag=True, help="Compare the code alone, also where there is a GPU.")
 @click.option(
-    "--call", metavar="TEXT", help="The call, as 'k(x, x, 2.5, n)': numbers for scalars, a buffer in another's place."
+    "--dtype", "types", metavar="NAME=TYPE", multiple=True, help="Set the type of a Triton parameter, or of T in --fn."
 )
-@click.option("--inputs", metavar="FILE.py:FUNCTION", help="A function that returns the arguments, in order or by name.")
-@click.option("--fill", default="randn", show_default=True, metavar="NAME", help="Data: randn, zeros, iota, or FILE.npy.")
-@click.option("--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="The seed of the data.")
-@click.option("--out", "outs", metavar="NAME", multiple=True, help="A buffer to compare. Default: each that may be written.")
-@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Largest relative error of results. Default: their type's.")
-@click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="L2 that a call finds.")
-@click.option("--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="GPU time of the pair.")
-@click.option("--tolerance", metavar="SHARE", help="Smaller differences are SAME.  [default: 0.5%]")
-@click.option("--own-clock", "has_own_clock", is_flag=True, help="Also each side alone, at the clock its power allows (48 s).")
+@click.option("--no-check", is_flag=True, help="Accept differing arguments, and time without comparing results.")
+@click.option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
+@click.option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
+@click.option(
+    "--inputs", metavar="FILE.py:FUNCTION", help="Take the arguments that this function returns, in order or by name."
+)
+@click.option(
+    "--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="Seed the data with this number."
+)
+@click.option(
+    "--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: each one that may be written."
+)
+@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their type's.")
+@click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2.")
+@click.option(
+    "--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="Measure the pair for this time."
+)
+@click.option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
+@click.option(
+    "--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s)."
+)
 @click.option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
 @click.option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
 @click.option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
@@ -137,7 +149,7 @@ class _ResultOptions:
 @click.option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
 @click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to this file, whose name ends in .json; - is standard output."
+    "--json", "json_file", metavar="FILE", help="Write JSON to a file whose name ends in .json; - is standard output."
 )
 @options.settings_options
 @options.gathered(_ResultOptions, "result")
@@ -188,7 +200,7 @@ def command(
 def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingRequest, gpu: tuple[str, str], asked: Asked) -> Diff:
     settings = options.settings(scenes=False)
     kind, _, scene = settings.source.partition(":")
-    if kind == "simulated" and scene != "h200":  # which every simulated GPU is
+    if kind == "simulated" and scene != "h200":  # the architecture of every simulated GPU
         options.settings()
     state = settings.state
     ensure_state_folder(state)
@@ -212,7 +224,7 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
 
 
 def _be_quiet(_words: str) -> None:
-    """Say nothing of the steps: they take seconds."""
+    """Print no steps: they take seconds."""
 
 
 def _timing_request(timing: _TimingOptions, how: _DiffOptions) -> TimingRequest:

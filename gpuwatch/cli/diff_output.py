@@ -18,7 +18,7 @@ from gpuwatch.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class ScreenOptions:
-    """The options of what is shown, and where."""
+    """The options of the output's content and place."""
 
     shows_sass: bool
     shows_ptx: bool
@@ -28,10 +28,10 @@ class ScreenOptions:
 
 
 def show(found: Diff, screen: ScreenOptions, json_file: Path | None, html_file: Path | None) -> None:
-    """Show a comparison, and write it to the files asked for."""
+    """Show a comparison, and write it to the named files."""
     shown: list[Language] = [*(["sass"] if screen.shows_sass else []), *(["ptx"] if screen.shows_ptx else [])]  # type: ignore[list-item]
     if json_file != Path("-"):
-        # Names in a source are anybody's: they must not steer this terminal.
+        # Names in a source are untrusted: they must not steer this terminal.
         text = as_text(found, shown, is_whole=screen.verbose)
         output.emit(as_markdown(found, shown) if screen.as_markdown else "\n".join(plain(line) for line in text.split("\n")))
     _write_json(found.to_dict(), json_file)
@@ -42,7 +42,7 @@ def show(found: Diff, screen: ScreenOptions, json_file: Path | None, html_file: 
 
 
 def check_json(named: str | None) -> Path | None:
-    """Return the file for JSON.  Raises UsageError: for one that could be a source by mistake, or cannot be written."""
+    """Return the file for JSON.  Raises UsageError: when it looks like a source, or cannot be written."""
     if named is None or named == "-":
         return None if named is None else Path("-")
     if not named.endswith(".json"):

@@ -1,4 +1,4 @@
-"""gpuwatch doctor: what this machine can prove, and what stands in the way."""
+"""gpuwatch doctor: checks of this machine for what its windows can prove."""
 
 import contextlib
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from gpuwatch.errors import SourceError
 _COLOURS = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 
 
-@click.command("doctor", cls=CheckedCommand, short_help="What this machine can prove.")
+@click.command("doctor", cls=CheckedCommand, short_help="Check what this machine can prove.", epilog="Example: gpuwatch doctor")
 @options.json_option
 @options.settings_options
 def command(as_json: bool) -> Exit:
-    """Look at driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
+    """Check driver, GPUs, host, store and daemon: PASS, WARN or FAIL, with the fix.  Exits 1 if anything fails.
 
-    It asks each GPU everything for half a second, to measure what a call costs and how often values change.
+    The check reads each GPU for half a second, to measure the cost of each call and how often values change.
     """
     settings = options.settings()
     found: list[Check] = []
@@ -52,7 +52,7 @@ def _checks(settings: Settings) -> Iterator[Check]:
     from gpuwatch.clock import MonotonicClock
     from gpuwatch.sources import open_source
 
-    # Where `auto` finds no driver it would simulate one; a doctor tells that there is none.
+    # Where `auto` finds no driver, other commands simulate; the doctor reports that there is none.
     spec = "nvml" if settings.source == "auto" else settings.source
     try:
         source = open_source(spec, MonotonicClock())

@@ -7,24 +7,38 @@ from annotate.verdict import Status, Verdict
 
 
 class Exit(IntEnum):
-    """What ``gpuwatch`` says to its caller.  ``gpuwatch run`` passes its command's own code on wherever there is one."""
+    """The exit codes of ``gpuwatch``.  ``gpuwatch run`` and ``gpuwatch ci`` pass on the code of a command that failed."""
 
     OK = 0
     FAILED = 1
     USAGE = 2
-    FLAGGED = 10  # these three where --fail-on names the status, and as answers of selftest --qualify
+    FLAGGED = 10
     REJECTED = 11
     UNPROVEN = 12
-    WRAPPER_FAILED = 125  # of run, as env(1): the command was not started, and it is our fault or a wrong option
+    WRAPPER_FAILED = 125
     NOT_EXECUTABLE = 126
     NOT_FOUND = 127
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
 
+MEANINGS: Mapping[Exit, str] = {
+    Exit.OK: "The command did its work.",
+    Exit.FAILED: "The command failed; standard error says why.  Also the answer no: `doctor`, `verify`, `judge`, `compare --fail-on`, `ci`.",
+    Exit.USAGE: "An option, argument, setting or file is wrong.",
+    Exit.FLAGGED: "`--fail-on` names flagged, and a window is.  `selftest --qualify`: only some numbers are comparable.",
+    Exit.REJECTED: "`--fail-on` names rejected, and a window is.  `selftest --qualify`: no numbers are comparable.",
+    Exit.UNPROVEN: "`--fail-on` names unproven, and a window is, or lacks required evidence.  `selftest --qualify`: it cannot tell.",
+    Exit.WRAPPER_FAILED: "`run` did not start its command, as for a wrong option.",
+    Exit.NOT_EXECUTABLE: "`run` cannot execute its command.",
+    Exit.NOT_FOUND: "`run` did not find its command.",
+    Exit.INTERRUPTED: "Ctrl-C ended gpuwatch.",
+    Exit.BROKEN_PIPE: "The reader of standard output went away, as `| head` does.",
+}
+
 _OF_STATUS = {Status.FLAGGED: Exit.FLAGGED, Status.REJECTED: Exit.REJECTED, Status.UNPROVEN: Exit.UNPROVEN}
 
-# The answers of `selftest --qualify`, for provisioning: what windows of this instance would be worth beside the reference's.
+# The answers of `selftest --qualify`, for provisioning: the comparability of this instance's windows with the reference's.
 OF_COMPARABLE: Mapping[str, Exit] = {
     "comparable": Exit.OK,
     "partly": Exit.FLAGGED,
@@ -40,17 +54,17 @@ def worst_code(found: set[Status], fail_on: frozenset[Status]) -> Exit:
 
 
 def list_statuses(verdicts: Iterable[Verdict]) -> set[Status]:
-    """What --fail-on asks about: each status, and unproven too where a hazard was found but required evidence is missing."""
+    """Return the statuses that --fail-on looks at: each one, and unproven for a hazard beside missing required evidence."""
     found = list(verdicts)
     return {verdict.status for verdict in found} | {Status.UNPROVEN for verdict in found if verdict.why}
 
 
 class ReaderLeft(Exception):  # noqa: N818 - no error: `| head` has what it wanted
-    """Whoever read our output has gone.  Not BrokenPipeError, of which click makes an exit code of its own."""
+    """The reader of our output went away.  It is no BrokenPipeError, for which click has an exit code of its own."""
 
 
 class Stop(Exception):  # noqa: N818 - not every stop is an error: a command may end with a code of its own
-    """Ends a command with a code and one line on stderr; ``name`` is for programs that read --json."""
+    """The end of a command with a code and one line on stderr; ``name`` is for programs that read --json."""
 
     def __init__(self, code: Exit, message: str, name: str) -> None:
         super().__init__(message)

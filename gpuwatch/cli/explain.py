@@ -1,4 +1,4 @@
-"""gpuwatch explain: the page of a rule, or what a clock event reason of the driver means."""
+"""gpuwatch explain: the page of a rule, or the meaning of a clock event reason."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 _STATUSES = {
-    Status.VALID.value: "Every rule that the claim requires could look, and none found a hazard that was not accepted.",
+    Status.VALID.value: "Every rule that the claim requires had its evidence, and none found a hazard that was not accepted.",
     Status.UNPROVEN.value: "No hazard was found, but evidence that the claim requires is missing: `why` names it. The number "
-    "may be fine; nobody can say so.",
-    Status.FLAGGED.value: "A hazard was found that may move the number: quote it with the number, mend it, or accept it with "
+    "may be fine; this window cannot prove it.",
+    Status.FLAGGED.value: "A hazard was found that may move the number: quote it with the number, fix it, or accept it with "
     "--accept RULE if it is what you meant to measure.",
     Status.REJECTED.value: "A hazard was found that is too large to quote the number with it: remove its cause and measure again.",
 }
 
-_WIDEST = 100  # columns: longer lines are hard to follow
+_WIDEST = 100  # columns; longer lines are hard to read
 # Only what ``output`` lets through to a terminal: bold, italic and cyan.
 _STYLES = (
     {"markdown.h2": "bold cyan", "markdown.strong": "bold", "markdown.em": "italic", "markdown.code": "cyan"}
@@ -44,14 +44,20 @@ _STYLES = (
 _RETIRED = "A rule of earlier versions, which policies may still name: without effect. In its place: {}."
 
 
-@click.command("explain", cls=CheckedCommand, short_help="A rule's page, or a clock event reason.")
+@click.command(
+    "explain",
+    cls=CheckedCommand,
+    short_help="Explain a rule or a clock event reason.",
+    epilog="Example: gpuwatch explain power-limited",
+)
 @click.argument("name", metavar="[RULE|REASON|STATUS]", required=False, shell_complete=options.completed_by("explained"))
 @options.json_option
 @options.settings_options
 def command(name: str | None, as_json: bool) -> None:
-    """Print the page of RULE: why it matters, what it cannot see, what to do.  Without a name, list the rules.
+    """Print the page of RULE: its importance, its blind spots, the remedy.  Without a name, list the rules.
 
-    REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS: valid, unproven …
+    REASON is a clock event reason as nvidia-smi names it, or a mask: sw_power_cap, 0x4, 68.  STATUS is valid, unproven, flagged
+    or rejected.
     """
     from annotate.rules import RETIRED, RULES
 
@@ -123,7 +129,7 @@ def _explain_mask(mask: int) -> tuple[dict[str, Any], str]:
         judged = f"judged by: {', '.join(explained.rules)}" if explained.rules else "judged by no rule"
         lines += [f"{explained.name} ({bit:#x})", _filled(explained.meaning), f"  {judged}"]
     if unknown:
-        lines.append(f"{unknown:#x}\n  no reason this version knows: newer than driver 580, or no mask of clock event reasons")
+        lines.append(f"{unknown:#x}\n  unknown to this version: newer than driver 580, or no mask of clock event reasons")
     from annotate.output.rule_pages import reason_page
 
     pages = "" if unknown else _laid_out("\n\n".join(map(reason_page, bits)))

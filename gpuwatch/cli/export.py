@@ -1,4 +1,4 @@
-"""gpuwatch export: windows and their verdicts for a fleet's warehouse."""
+"""gpuwatch export: windows and their verdicts, exported for a fleet."""
 
 import hashlib
 import platform
@@ -16,18 +16,25 @@ from gpuwatch.store.export_mark import write_mark
 from gpuwatch.utf8 import clean_text
 
 
-@click.command("export", cls=CheckedCommand, short_help="Windows for a fleet's warehouse, as Parquet.")
-@click.option("--parquet", "folder", metavar="DIR", help="Add what is not there yet, by day and host. Needs the extra `fleet`.")
-@click.option("--ndjson", is_flag=True, help="All rows to standard output instead, one JSON object a line.")
-@click.option("--since", metavar="TIME", help='Only windows since then: "7d" (ago), "14:02", "2026-11-20".')
-@click.option("--host", metavar="NAME", help="The machine's name in the rows; by default as each window saw it.")
-@click.option("--jitter", metavar="DURATION", help="Wait first, by this machine's name, at most this long, as 30m.")
+@click.command(
+    "export",
+    cls=CheckedCommand,
+    short_help="Export windows for a fleet, as Parquet.",
+    epilog="Example: gpuwatch export --parquet /srv/gpuwatch --jitter 30min",
+)
+@click.option(
+    "--parquet", "folder", metavar="DIR", help="Add missing windows to this folder, by day and host. Needs the extra `fleet`."
+)
+@click.option("--ndjson", is_flag=True, help="Write all rows to standard output, one JSON object per line.")
+@click.option("--since", metavar="TIME", help='Export windows since this time: "7d" (ago), "14:02", "2026-11-20".')
+@click.option("--host", metavar="NAME", help="Name the machine in the rows. Default: the name that each window saw.")
+@click.option("--jitter", metavar="DURATION", help="Wait first, for up to this time by the machine's name, as 30m.")
 @options.json_option
 @options.settings_options
 def command(folder: str | None, ndjson: bool, since: str | None, host: str | None, jitter: str | None, as_json: bool) -> None:
-    """Hand windows on, one row a window and GPU.
+    """Export windows, one row per window and GPU.
 
-    Run it as often as you like: what DIR holds is not written again, and what was interrupted is made up for.  Windows
+    Run it as often as you like: it writes only windows that DIR lacks, and completes an interrupted export.  Windows that are
     still open, or not judged yet, go with the next export.
     """
     if (folder is None) == (not ndjson):
@@ -61,13 +68,13 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
 
 
 def turn_s(name: str, jitter_s: float) -> float:
-    """Return when this machine's turn is within the jitter: by its name, so that it is the same every night."""
+    """Return this machine's turn within the jitter; it follows from the name, so that it is the same every night."""
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
     return share * jitter_s
 
 
 def _wait_turn(jitter: str | None, host: str | None) -> None:
-    """Wait for this machine's turn.  Raises UsageError: for a jitter that is no duration."""
+    """Wait for this machine's turn.  Raises UsageError: when the jitter is no duration."""
     try:
         jitter_s = 0.0 if jitter is None else duration_ns(jitter) / 1e9
     except QuantityError as error:
@@ -79,8 +86,8 @@ def _wait_turn(jitter: str | None, host: str | None) -> None:
 
 
 def _mark(state: Path) -> None:
-    """Note the export for the daemon's metric, where this user may."""
+    """Record the export for the daemon's metric, where this user may."""
     try:
         write_mark(state, clock.wall_s())
     except OSError as error:
-        output.say(f"gpuwatch: the daemon's metric of the last export stays as it was: {state}: {error.strerror}")
+        output.say(f"gpuwatch: the daemon's metric of the last export could not be updated: {state}: {error.strerror}")

@@ -31,20 +31,20 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:
         return _report(error, as_json=as_json)
     except RecursionError:
-        return _report(GpuwatchError("expected data that is nested a hundred deep at most, found deeper"), as_json=as_json)
+        return _report(GpuwatchError("expected data nested at most 100 levels deep, found deeper"), as_json=as_json)
     except OSError as error:
         if error.errno == errno.ENOSPC and error.filename is None:  # click's own words, as --help, on a full disk
             output.silence(sys.stdout)
             return _report(GpuwatchError(f"standard output: {error.strerror}"), as_json=False)
         if error.filename is None:
-            raise  # not about a file somebody named or owns: our mistake, with its traceback
+            raise  # not about a named file: a defect of gpuwatch, shown with its traceback
         kind = UsageError if error.errno in (errno.ENAMETOOLONG, errno.ELOOP) else GpuwatchError  # a path that can never be
         return _report(kind(f"{error.filename}: {error.strerror}"), as_json=as_json)
     return int(code or 0)
 
 
 def _quiet(error: BaseException) -> Exit:
-    """Return the code for a reader that left and for Ctrl-C, which need no words."""
+    """Return the code for a reader that went away and for Ctrl-C, which need no message."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return Exit.INTERRUPTED
     output.silence(sys.stdout)

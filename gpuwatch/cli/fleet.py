@@ -32,13 +32,18 @@ class _FleetOptions:
     as_sql: bool
 
 
-@click.command("fleet", cls=CheckedCommand, short_help="Questions about many machines' exported windows.")
+@click.command(
+    "fleet",
+    cls=CheckedCommand,
+    short_help="Ask questions about exported windows of many machines.",
+    epilog="Example: gpuwatch fleet slow-gpus /srv/gpuwatch --since 7d",
+)
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=options.completed_by("fleet_questions"))
 @click.argument("files", metavar="[FILES…]", nargs=-1, type=click.Path())
 @click.option(
-    "--since", metavar="TIME", help='Windows since then: "24h" (ago), "18:00", "2026-11-20"; each question has its own.'
+    "--since", metavar="TIME", help='Take windows since this time: "24h" (ago), "18:00", "2026-11-20". Default: by question.'
 )
-@click.option("--until", metavar="TIME", help="Windows until then; by default now.")
+@click.option("--until", metavar="TIME", help="Take windows until this time. Default: now.")
 @click.option(
     "--count", "-n", type=click.IntRange(1, 2**31), default=_LISTED_COUNT, show_default=True, help="Show at most N rows."
 )
@@ -48,9 +53,9 @@ class _FleetOptions:
 @options.settings_options
 @options.gathered(_FleetOptions, "asking")
 def command(name: str | None, files: tuple[str, ...], asking: _FleetOptions, as_json: bool) -> None:
-    """Ask the question NAME of FILES: folders of `gpuwatch export --parquet`, or Parquet files.
+    """Ask the question NAME about FILES: folders of `gpuwatch export --parquet`, or Parquet files.
 
-    Without NAME it lists the questions.  Needs the extra `fleet`.
+    Without NAME, list the questions.  The command needs the extra `fleet`.
     """
     from gpuwatch.fleet import fleet_questions
 
@@ -65,7 +70,7 @@ def command(name: str | None, files: tuple[str, ...], asking: _FleetOptions, as_
         raise UsageError(f"fleet {name}: expected folders or files of `gpuwatch export --parquet`, found none")
     now_s = clock.wall_s()
     until_s = now_s if asking.until is None else times.wall_s(asking.until, "--until", now_s=now_s)
-    # Relative to the end, so that a question about last month looks as far back as one about today.
+    # Relative to the end, so that a question about last month covers as much time as one about today.
     since_s = times.wall_s(asking.since or asked.since, "--since", now_s=until_s if asking.since is None else now_s)
     if not since_s < until_s:
         raise UsageError(f"--since, --until: expected a time before {times.text(until_s)}, found {times.text(since_s)}")

@@ -1,4 +1,4 @@
-"""gpuwatch daemon install, uninstall: the daemon as a service of systemd; every change is shown and asked for."""
+"""gpuwatch daemon install, uninstall: the daemon as a systemd service; each change is shown and confirmed."""
 
 import difflib
 import os
@@ -19,28 +19,37 @@ from gpuwatch.systemd import units
 from gpuwatch.systemd.units import File, InstallPlan
 
 _scope = click.option(
-    "--system/--user", "system", default=None, help="For every user of this machine, or for you. Default: as you are."
+    "--system/--user", "system", default=None, help="Serve every user, or you alone. Default: --system for root, else --user."
 )
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+_yes = click.option("--yes", is_flag=True, help="Write without asking.")
 _root = click.option(
     "--root", type=click.Path(path_type=Path), default=Path("/"), metavar="DIR",
-    help="Change files below this folder, start and stop nothing: for packages and images.",
+    help="Change files below this folder, start and stop nothing; for packages and images.",
 )  # fmt: skip
 
 
-@click.command("install", cls=CheckedCommand, short_help="Make the daemon a service of systemd, or bring it up to date.")
+@click.command(
+    "install",
+    cls=CheckedCommand,
+    short_help="Install or update the daemon as a systemd service.",
+    epilog="Example: gpuwatch daemon install --system",
+)
 @_scope
 @click.option(
-    "--with", "with_", metavar="DROP-IN", multiple=True, help="Add to the system's unit; repeatable. --list names them."
+    "--with",
+    "with_",
+    metavar="DROP-IN",
+    multiple=True,
+    help="Add this drop-in to the system's unit; --list names them. Repeatable.",
 )
-@click.option("--list", "list_", is_flag=True, help="Say what --with may add.")
+@click.option("--list", "list_", is_flag=True, help="List the drop-ins that --with may add.")
 @_yes
 @_root
 @options.settings_options
 def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool, root: Path) -> None:
-    """Show every file that would be written, as a difference to what is there, and ask.
+    """Install the daemon as a systemd service: show the difference in each file, ask, and write.
 
-    Run it again after an upgrade: it shows what changed.  Drop-ins of yours are left alone.
+    Run it again after an upgrade; it shows the changes.  It leaves your own drop-ins alone.
     """
     if list_:
         output.emit(output.table(list(units.drop_ins().items()), header=("DROP-IN", "WHAT FOR")))
@@ -65,10 +74,15 @@ def install(system: bool | None, with_: tuple[str, ...], list_: bool, yes: bool,
     if _is_system(system, root):
         output.say(f"\nwhat it keeps, members of its group may read in {SYSTEM_STATE}: usermod -aG gpuwatch NAME")
     else:
-        output.say("\nit lives while you are logged in; for longer: loginctl enable-linger")
+        output.say("\nit runs while you are logged in; to keep it running: loginctl enable-linger")
 
 
-@click.command("uninstall", cls=CheckedCommand, short_help="Stop the service and remove its units; what it kept stays.")
+@click.command(
+    "uninstall",
+    cls=CheckedCommand,
+    short_help="Stop the service and remove its units; keep the store.",
+    epilog="Example: gpuwatch daemon uninstall --system",
+)
 @_scope
 @_yes
 @_root
@@ -81,7 +95,7 @@ def uninstall(system: bool | None, yes: bool, root: Path) -> None:
     folder = units.system_units(root) if for_system else units.user_units(os.environ)
     plan = units.removal(folder, scope="system" if for_system else "user", root=root)
     if not plan.files:
-        output.emit(f"nothing to do: no file of ours in {folder}")
+        output.emit(f"nothing to do: found no file of gpuwatch in {folder}")
         return
     for file in plan.files:
         output.emit(f"remove {file.path}")
@@ -97,7 +111,7 @@ def _is_system(named: bool | None, root: Path) -> bool:
 
 
 def _flags(settings: Settings) -> list[str]:
-    """Return the options that make the service find what its user finds now: it starts without a shell's variables."""
+    """Return the options that give the service this user's settings: it starts without a shell's variables."""
     named = {name: str(getattr(settings, name)) for name in ("source", "state", "socket") if settings.origin(name) != "default"}
     if settings.origin("state") == "default" and settings.state != default_state(
         settings.source, {"HOME": os.environ.get("HOME", "")}
@@ -123,7 +137,7 @@ def _difference(file: File) -> str:
 
 
 def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
-    """Ask, then do it.  Raises Stop where it was declined or failed."""
+    """Ask, then carry out the plan.  Raises Stop: when it was declined or failed."""
     runs = root == Path("/") and units.MANAGER_RUNS.is_dir()
     for command in (*plan.before, *plan.after) if runs else ():
         output.emit(f"run {' '.join(command)}")
@@ -140,7 +154,7 @@ def _carry_out(plan: InstallPlan, root: Path, *, yes: bool) -> None:
             raise Stop(Exit.FAILED, f"{file.path}: {error.strerror}; repeat it as root: sudo", "permission") from error
     _run(plan.after if runs else ())
     if not runs and root == Path("/"):
-        output.say("systemd does not run here: nothing was started")
+        output.say("systemd is not running: nothing was started")
 
 
 def _run(commands: Sequence[Sequence[str]]) -> None:

@@ -1,4 +1,4 @@
-"""gpuwatch judge: any file, judged by the rules of this version: a log, a recording, a report, or another tool's results."""
+"""gpuwatch judge: a log, recording, report or another tool's results, judged by the rules of this version."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,25 +34,35 @@ class _AnswerOptions:
     as_json: bool
 
 
-@click.command("judge", cls=CheckedCommand, short_help="Judge a file: a log, a recording, a report or results.")
+@click.command(
+    "judge",
+    cls=CheckedCommand,
+    short_help="Judge a file: a log, a recording, a report or results.",
+    epilog="Example: gpuwatch judge window.capsule --claim fixed-clock",
+)
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.option(
-    "--from", "begin", metavar="TIME", help="Judge from there: 2.5s after a recording's beginning; of results, as of audit."
+    "--from", "begin", metavar="TIME", help="Judge from this time: 2.5s into a recording; for results a time as `audit` takes."
 )
-@click.option("--to", "end", metavar="TIME", help="Its end; by default that of the file.")
-@options.gpu_option("Of a log, recording or results: only this GPU. Repeatable.")
+@click.option("--to", "end", metavar="TIME", help="Judge up to this time. Default: the end of the file.")
+@options.gpu_option("Judge only this GPU of a log, recording or results. Repeatable.")
 @click.option(
-    "--times", metavar="COLUMN[:UNIT]", help="Of any CSV or JSON: the durations, as latency_ms, took:us or a.0.times."
+    "--times", metavar="COLUMN[:UNIT]", help="Take durations of any CSV or JSON from here, as latency_ms, took:us or a.0.times."
 )
-@click.option("--clock", metavar="COLUMN[:UNIT]", help="Beside --times: the true SM clock of each; MHz by default.")
+@click.option("--clock", metavar="COLUMN[:UNIT]", help="With --times: take true SM clocks from here. Default unit: MHz.")
 @click.option(
-    "--begin", "begins", metavar="COLUMN[:UNIT]", help="Beside --times: when each began, CLOCK_MONOTONIC; seconds by default."
+    "--begin",
+    "begins",
+    metavar="COLUMN[:UNIT]",
+    help="With --times: take beginnings (CLOCK_MONOTONIC) from here. Default unit: s.",
 )
-@click.option("--series", metavar="NAME", help="Of results: only the series whose name holds this.")
-@click.option("--pid", "pids", type=options.PID, multiple=True, help="Of results: a process that did the work. Repeatable.")
-@click.option("--query", metavar="COLUMNS", help="The columns of a log that was written with noheader.")
-@click.option("--verbose", "-v", is_flag=True, help="Of a log or recording: every fact and every rule.")
-@click.option("--trust", metavar="KEY.pub", multiple=True, help="Of a report: the signer must be this one. Repeatable.")
+@click.option("--series", metavar="NAME", help="Judge only the series of results whose name holds this.")
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Name a process that did the work of results. Repeatable.")
+@click.option("--query", metavar="COLUMNS", help="Name the columns of a log that was written with noheader.")
+@click.option("--verbose", "-v", is_flag=True, help="Print every fact and every rule of a log or recording.")
+@click.option(
+    "--trust", metavar="KEY.pub", multiple=True, help="Demand that this key signed the report. Repeatable: one of these."
+)
 @options.policy_options
 @options.fail_on_option
 @options.json_option
@@ -69,15 +79,15 @@ def command(
     trust: tuple[str, ...],
     policy_options: options.PolicyOptions,
     answer: _AnswerOptions,
-) -> Any:  # the code of the command that does it
+) -> Any:  # shares the code of the other command
     """Judge FILE: a CSV log of nvidia-smi, a recording of `gpuwatch record` (.capsule, .npz), a report (.html), or results.
 
-    A log or recording gets a verdict.  A report already has one: it is judged again from the evidence inside, its page is
-    compared and its signature checked; exit code 1 where they disagree.
+    A log or recording gets a verdict.  A report already has one: gpuwatch judges the evidence inside again, compares the page
+    with it, and checks the signature.  Exits 1 where they disagree.
 
     Results are those of vLLM, SGLang, NVBench, nccl-tests, hyperfine, Google Benchmark, KernelBench and kernelbot, or any CSV
-    or JSON whose --times you name.  The answer names what the file cannot show.  Where the file or --from and --to say when it
-    was measured, the store's telemetry is judged too, on the GPUs on which a process held a context.
+    or JSON whose --times you name.  The answer names what the file cannot show.  If the file, or --from and --to, give the time
+    of the measurement, gpuwatch also judges the stored telemetry of the GPUs on which a process held a context.
     """
     policy, fail_on, as_json = asdict(policy_options), answer.fail_on, answer.as_json
     if results.times is not None or is_result(Path(file)):
@@ -109,7 +119,7 @@ def _is_report(path: Path) -> bool:
         with path.open("rb") as file:
             return file.read(_HEAD_BYTES).lstrip().lower().startswith((b"<!doctype html", b"<html"))
     except OSError:
-        return False  # its reader says what is wrong
+        return False  # its reader reports the fault
 
 
 def _refuse(given: dict[str, Any], why: str) -> None:

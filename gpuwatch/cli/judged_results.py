@@ -1,4 +1,4 @@
-"""Result files of other tools, judged: the times they hold, and the telemetry of the interval in which they were taken."""
+"""Judgement of other tools' result files: their times, and the telemetry of their interval."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LISTED_COUNT = 5
 
 @dataclass(frozen=True, slots=True)
 class ResultOptions:
-    """The options that only a result file takes: named columns, one series of several, and the measured processes."""
+    """The options of result files: columns, series, and measured processes."""
 
     times: str | None = None
     clock: str | None = None
@@ -98,7 +98,7 @@ def judge_results(
     found = read(path, wanted)
     try:
         pieces = _place(found, path, wanted, place)
-        unplaced = "" if pieces else "the store saw no process on a GPU in its interval"
+        unplaced = "" if pieces else "the store holds no process on a GPU in its interval"
     except (StoreError, UsageError) as error:
         if place != ResultPlace():  # the user named an interval or a GPU
             raise
@@ -138,7 +138,7 @@ def _place(found: ResultFile, path: Path, wanted: ResultOptions, place: ResultPl
 
 
 def _held_context(piece: Evidence, pids: frozenset[int]) -> bool:
-    """Return whether a measured process, or any where none is named, was on the GPU within the interval."""
+    """Return True if a measured process, or any where none is named, was on the GPU within the interval."""
     lists = [each for each in piece.trace.process_lists if each.at_ns <= piece.window.end_ns]
     inside = [each for each in lists if each.at_ns >= piece.window.begin_ns]
     # Without an open window lists come seconds apart: the one before the interval stands until the next.
@@ -151,7 +151,7 @@ def _wall_of_span(store: Reader, span_ns: tuple[int, int], written: Sequence[flo
     """Return wall times of a span of the monotonic clock, which starts anew with each boot.
 
     ``written`` is when the file was written, by itself and by the file system.
-    Raises StoreError: where neither is soon after the span, which is of another boot or machine then.
+    Raises StoreError: when neither follows the span soon, which is then of another boot or machine.
     """
     for written_s in (each for each in written if each is not None):
         _, written_ns = store.to_monotonic(written_s)
@@ -178,7 +178,7 @@ def _number(verdict: Verdict, name: Number) -> NumberBudget | None:
 
 
 def series_table(alone: Sequence[tuple[ResultSeries, Verdict]], width: int | None) -> str:
-    """Lay series out, one a line: counts, times, and what their own times show."""
+    """Lay series out, one per line: counts, times, and the findings in the times."""
     rows = []
     for series, verdict in alone:
         count = len(series.took_s)

@@ -1,4 +1,4 @@
-"""gpuwatch mark: a window that one process begins and another ends, for scripts, Make, hyperfine and batch systems."""
+"""gpuwatch mark: a window that one process begins and another ends; for scripts, Make, hyperfine and batch systems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpuwatch.wire.mark_bounds import LONGEST_S, ROOTS_COUNT, SHORTEST_S
 from gpuwatch.wire.messages import NAME_LENGTH, OpenMark
 
 _F = TypeVar("_F", bound=Any)
-_LOOKED_COUNT = 20  # of the newest windows of a name, one may be of a mark that its daemon took with it
+_LOOKED_COUNT = 20  # of the newest windows of a name, one may be of a mark that ended with its daemon
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,33 +55,37 @@ class _TermOptions:
         return {"expires_s": expires_s, "own": own, "pids": list(self.pids), "uid": self.uid}
 
 
-@click.group("mark", cls=CheckedGroup, short_help="A window from one command to another.")
+@click.group("mark", cls=CheckedGroup, short_help="Begin and end a window from two commands.")
 @options.settings_options
 def command() -> None:
     """Begin and end a window by its name, each in a process of its own.
 
-    The daemon holds it between the two, whatever becomes of the process that began it, and ends it as unproven when it
-    expires.
+    The daemon holds the window between the two, even when the process that began it ends.  A window that expires ends as
+    unproven.
     """
 
 
 def _uid_option(command: _F) -> _F:
-    return click.option("--uid", type=options.UID, help="As root: the user whose mark it is.")(command)
+    return click.option("--uid", type=options.UID, help="Name the owner of the mark; for root only.")(command)
 
 
-@command.command("begin", cls=CheckedCommand, short_help="Begin a window.")
+@command.command(
+    "begin", cls=CheckedCommand, short_help="Begin a window.", epilog="Example: gpuwatch mark begin train --expires 8h"
+)
 @click.argument("name")
-@click.option("--expires", metavar="DURATION", default="1h", show_default=True, help="End it as unproven after this.")
+@click.option(
+    "--expires", metavar="DURATION", default="1h", show_default=True, help="End the window as unproven after this time."
+)
 @click.option(
     "--own",
     type=click.Choice(["session", "user"]),
-    help="Whose work on the GPU is measured: that of this session (the default), or of all the user's processes.",
+    help="Measure the work of this session (default), or of all processes of the user.",
 )
-@click.option("--pid", "pids", type=options.PID, multiple=True, help="Only of this process and its children. Repeatable.")
+@click.option("--pid", "pids", type=options.PID, multiple=True, help="Measure only this process and its children. Repeatable.")
 @_uid_option
 @options.gathered(_TermOptions, "term_options")
 @work_option
-@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
+@options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
 @options.settings_options
@@ -95,8 +99,8 @@ def begin(
 ) -> None:
     """Begin the window NAME; `gpuwatch mark end NAME` ends it and prints its verdict.
 
-    Own work is by default that of the session: the terminal, script or service that runs this, and all it starts.  Other
-    sessions of the same user are neighbours, as other users are.
+    By default the window measures the work of the session: the terminal, script or service that runs this command, and all
+    that it starts.  Other sessions count as neighbours, those of the same user too.
     """
     settings, name, terms = options.settings(), _checked(name), term_options.terms()
     ClaimOptions(None, work).check(is_untrusted=stated_options.untrusted)
@@ -123,16 +127,21 @@ def begin(
     output.say(f"gpuwatch: mark {plain(name)} is open for {term_options.expires}, own work is {own} (run {opened.run})")
 
 
-@command.command("end", cls=CheckedCommand, short_help="End a window and print its verdict.")
+@command.command(
+    "end",
+    cls=CheckedCommand,
+    short_help="End a window and print its verdict.",
+    epilog="Example: gpuwatch mark end train --fail-on rejected",
+)
 @click.argument("name")
-@click.option("--calls", type=options.COUNT, help="Of untrusted code: how many calls it claims to have made.")
-@click.option("--call-time", metavar="DURATION", help="Of untrusted code: the time of a call that it claims, as 203us.")
+@click.option("--calls", type=options.COUNT, help="Give the number of calls that untrusted code claims.")
+@click.option("--call-time", metavar="DURATION", help="Give the time of a call that untrusted code claims, as 203us.")
 @_uid_option
 @options.fail_on_option
 @options.json_option
 @options.settings_options
 def end(name: str, calls: int | None, call_time: str | None, uid: int | None, fail_on: str | None, as_json: bool) -> int:
-    """End the window NAME and print its verdict; it waits for the judge, about a second."""
+    """End the window NAME, wait for the judge (about a second), and print the verdict."""
     failing, settings = options.fail_on(fail_on), options.settings()
     declared = claimed_facts(calls, call_time)
     client: Client | None = None

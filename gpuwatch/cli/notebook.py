@@ -40,17 +40,17 @@ def load_ipython_extension(shell: Shell) -> None:
             raise UsageError(f"%%gpuwatch: {error.format_message()}") from None
         if not isinstance(watched, Window):  # --help was asked for
             return None
-        # IPython has shown the cell's error already; the judge still has to know that the cell did not end.
+        # IPython has shown the cell's error already; the judge must learn that the cell failed.
         with contextlib.suppress(Exception, KeyboardInterrupt), watched:
             shell.run_cell(cell).raise_error()
-        return watched  # which IPython shows, as HTML where it can
+        return watched  # IPython shows it, as HTML where it can
 
     shell.register_magic_function(watch_cell, "cell", "gpuwatch")
 
 
 @click.command("gpuwatch", cls=CheckedCommand)
 @click.argument("label", required=False)
-@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
+@options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
 @options.policy_options
 @options.stated_options
 @options.settings_options

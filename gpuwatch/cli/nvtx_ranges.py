@@ -39,7 +39,7 @@ _INJECTION = "NVTX_INJECTION64_PATH"
 
 @dataclass(frozen=True, slots=True)
 class NvtxRanges:
-    """The ranges that were asked for, and the folder in which the library reports."""
+    """The requested ranges, and the folder in which the library reports."""
 
     patterns: tuple[str, ...] = ()
     is_listed: bool = False
@@ -69,7 +69,7 @@ class NvtxRanges:
             shutil.rmtree(folder, ignore_errors=True)
 
     def environment(self, settings: Settings, watched: Window, gpus: Iterable[str]) -> dict[str, str]:
-        """Return the variables that load the library and tell it what to do; none where no ranges were asked for."""
+        """Return the variables that load and configure the library; none where no ranges are requested."""
         if self.folder is None:
             return {}
         policy = watched.policy
@@ -125,13 +125,13 @@ class NvtxRanges:
         if len(windows) > _SHOWN_COUNT:
             output.say(f"  {len(windows) - _SHOWN_COUNT} more windows of ranges: gpuwatch show")
         if lone:
-            output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms, alone, made no window that can be judged")
+            output.say(f"  {output.counted(len(lone), 'range')} shorter than 50 ms made no window that can be judged")
         if self.patterns and not self.is_listed and not rows:
             output.say(f"gpuwatch: --nvtx: no range matched {', '.join(self.patterns)}; --nvtx-list shows the program's ranges")
         return statuses | {verdict.status for _, verdict in judged.verdicts}
 
     def _rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield what the processes of the program wrote: any of them may have written nonsense."""
+        """Yield the records that the program's processes wrote; any of them may be nonsense."""
         if self.folder is None:
             return
         try:
@@ -190,7 +190,7 @@ def _length(length_ns: float) -> str:
 
 
 def _answering_socket(settings: Settings) -> Path | None:
-    """Return the socket of the daemon that serves these settings: the library looks nowhere else."""
+    """Return the socket of the daemon that serves these settings, the only place where the library looks."""
     for path in list_sockets(settings):
         try:
             connection = dial(path)
@@ -242,7 +242,7 @@ def nvtx_options(command: _F) -> _F:
     """Add --nvtx, --nvtx-list and --nvtx-sync, which ``asked`` returns."""
     for option in (
         click.option(
-            "--nvtx-sync", is_flag=True, expose_value=False, callback=_keep, help="Wait for the GPU at each end of them."
+            "--nvtx-sync", is_flag=True, expose_value=False, callback=_keep, help="Wait for the GPU at both ends of a range."
         ),
         click.option("--nvtx-list", is_flag=True, expose_value=False, callback=_keep, help="List COMMAND's NVTX ranges."),
         click.option(
@@ -251,7 +251,7 @@ def nvtx_options(command: _F) -> _F:
             multiple=True,
             expose_value=False,
             callback=_keep,
-            help="Judge COMMAND's NVTX ranges of this name, as timed or NCCL:*. Repeatable.",
+            help="Judge COMMAND's NVTX ranges of this name, as step or NCCL:*. Repeatable.",
         ),
     ):
         command = option(command)
@@ -263,14 +263,14 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def asked(*, is_untrusted: bool) -> NvtxRanges:
-    """Return the ranges that the running command was asked for.
+    """Return the ranges requested of the running command.
 
-    Raises UsageError: for patterns that can match nothing, and for code that may cheat: it says itself which windows are its.
+    Raises UsageError: for patterns that can match nothing, and for untrusted code, which would report its own windows.
     """
     given = click.get_current_context().meta.get(_META, {})
     patterns = tuple(given.get("nvtx") or ())
     if is_untrusted and (patterns or given.get("nvtx_list")):
-        raise click.UsageError("--nvtx: expected no --untrusted beside it: the program itself reports its ranges")
+        raise click.UsageError("--nvtx: expected no --untrusted with it, found both; the program itself reports its ranges")
     if any(not each or "\n" in each for each in patterns) or len(patterns) > _PATTERNS_COUNT:
         raise click.UsageError(
             f"--nvtx: expected at most {_PATTERNS_COUNT} names of ranges, found {len(patterns)}, or an empty one"

@@ -20,7 +20,7 @@ _DECLARED_COUNT = 5
 
 
 def folder(settings: Settings) -> Path:
-    """Return the state folder: a default gives way to the system's daemon, which serves every user of its machine."""
+    """Return the state folder; the system daemon's replaces a default one."""
     if settings.origin("state") != "default" or settings.simulated:
         return settings.state
     from gpuwatch.client.connection import connect
@@ -34,7 +34,7 @@ def folder(settings: Settings) -> Path:
 
 
 def closed(where: Path) -> str | None:
-    """Explain why this user may not read a store, and what opens it: the system daemon's store belongs to its group."""
+    """Return why this user may not read a store, and the remedy: the system daemon's store belongs to its group."""
     if not where.is_dir() or os.access(where, os.R_OK | os.X_OK):
         return None
     try:
@@ -53,12 +53,12 @@ def readable_folder(settings: Settings) -> Path:
 
 
 def reader(settings: Settings) -> Reader:
-    """Raises StoreError, with what to do, where there is no store yet."""
+    """Open the store for reading.  Raises StoreError: when there is no store yet, with the remedy."""
     from gpuwatch.store import Reader
 
     where = readable_folder(settings)
-    if not (where / DATABASE).is_file():  # a pipe in its place would be waited for
-        raise StoreError(f"{where}: expected a store, found none; the first window makes one, or name another with --state")
+    if not (where / DATABASE).is_file():  # opening a pipe in its place would block
+        raise StoreError(f"{where}: expected a store, found none; the first window creates one, or name another with --state")
     return Reader(where)
 
 
@@ -72,7 +72,7 @@ def name_left_out(store: Reader) -> None:
 
 
 def _instead() -> str:
-    """Return where else a window may be that this store does not have."""
+    """Return the other places of a window that this store lacks."""
     settings = options.settings()
     others = () if settings.simulated else settings.state.parent.glob(f"{settings.state.name}-simulated-*")
     return "; windows of simulated GPUs are kept apart: name their --source" if any(others) else ""

@@ -33,11 +33,11 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"
 
 _SETTINGS = (
-    ("source", "SOURCE", "auto, nvml, simulated[:SCENE,…] or replay:PATH."),
-    ("state", "DIR", "Where the store lies."),
-    ("socket", "PATH", "Where the daemon listens."),
-    ("config", "FILE", "Read this file in place of the user's and the system's."),
-    ("log_level", "LEVEL", "debug, info, warning or error."),
+    ("source", "SOURCE", "Read GPUs from auto, nvml, simulated[:SCENE,…] or replay:PATH."),
+    ("state", "DIR", "Keep the store in this folder."),
+    ("socket", "PATH", "Reach the daemon at this socket."),
+    ("config", "FILE", "Read these settings in place of the user's and the system's."),
+    ("log_level", "LEVEL", "Log at debug, info, warning or error."),
 )
 
 
@@ -78,7 +78,7 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
     if scenes and kind == "simulated" and argument:
         from gpuwatch.sources.simulated.simulated_source import scenes_named
 
-        scenes_named(argument)  # a daemon that is started first would only say that it watches no GPU
+        scenes_named(argument)  # a daemon started first would only report that it watches no GPU
     return found
 
 
@@ -116,7 +116,7 @@ def back_option(command: _F) -> _F:
     """Add -1 to -9 and --last as ``back``: a window counted from the last one; None without."""
     for count in range(9, 0, -1):
         names = ("-1", "--last") if count == 1 else (f"-{count}",)
-        text = "The latest window; -2 is the one before it, down to -9."
+        text = "Take the latest window; -2 is the one before it, down to -9."
         command = click.option(*names, "back", flag_value=count, type=int, default=None, hidden=count > 1, help=text)(command)
     return command
 
@@ -126,7 +126,7 @@ def json_option(command: _F) -> _F:
 
 
 def gathered(record: type[Any], name: str) -> Callable[[_F], _F]:
-    """Gather the options that bear the names of a record's fields into one argument: a command has few parameters then."""
+    """Gather the options named as a record's fields into one argument, so that a command has few parameters."""
     names = [each.name for each in fields(record)]
 
     def decorate(command: _F) -> _F:
@@ -191,16 +191,18 @@ def _read_limit(text: str) -> tuple[str, str, float]:
 
 def policy_options(command: _F) -> _F:
     """Add --claim, --accept, --limit, --tolerance and --precision as one argument ``policy_options``."""
-    return policy_options_with("Flag what disturbances moved by more than this; 1% by default.")(command)
+    return policy_options_with("Flag numbers that disturbances can have moved by more than this. Default: 1%.")(command)
 
 
 def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
-    """Return ``policy_options`` whose --tolerance says this."""
+    """Return ``policy_options`` with this help of --tolerance."""
 
     def decorate(command: _F) -> _F:
         command = gathered(PolicyOptions, "policy_options")(command)
         for option in (
-            click.option("--precision", metavar="SHARE", help="Ask numbers to repeat from window to window this well, as 2%."),
+            click.option(
+                "--precision", metavar="SHARE", help="Flag numbers that repeat from window to window less well, as 2%."
+            ),
             click.option("--tolerance", metavar="SHARE", help=tolerance_help),
             click.option(
                 "--limit",
@@ -208,16 +210,16 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
                 metavar="RULE.NAME=VALUE",
                 multiple=True,
                 shell_complete=completed_by("limits"),
-                help="Override a rule's limit. Repeatable.",
+                help="Change a limit of a rule. Repeatable.",
             ),
             click.option(
                 "--accept",
                 metavar="RULE",
                 multiple=True,
                 shell_complete=completed_by("rules"),
-                help="Accept a hazard; it stays in the verdict. Repeatable.",
+                help="Accept this rule's hazard; it stays in the verdict. Repeatable.",
             ),
-            click.option("--claim", metavar="CLAIM", help="sustained (default), burst or fixed-clock."),
+            click.option("--claim", metavar="CLAIM", help="Judge as sustained (default), burst or fixed-clock."),
         ):
             command = option(command)
         return command
@@ -236,7 +238,7 @@ class StatedOptions:
     tags: tuple[str, ...]
 
     def arguments(self) -> dict[str, Any]:
-        """Return them as ``window()`` takes them.  Raises UsageError: for what is no amount, or makes no sense."""
+        """Return them as ``window()`` takes them.  Raises UsageError: for wrong amounts."""
         try:
             every_s = None if self.every is None else duration_ns(self.every) / 1e9
         except QuantityError as error:
@@ -251,13 +253,13 @@ class StatedOptions:
 
 def stated_options(command: _F) -> _F:
     """Add --locked-mhz, --every, --varies, --untrusted and --tag as one argument ``stated_options``."""
-    command = tag_option("Keep this with the window, as team=vision. Repeatable.")(
+    command = tag_option("Keep this tag with the window, as team=vision. Repeatable.")(
         gathered(StatedOptions, "stated_options")(command)
     )
     for option in (
         click.option("--untrusted", is_flag=True, help="State that the code may cheat: only the daemon's evidence counts."),
-        click.option("--varies", is_flag=True, help="State that the times vary by design."),
-        click.option("--every", metavar="DURATION", help="State that a call begins this long after the one before, as 20ms."),
+        click.option("--varies", is_flag=True, help="State that times vary by design."),
+        click.option("--every", metavar="DURATION", help="State the time from one call's beginning to the next, as 20ms."),
         click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, as 1500."),
     ):
         command = option(command)
@@ -287,7 +289,7 @@ def fail_on(text: str | None) -> frozenset[Status]:
 
 def fail_on_option(command: _F) -> _F:
     text = (
-        "Exit 10, 11 or 12 for the worst of flagged, rejected, unproven that is named. Comma-separated. unproven also means "
-        "a flagged or rejected window whose required evidence is missing."
+        "Exit 10, 11 or 12 for the worst of flagged, rejected, unproven that is named here. Comma-separated. unproven also "
+        "names a flagged or rejected window that lacks required evidence."
     )
     return click.option("--fail-on", metavar="STATUSES", help=text)(command)

@@ -31,7 +31,7 @@ _COLOURS = {Status.VALID: "32", Status.UNPROVEN: "35", Status.FLAGGED: "33", Sta
 
 
 def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
-    """Write one JSON object, ``schema`` first.  What is not a number becomes null: JSON has no word for it."""
+    """Write one JSON object, ``schema`` first.  NaN and infinity become null, because JSON has neither."""
     _write(json_text({"schema": SCHEMA} | _finite(dict(data)), indent=2), stream or sys.stdout)
 
 
@@ -53,12 +53,12 @@ def emit_either(data: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 
 
 def emit(text: str = "") -> None:
-    """Write a line of data.  Raises Stop: when standard output takes none."""
+    """Write a line of data.  Raises Stop: when standard output cannot be written."""
     _write(text, sys.stdout)
 
 
 def say(text: str = "") -> None:
-    """Write a line about the data to standard error.  If that is full or closed, nothing else changes."""
+    """Write a line about the data to standard error, and ignore a full or closed one."""
     try:
         click.echo(_clean(_for_runner(text), sys.stderr), err=True)
     except OSError:
@@ -66,7 +66,7 @@ def say(text: str = "") -> None:
 
 
 def silence(stream: IO[str] | None) -> None:
-    """Send the rest nowhere: Python writes what it still holds when it ends, and would fail again, with a code of its own."""
+    """Discard the rest: at its end Python writes its buffers, and would fail again with its own exit code."""
     if stream is not None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -94,14 +94,14 @@ def width(stream: IO[str] | None) -> int | None:
     if stream is None or not stream.isatty():
         return None
     try:
-        return os.get_terminal_size(stream.fileno()).columns or None  # 0: a terminal that does not know
+        return os.get_terminal_size(stream.fileno()).columns or None  # 0: a terminal of unknown size
     except OSError:
         return None
 
 
 def _write(text: str, stream: IO[str] | None) -> None:
     if stream is None:
-        raise Stop(Exit.FAILED, "standard output: it is closed", "output")
+        raise Stop(Exit.FAILED, "standard output: expected an open stream, found a closed one", "output")
     try:
         click.echo(_clean(clean_text(text), stream), file=stream)  # a path may be any bytes
     except OSError as error:
@@ -121,7 +121,7 @@ def _clean(text: str, stream: IO[str] | None) -> str:
 
 
 def is_coloured(stream: IO[str] | None) -> bool:
-    """Return whether a stream is a terminal that shows colours, and nobody refused them."""
+    """Return True if a stream is a terminal that shows colours, and no setting refuses them."""
     return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -133,7 +133,7 @@ def coloured(text: str, stream: IO[str] | None) -> str:
 
 
 def lay_out(verdicts: Sequence[Verdict], stream: IO[str] | None, *, more: str, verbose: bool = False) -> str:
-    """Lay verdicts out for a stream: as wide as it is, and coloured where it shows colours."""
+    """Lay verdicts out for a stream, at its width and with colours where it shows them."""
     return coloured(_for_runner(report.texts(verdicts, verbose=verbose, more=more, width=width(stream))), stream)
 
 
@@ -149,7 +149,7 @@ def _with_status_coloured(line: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], width: int | None = None) -> str:
-    """Align columns by width; the last one stays as long as it is, or is cut where ``width`` columns end."""
+    """Align columns by width; the last one keeps its length, or is cut at ``width`` columns."""
     lines = [header, *rows]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header) - 1)]
     room = None if width is None else max(width - sum(widths) - 2 * len(widths), 8)
@@ -216,7 +216,7 @@ def check_file(target: Path, option: str = "--output") -> None:
 
 
 def write_file(target: Path, blob: bytes, option: str = "--output") -> None:
-    """Write all or nothing: readers meanwhile see the old file.  Raises UsageError: when it cannot be written."""
+    """Replace the file as a whole: readers see the old or the new one.  Raises UsageError: when it cannot be written."""
     try:
         atomic_write.replace(target, blob)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The half of gpuwatch selftest that qualifies a machine: it looks, runs the probes, compares, and says what the numbers are worth."""
+"""The part of gpuwatch selftest that qualifies a machine: it runs the probes, compares, and grades the numbers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gpuwatch.errors import UsageError
 
 _ANSWERS = {
     Comparable.YES: "COMPARABLE: numbers of this instance can be compared with those of the reference cards",
-    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers that the differences below do not reach can be compared",
-    Comparable.NO: "NOT COMPARABLE: numbers of this instance are not those of the reference cards",
-    Comparable.UNKNOWN: "UNKNOWN: nothing was found to differ, but something was disturbed, unclear or not measured",
+    Comparable.PARTLY: "PARTLY COMPARABLE: only numbers without the differences below can be compared",
+    Comparable.NO: "NOT COMPARABLE: numbers of this instance differ from those of the reference cards",
+    Comparable.UNKNOWN: "UNKNOWN: no difference was found, but a probe was disturbed, unclear or not measured",
 }
 
 
@@ -42,7 +42,7 @@ class QualifyOptions:
     save_reference: str | None
 
     def check(self, *, is_otherwise: bool) -> None:
-        """Raises UsageError: for options that do not go together, and a file that cannot take the card."""
+        """Check the options.  Raises UsageError: for options that exclude each other, and for a file that cannot be written."""
         given = {"--reference": self.reference, "--save-reference": self.save_reference}
         for name, value in given.items():
             if value and not self.qualify:
@@ -78,7 +78,7 @@ def _save(path: str | None, card: Qualification) -> str:
     if path is None:
         return "--save-reference FILE makes a reference of this card"
     if not card.is_clean:
-        return f"{plain(path)} was left as it was: what disturbed the probes would be in the reference"
+        return f"{plain(path)} was not changed: the disturbance of the probes would enter the reference"
     count = output.counted(save_card(Path(path), card), "card")
     return (
         f"{plain(path)} now holds {count}: gpuwatch selftest --qualify --reference {shlex.quote(plain(path))} compares with it"

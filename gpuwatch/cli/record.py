@@ -1,4 +1,4 @@
-"""gpuwatch record: evidence as one file, for a colleague, a bug report, or another judge."""
+"""gpuwatch record: evidence in one file, for a colleague, a bug report, or another judge."""
 
 import threading
 from pathlib import Path
@@ -16,20 +16,29 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 
 
-@click.command("record", cls=CheckedCommand, short_help="Evidence as one file.")
-@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Where to write; an existing file is replaced.")
-@click.option("--seconds", metavar="N", help="Watch for so long from now, at the full rate; by default 10s.")
-@click.option("--last", metavar="DURATION", help='What the daemon saw in the last while, as "5min".')
-@click.option(
-    "--run", "run_id", metavar="RUN", shell_complete=options.completed_by("windows"), help="The evidence of a stored window."
+@click.command(
+    "record",
+    cls=CheckedCommand,
+    short_help="Write evidence to one file.",
+    epilog="Example: gpuwatch record --last 5min -o window.capsule",
 )
-@options.gpu_option("Only this GPU. Repeatable.")
+@click.option("--output", "-o", "path", metavar="FILE", required=True, help="Write to this file, and replace it if it exists.")
+@click.option("--seconds", metavar="N", help="Record from now on for this time, at the full rate. Default: 10s.")
+@click.option("--last", metavar="DURATION", help='Record what the daemon has seen in this time, as "5min".')
+@click.option(
+    "--run",
+    "run_id",
+    metavar="RUN",
+    shell_complete=options.completed_by("windows"),
+    help="Record the evidence of a stored window.",
+)
+@options.gpu_option("Record only this GPU. Repeatable.")
 @options.json_option
 @options.settings_options
 def command(path: str, seconds: str | None, last: str | None, run_id: str | None, gpus: tuple[str, ...], as_json: bool) -> None:
-    """Write a recording: from now on, of the last while, or of a stored window.
+    """Write a recording: from now on, of the last minutes, or of a stored window.
 
-    `gpuwatch judge FILE` judges it anywhere; `--source replay:FILE` plays it.
+    `gpuwatch judge FILE` judges the recording on any machine; `--source replay:FILE` replays it.
     """
     from annotate.capsule.pack import pack
 
@@ -66,12 +75,12 @@ def _duration_s(option: str, text: str) -> float:
         except QuantityError as error:
             raise UsageError(f"{option}: {error}") from error
     if not 0 < length_s <= 86_400:
-        raise UsageError(f"{option}: expected more than nothing and at most 24h, found {text!r}")
+        raise UsageError(f"{option}: expected more than 0s and at most 24h, found {text!r}")
     return length_s
 
 
 def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Evidence]:
-    """Record through a window, which makes the daemon read at the full rate and store what it read."""
+    """Record through a window, which makes the daemon read at the full rate and store the readings."""
     from gpuwatch.client.connection import connect
     from gpuwatch.client.window import window
 
@@ -81,7 +90,7 @@ def _live(settings: Settings, length_s: float, gpus: tuple[str, ...]) -> list[Ev
     wanted = list(chosen_gpus.choose_of_daemon(gpus, settings)) if gpus and known else known
     if not wanted:
         raise DaemonError(f"expected a GPU to record, found none: {status.get('absence') or ', '.join(gpus)}", "no-gpu")
-    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps what there is")
+    output.say(f"recording {output.counted(len(wanted), 'GPU')} for {length_s:g} s; Ctrl-C keeps the part so far")
     with window("record", gpus=wanted, sync=False, settings=settings) as watched:
         try:
             threading.Event().wait(length_s)

@@ -1,4 +1,4 @@
-"""Judging a stored run, an interval nobody wrapped, or a recording: evidence in, verdicts out, nothing written."""
+"""Judgement of a stored run, an interval without a window, or a recording; it writes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Times of a recording above this are nanoseconds since 1970 (2001 and later); below it, since its machine was booted.
 _WALL_NS = 1_000_000_000_000_000_000
 
-# A worker starts in a second or so (scipy), which is a hundred windows' judging.
+# A worker starts in about a second (scipy), the time of judging a hundred windows.
 _WORTH_SHARING, _MOST_WORKERS, _CHUNK = 400, 8, 50
 
 # The daemon commits each half second, and the judge wants half a second after an interval's end: until then is "now".
@@ -36,7 +36,7 @@ _WRITTEN_S = 1.5
 
 
 def stored(run: Run) -> tuple[Verdict, ...]:
-    """Return the verdicts of record, worst first; one that says why if there are none."""
+    """Return the stored verdicts, worst first; without any, an unproven one with the reason."""
     if run.verdicts:
         return tuple(Verdict.from_dict(verdict) for verdict in run.verdicts)
     return (
@@ -55,14 +55,14 @@ def stored(run: Run) -> tuple[Verdict, ...]:
 
 
 def again(store: Reader, run: Run, policy: Policy | None) -> tuple[Verdict, ...]:
-    """Judge a run's stored evidence today, under its own policy or another; worst first.  Raises StoreError."""
+    """Judge a run's stored evidence by this version's rules, under its own policy or another; worst first.  Raises StoreError."""
     if not run.uuids:
         return stored(run)
     return judged([store.evidence(run, uuid) for uuid in run.uuids], policy_of(run) if policy is None else policy)
 
 
 def policy_of(run: Run) -> Policy:
-    """Return the policy that a run was judged under, or that of its claim where this version lacks its rules or limits."""
+    """Return a run's policy, or that of its claim where this version lacks its rules or limits."""
     try:
         return Policy.from_dict(run.policy)
     except AnnotateError:
@@ -72,21 +72,21 @@ def policy_of(run: Run) -> Policy:
 def all_again(
     store: Reader, runs: Sequence[Run], policy: Policy | None, *, shared_count: int = _WORTH_SHARING
 ) -> list[tuple[Verdict, ...]]:
-    """As ``again`` for each of these runs; from so many on they are shared out to the processors.  Raises StoreError."""
+    """Judge each of these runs as ``again`` does; many runs are spread over the processors.  Raises StoreError."""
     workers_count = min(len(os.sched_getaffinity(0)), _MOST_WORKERS)
     if len(runs) < shared_count or workers_count < 2:
         return [again(store, run, policy) for run in runs]
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
-    # Fresh processes: a fork would share this one's open database.  The verdicts of record stay here.
+    # Fresh processes: a fork would share this one's open database.  The stored verdicts stay here.
     bare = [replace(run, verdicts=()) if run.uuids else run for run in runs]
     with ProcessPoolExecutor(workers_count, multiprocessing.get_context("spawn"), _open, (store.state,)) as pool:
         shared = pool.map(_again_there, bare, [policy] * len(bare), chunksize=_CHUNK)
         return [tuple(Verdict.from_dict(msgspec.msgpack.decode(each)) for each in verdicts) for verdicts in shared]
 
 
-_opened: list[Reader] = []  # a worker's own, for as long as it lives
+_opened: list[Reader] = []  # one per worker, for its lifetime
 
 
 def _open(state: Path) -> None:
@@ -146,7 +146,7 @@ def _within(text: str, option: str, whole: WindowRecord) -> int:
     except QuantityError:
         pass
     if begin_ns < _WALL_NS:
-        raise UsageError(f"{option}: this recording knows no wall time; expected seconds since its beginning, found {text!r}")
+        raise UsageError(f"{option}: expected seconds since the beginning of a recording without wall times, found {text!r}")
     # A time of day means the recording's day, not today.
     return round(times.wall_s(text, option, now_s=begin_ns / 1e9 + 86_340.0) * 1e9)
 
@@ -163,13 +163,13 @@ def _of_gpus(pieces: Sequence[Evidence], gpus: Sequence[str]) -> tuple[Evidence,
 
 
 def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pids: Sequence[int]) -> tuple[Evidence, ...]:
-    """Return stored evidence of an interval that nobody wrapped, one piece per GPU.  Raises UsageError, StoreError."""
+    """Return stored evidence of an interval without a window, one piece per GPU.  Raises UsageError, StoreError."""
     now_s = clock.wall_s()
     begin_s = times.wall_s(begin, "--from", now_s=now_s)
     end_s = times.wall_s(end, "--to", now_s=now_s) if end is not None else now_s - _WRITTEN_S
     if not begin_s < end_s <= now_s + 1:
         found = f"{times.text(begin_s)} to {times.text(end_s)}"
-        raise UsageError(f"--from, --to: expected a beginning before an end that is past, found {found}")
+        raise UsageError(f"--from, --to: expected a beginning before an end in the past, found {found}")
     boot_id, begin_ns = store.to_monotonic(begin_s)
     end_boot_id, end_ns = store.to_monotonic(end_s)
     if boot_id != end_boot_id:
@@ -177,7 +177,7 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
     known = {device.uuid: device for device in store.devices()}
     if not known:
         raise UsageError(
-            "--from: this store has never watched a GPU; `gpuwatch run -- COMMAND` watches, `gpuwatch doctor` says why not"
+            "--from: expected readings in the store, found none; `gpuwatch run -- COMMAND` records some, `gpuwatch doctor` finds faults"
         )
     wanted = chosen_gpus.choose(gpus, known.values()) if gpus else tuple(known)
     unwrapped = Run(
@@ -208,9 +208,9 @@ def interval(store: Reader, begin: str, end: str | None, gpus: Sequence[str], pi
 
 
 def _as_if_wrapped(store: Reader, unwrapped: Run, uuid: str) -> Evidence:
-    """Return one GPU's evidence, as if a window had stood there.
+    """Return one GPU's evidence as that of a window.
 
-    Where nobody named a process, the only one on the GPU is taken for the measured one: whose else would it be?
+    Without a named process, the only one on the GPU counts as the measured one.
     """
     found = store.evidence(unwrapped, uuid)
     if unwrapped.pids:

@@ -1,4 +1,4 @@
-"""gpuwatch report: windows as one HTML file that carries its evidence, as Markdown, or as JUnit's XML."""
+"""gpuwatch report: windows as one HTML file with its evidence, as Markdown, or as JUnit XML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ class _FormOptions:
     redact: str | None
 
 
-@click.command("report", cls=CheckedCommand, short_help="One file with verdict, pictures and evidence.")
+@click.command(
+    "report",
+    cls=CheckedCommand,
+    short_help="Write one file with verdict, pictures and evidence.",
+    epilog="Example: gpuwatch report gemm -o gemm.html",
+)
 @click.argument("run_ids", metavar="[RUN…]", nargs=-1, shell_complete=options.completed_by("windows"))
 @options.back_option
 @click.option(
@@ -41,12 +46,12 @@ class _FormOptions:
     "-o",
     "target",
     metavar="FILE",
-    help="Where the report goes; - is standard output, as is the default for Markdown and JUnit.",
+    help="Write the report to this file; - is standard output, the default for Markdown and JUnit.",
 )
 @click.option("--trace", metavar="FILE", help="Report on a recording (.capsule, .npz, an nvidia-smi log) in place of runs.")
-@click.option("--markdown", is_flag=True, help="For a pull request, in place of HTML.")
-@click.option("--junit", is_flag=True, help="For CI, in place of HTML: rejected fails, unproven is an error.")
-@click.option("--redact", metavar="WHAT", help="Take names out: host, user, serial. Comma-separated.")
+@click.option("--markdown", is_flag=True, help="Write Markdown for a pull request, in place of HTML.")
+@click.option("--junit", is_flag=True, help="Write JUnit for CI, in place of HTML: rejected fails, unproven is an error.")
+@click.option("--redact", metavar="WHAT", help="Remove names: host, user, serial. Comma-separated.")
 @options.fail_on_option
 @options.settings_options
 @options.gathered(_FormOptions, "form")
@@ -58,9 +63,9 @@ def command(
     form: _FormOptions,
     fail_on: str | None,
 ) -> Exit:
-    """Report on each RUN, an id, the beginning of one, or a label; by default on the latest window.
+    """Write a report on each RUN: an id, the beginning of one, or a label.  Default: the latest window.
 
-    The HTML file needs no network, and holds the evidence: `gpuwatch judge FILE` judges it again.
+    The HTML file needs no network.  It holds the evidence, which `gpuwatch judge FILE` judges again.
     """
     from gpuwatch.report import redaction
 
@@ -92,10 +97,10 @@ def command(
 
 
 def _signed(windows: tuple[ReportedWindow, ...], without: tuple[str, ...]) -> str:
-    """Say in one line who signed."""
+    """Return a line about the signers."""
     keys = dict.fromkeys(fingerprint(window.signature.public_key) for window in windows if window.signature is not None)
     if not keys:
-        return "unsigned: a signature covers only what was not redacted" if without else "unsigned"
+        return "unsigned: a signature covers only reports that are not redacted" if without else "unsigned"
     count = sum(window.signature is None for window in windows)
     return f"signed by {', '.join(keys)}" + (f"; {count} of {len(windows)} windows unsigned" if count else "")
 
@@ -117,11 +122,11 @@ def _of_runs(ids: tuple[str, ...], back: int) -> list[ReportedWindow]:
 
 
 def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
-    """Return the verdicts of record, each with its stored evidence.  Raises UsageError: for a window without a verdict yet."""
+    """Return the stored verdicts, each with its evidence.  Raises UsageError: for a window without a verdict yet."""
     from gpuwatch.store.run import OPEN, UNFINISHED
 
     pause = threading.Event()
-    for _ in range(_LOOKS_COUNT):  # who has just printed the verdict may be quicker than the store
+    for _ in range(_LOOKS_COUNT):  # a caller that has just printed the verdict may be quicker than the store
         if run.status not in UNFINISHED or run.status == OPEN:
             break
         pause.wait(0.1)
@@ -142,7 +147,7 @@ def report_run(store: Reader, run: Run) -> list[ReportedWindow]:
             tags=run.tags,
             packed=store.packed(run, uuid) if uuid is not None else None,
         )
-        # Where the packed evidence made room for newer, what was signed is no longer there.
+        # Where packed evidence made room for newer evidence, the signed bytes are gone.
         signature = Signature.unpacked(signatures.get(position, b"")) if uuid is None or window.packed is not None else None
         out.append(replace(window, signature=signature))
     return out

@@ -26,14 +26,14 @@ from gpuwatch.client.window import Window, window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import GpuwatchError, UsageError
 
-_BACK_TO_BACK_RATIO = 0.9  # of the command's length: times without begins that fill less have pauses nobody can place
+_BACK_TO_BACK_RATIO = 0.9  # of the command's length; times without beginnings that fill less have pauses of unknown place
 
-_AUTO = "gpuwatch.auto"  # where click keeps it: the command has as many parameters as it may
+_AUTO = "gpuwatch.auto"  # in click's meta, because the command has as many parameters as allowed
 _STARTUP = Path(__file__).parents[1] / "harness" / "startup"  # its sitecustomize runs in each Python program below
 
 
 class _Unfinished(Exception):  # noqa: N818 - raised by our own window's body, and caught around it
-    """The command failed or was killed.  A window tells the judge the name of what left its body, so that name is the news."""
+    """The failure of the command.  A window tells the judge the name of the exception of its body, so the name says what happened."""
 
     @classmethod
     def of(cls, outcome: child.Outcome) -> _Unfinished:
@@ -57,12 +57,12 @@ class _TimesFile:
     series: str | None
 
     def state(self) -> tuple[int, int] | None:
-        """Return what changes when the file is written; None where there is none.
+        """Return the file's time and size, which change when it is written; None without a file.
 
-        Also import what reads it: NumPy's threads would begin inside the window.
+        Also import its reader, or NumPy's threads would begin inside the window.
         """
         if self.series is not None and self.times_file is None:
-            raise click.UsageError("--series: expected --times FILE beside it")
+            raise click.UsageError("--series: expected --times FILE with it, found none")
         if self.times_file is None:
             return None
         importlib.import_module("gpuwatch.cli.judged_results")
@@ -108,11 +108,12 @@ class _OutputOptions:
     cls=_Wrapper,
     context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False},
     short_help="Run a program in a window and judge it.",
+    epilog="Example: gpuwatch run --label gemm -- python bench.py",
 )
-@click.option("--label", "--name", "label", metavar="LABEL", help="What to call the window; by default the program's name.")
-@options.gpu_option("Judge this GPU: index, UUID or an end of it, PCI address. Repeatable.")
-@click.option("--times", "times_file", metavar="FILE", help="Take the times from the result file that the command writes.")
-@click.option("--series", metavar="NAME", help="Beside --times: the series whose name holds this.")
+@click.option("--label", "--name", "label", metavar="LABEL", help="Name the window. Default: the program's name.")
+@options.gpu_option("Judge this GPU: index, UUID or part of it, PCI address. Repeatable.")
+@click.option("--times", "times_file", metavar="FILE", help="Take the times from the result file that COMMAND writes.")
+@click.option("--series", metavar="NAME", help="With --times: take the series whose name holds this.")
 @options.policy_options
 @options.stated_options
 @claim_options
@@ -142,10 +143,9 @@ def command(
 ) -> int:
     """Run COMMAND in a window and write the verdict to standard error.
 
-    Its input, output and signals are its own and its exit code is ours, unless --fail-on makes one of a success.
-    Without a daemon, GPU or driver it runs all the same, and the verdict says why it is unproven.
-
-    Codes of ours, as env(1) has them: 125 a wrong option, 126 COMMAND cannot be run, 127 there is none.
+    gpuwatch passes input, output and signals through to COMMAND and exits with its code.  --fail-on turns a success into
+    10, 11 or 12.  As env(1), gpuwatch exits 125 for a wrong option, 126 if COMMAND cannot run, and 127 if it does not exist.
+    Without a daemon, GPU or driver COMMAND runs as well; the verdict is then unproven and says why.
     """
     failing, json_path = options.fail_on(output_options.fail_on), output_options.json_path
     claim_options.check(is_untrusted=stated_options.untrusted)
@@ -183,14 +183,14 @@ def command(
         try:
             statuses = _tell(watched, outcome, report, show) | ranges.tell(settings, watched.run_id)
         except KeyboardInterrupt:
-            # The command has ended and its code is known: whoever has no patience for the verdict still gets the code.
-            output.say(f"gpuwatch: not waited for the verdict; {show}")
+            # The command has ended and its code is known: Ctrl-C skips the verdict and keeps the code.
+            output.say(f"gpuwatch: interrupted before the verdict; {show}")
             return outcome.exit_code
     return outcome.exit_code or worst_code(statuses, failing)
 
 
 def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | None, elapsed_s: float) -> None:
-    """Hand over the times of the file that the command wrote; whatever is wrong with it is said, and stops nothing."""
+    """Hand over the times of the file that the command wrote; a fault of the file is printed and stops nothing."""
     from gpuwatch.cli.judged_results import ResultOptions, read
 
     path, ended_ns = Path(times.times_file or ""), clock.now_ns()
@@ -205,7 +205,7 @@ def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | 
         filled_ratio = float(timed[0].took_s.sum()) * timed[0].calls_count / max(elapsed_s, 1e-9)
         if timings is None or (timed[0].at_ns is None and filled_ratio < _BACK_TO_BACK_RATIO):
             raise UsageError(
-                f"{path}: it has no begins, and its times fill {filled_ratio:.0%} of the command, so when they ran is unknown"
+                f"{path}: it has no begins, and its times fill {filled_ratio:.0%} of the command, so the time of each is unknown"
             )
         watched.record(timings)
     except (UsageError, OSError) as error:
@@ -213,7 +213,7 @@ def _record_times(watched: Window, times: _TimesFile, before: tuple[int, int] | 
 
 
 def _declare_late(watched: Window, timer: str | None, claimed: str | None) -> None:
-    """Declare what is known once the command has ended: the timer of its NVTX ranges, and the number it claims."""
+    """Declare the facts known after the command's end: the timer of its NVTX ranges, and the number it claims."""
     if timer is not None:
         watched.declare(timer=timer)
     if claimed is not None:
@@ -235,11 +235,11 @@ def _name(command: tuple[str, ...]) -> str:
 
 
 def _environment(watched: Window, settings: Settings) -> dict[str, str]:
-    """Return the command's environment: this one's, and where windows inside find this daemon and their parent."""
+    """Return the command's environment: this one, with the daemon and the parent for windows inside."""
     ours = options.settings_environment(settings)
     if watched.run_id is not None:
         ours["GPUWATCH_PARENT"] = watched.run_id
-    if watched.tags.given:  # for the windows inside, beside those that were there
+    if watched.tags.given:  # for the windows inside, beside the given tags
         there = os.environ.get(window_tags.VARIABLE)
         ours[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
     if click.get_current_context().meta.get(_AUTO):
@@ -261,7 +261,7 @@ def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
 
 
 def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
-    """Write the verdicts; the statuses found.  ``show`` is the command that shows them again."""
+    """Write the verdicts and return their statuses.  ``show`` is the command that shows them again."""
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts
         is_valid = all(verdict.status is Status.VALID for verdict in verdicts)
@@ -279,7 +279,7 @@ def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show:
     except (GpuwatchError, AnnotateError) as error:
         output.say(f"gpuwatch: no verdict: {error}")
         return {Status.UNPROVEN}
-    except (OSError, Stop) as error:  # the report is a full disk or a closed pipe: the command's code still counts
+    except (OSError, Stop) as error:  # the report met a full disk or a closed pipe: the command's code still counts
         output.say(f"gpuwatch: the verdict could not be written: {getattr(error, 'strerror', None) or error}")
         return {Status.UNPROVEN}
     return list_statuses(verdicts)

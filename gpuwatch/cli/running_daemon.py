@@ -1,4 +1,4 @@
-"""gpuwatch daemon status, stop: the daemon that runs, described and ended."""
+"""gpuwatch daemon status, stop: the running daemon, described and stopped."""
 
 from typing import Any
 
@@ -15,19 +15,21 @@ from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
 
 _STARTED_BY = {
-    "window": "a window, on demand; it leaves by itself",
+    "window": "a window, on demand; it exits by itself",
     "person": "a person, with gpuwatch daemon",
     "service": "a service manager",
 }
 
 
-@click.command("status", cls=CheckedCommand, short_help="Describe the running daemon.")
+@click.command(
+    "status", cls=CheckedCommand, short_help="Describe the running daemon.", epilog="Example: gpuwatch daemon status --json"
+)
 @options.json_option
 @options.settings_options
 def status(as_json: bool) -> Exit:
-    """Print pid, socket, store, who started it and when, clients, windows and the address of its metrics.
+    """Print the daemon's pid, socket, store, start, clients, windows and the address of its metrics.
 
-    Exits 0 if a daemon answers, 1 if none runs or it does not answer.
+    Exits 0 if a daemon answers, else 1.
     """
     settings = options.settings(scenes=False)
     client = connect_running(settings)
@@ -42,15 +44,19 @@ def status(as_json: bool) -> Exit:
     return Exit.OK
 
 
-@click.command("stop", cls=CheckedCommand, short_help="Stop the running daemon.")
-@click.option("--wait", metavar="DURATION", default="30s", show_default=True, help="Wait for open windows at most so long.")
-@click.option("--now", is_flag=True, help="Wait for no window: those that are open end unproven.")
+@click.command(
+    "stop", cls=CheckedCommand, short_help="Stop the running daemon.", epilog="Example: gpuwatch daemon stop --wait 5min"
+)
+@click.option(
+    "--wait", metavar="DURATION", default="30s", show_default=True, help="Wait for open windows for at most this time."
+)
+@click.option("--now", is_flag=True, help="Wait for no window; open windows end unproven.")
 @options.json_option
 @options.settings_options
 def stop(wait: str, now: bool, as_json: bool) -> None:
-    """Have the daemon store what it has and end, once its windows are judged.
+    """Stop the daemon once its windows are judged and stored.
 
-    Exits 0 if it ended or none ran, 1 if its windows stayed open, or a service manager would start it again.
+    Exits 0 if it ended or none ran, 1 if windows stayed open or a service manager would start it again.
     """
     wait_s, settings = _wait_s(wait), options.settings(scenes=False)
     client = connect_running(settings)

@@ -19,7 +19,7 @@ from gpuwatch.sources.simulated import Scene
 from gpuwatch.sources.simulated.simulated_source import scenes_named
 
 START_S = 20.0
-_FOREVER_S = 1e6  # a scene longer than this does not come round again
+_FOREVER_S = 1e6  # a longer scene does not repeat
 
 
 def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scene, Window]]:
@@ -40,7 +40,7 @@ def play(names: str, settings: config.Settings, folder: Path) -> list[tuple[Scen
                     for scene, uuid in zip(scenes, uuids, strict=True)
                 ]
                 windows = [each.result() for each in running]
-            except BaseException:  # Ctrl-C: the threads must not sit their scenes out
+            except BaseException:  # Ctrl-C: the threads must not play their scenes to the end
                 stop.set()
                 raise
         for each in windows:
@@ -55,7 +55,7 @@ def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, 
     output.say(f"  {scene.name}: {scene.says}; its window opens in {max(0, begin_ns - time.now_ns()) / 1e9:.1f} s")
     measured = window(scene.name, gpus=[uuid], sync=False, settings=settings)
     if time.wait_until(begin_ns, stop):
-        return measured  # not entered: the daemon may be gone by now, and another would be started for it
+        return measured  # not entered: the daemon may have exited, and the window would start another
     with measured:
         stopped = time.wait_until(end_ns, stop)
     if not stopped:
@@ -64,7 +64,7 @@ def _measure(scene: Scene, uuid: str, epoch_ns: int, settings: config.Settings, 
 
 
 def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
-    """When the scene's benchmark runs next; a late start of one that does not come round again is only made up for."""
+    """Return when the scene's benchmark runs next; a scene that does not repeat runs at once if late."""
     begin_ns, end_ns = (epoch_ns + round(second * 1e9) for second in scene.bench)
     if now_ns <= begin_ns:
         return begin_ns, end_ns
@@ -77,7 +77,7 @@ def _bench(scene: Scene, epoch_ns: int, now_ns: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def own_daemon(settings: config.Settings, folder: Path) -> Iterator[dict[str, Any]]:
-    """Run a daemon of its own for the length of the block; gives its status.  Raises DaemonError."""
+    """Run a separate daemon for the length of the block, and yield its status.  Raises DaemonError."""
     log = folder / "daemon.log"
     with log.open("w") as errors:
         command = [sys.executable, "-P", "-m", "gpuwatch", *settings.flags(), "daemon"]

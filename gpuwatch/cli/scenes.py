@@ -8,11 +8,16 @@ from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 
 
-@click.command("scenes", cls=CheckedCommand, short_help="The simulated GPUs that --source can name.")
+@click.command(
+    "scenes",
+    cls=CheckedCommand,
+    short_help="List the simulated GPUs that --source can name.",
+    epilog="Example: gpuwatch scenes",
+)
 @options.json_option
 @options.settings_options
 def command(as_json: bool) -> None:
-    """List the scenes of simulated GPUs, with the verdict that a benchmark there deserves, and the fleets of several.
+    """List the scenes of simulated GPUs with the verdict that a benchmark there deserves, and the fleets.
 
     \b
     gpuwatch run --source simulated:thermal -- python bench.py    puts this one beside your program
@@ -30,4 +35,4 @@ def command(as_json: bool) -> None:
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
     output.emit(output.table(rows, header=("SCENE", "VERDICT", "THE GPU"), width=output.width(sys.stdout)))
-    output.say("\nseveral at once, a GPU each: --source simulated:NAME,NAME; or GPUWATCH_SOURCE in the environment")
+    output.say("\nseveral at once, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

@@ -1,4 +1,4 @@
-"""gpuwatch selftest: by how much this GPU tells two equal arms apart, and with --qualify what this instance is worth."""
+"""gpuwatch selftest: this GPU's noise floor, and with --qualify the comparability of this instance."""
 
 from dataclasses import asdict
 from itertools import product
@@ -19,30 +19,40 @@ from gpuwatch.measuring import cache, environment, garbage_collection
 from gpuwatch.process import torch_state
 
 
-@click.command("selftest", cls=CheckedCommand, short_help="Measure this GPU's noise floor between equal arms, and keep it.")
-@click.option("--seconds", type=click.FloatRange(0.1, 600), default=3.0, show_default=True, help="GPU time of a trial.")
-@click.option("--show", is_flag=True, help="Print what is kept; measure nothing.")
-@click.option("--qualify", is_flag=True, help="Compare this instance with reference cards of its model: half a minute.")
+@click.command(
+    "selftest",
+    cls=CheckedCommand,
+    short_help="Measure this GPU's noise floor, and keep it.",
+    epilog="Example: gpuwatch selftest --qualify",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1, 600),
+    default=3.0,
+    show_default=True,
+    help="Measure each trial for this much GPU time.",
+)
+@click.option("--show", is_flag=True, help="Print the stored floors; measure nothing.")
+@click.option("--qualify", is_flag=True, help="Compare this instance with reference cards of its model (30 s).")
 @click.option(
     "--reference",
     metavar="PATH",
     multiple=True,
-    help="With --qualify: compare with this file or folder instead of the cards that gpuwatch ships. Repeatable.",
+    help="With --qualify: compare with this file or folder in place of the shipped cards. Repeatable.",
 )
 @click.option("--save-reference", metavar="FILE", help="With --qualify: add this card to the reference in FILE.")
 @options.json_option
 @options.settings_options
 @options.gathered(qualify.QualifyOptions, "qualifying")
 def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.QualifyOptions) -> Exit:
-    """Compare identical work (GEMM 4096 bf16, copy 1 GiB) on the same and on different buffers, and keep the measured
-    differences' 95 % bound.
+    """Measure this GPU's noise floor: the difference between runs of identical work (GEMM 4096 bf16, copy 1 GiB).
 
-    The bound is the largest of 19 differences: a further one exceeds it with a probability of 1 in 20.  Comparisons on this GPU
-    then call nothing a difference that is smaller.  It takes about six minutes, and nobody else should use the GPU meanwhile.
-    Needs torch.  Floors are kept in the state folder, by the GPU's UUID.
+    The work runs on the same and on different buffers.  The floor is the largest of 19 differences, which a further one
+    exceeds with a probability of 1 in 20.  `gpuwatch compare` then reports no smaller difference on this GPU.  The measurement
+    takes about six minutes, needs torch, and should have the GPU to itself.  The state folder keeps floors by the GPU's UUID.
 
-    With --qualify it runs clocks, stamps, launches, copy and GEMM once, says what this instance is, and how it differs from
-    reference cards of its model.  It exits 0 if numbers are comparable, 10 if only some are, 11 if not, 12 if it cannot tell.
+    With --qualify, measure clocks, stamps, launches, copy and GEMM once, and compare this instance with reference cards of its
+    model.  Exits 0 if numbers are comparable, 10 if only some are, 11 if none are, 12 if that is unknown.
     """
     source = click.get_current_context().get_parameter_source("seconds")
     qualifying.check(is_otherwise=show or source is not ParameterSource.DEFAULT)
@@ -71,7 +81,7 @@ def command(seconds: float, show: bool, as_json: bool, qualifying: qualify.Quali
     if rows:
         output.emit(output.table(rows, header=("GPU", "KERNEL", "BUFFERS", "FLOOR", "COVERS", "TRIALS", "MEASURED")))
     else:
-        output.say("no floor is kept yet; `gpuwatch selftest` on a GPU measures one")
+        output.say("no floor is stored yet; `gpuwatch selftest` on a GPU measures one")
     return Exit.OK
 
 
@@ -84,7 +94,7 @@ def _measured(state: Path, seconds: float) -> dict[str, tuple[floor_record.Floor
     if torch is None:
         raise GpuwatchError("selftest: expected torch and a GPU with 4 GiB free, found none; `gpuwatch doctor` says more")
     torch.cuda.init()
-    torch.empty(1, device="cuda")  # memory of its own makes a context, and that the GPU known
+    torch.empty(1, device="cuda")  # allocating memory makes a context, and the context names the GPU
     uuid = str(torch_state.snapshot().facts.get("cuda_uuids") or "").split(",")[0]
     if not uuid:
         raise GpuwatchError("selftest: expected a torch that knows the GPU's UUID (2.4 or newer), found an older one")

@@ -12,11 +12,16 @@ from gpuwatch.client.stated_claim import describe
 from gpuwatch.errors import UsageError
 
 
-@click.command("show", cls=CheckedCommand, short_help="One window's verdict, with its evidence.")
+@click.command(
+    "show",
+    cls=CheckedCommand,
+    short_help="Print one window's verdict, with its evidence.",
+    epilog="Example: gpuwatch show gemm --tolerance 2%",
+)
 @click.argument("run_id", metavar="[RUN]", required=False, shell_complete=options.completed_by("windows"))
 @options.back_option
-@click.option("--verbose", "-v", is_flag=True, help="Every fact, every rule that was clear or not checked.")
-@click.option("--markdown", is_flag=True, help="For a pull request or an issue.")
+@click.option("--verbose", "-v", is_flag=True, help="Print every fact, and every rule that was clear or not checked.")
+@click.option("--markdown", is_flag=True, help="Write Markdown, for a pull request or an issue.")
 @options.policy_options
 @options.fail_on_option
 @options.json_option
@@ -30,9 +35,9 @@ def command(
     fail_on: str | None,
     as_json: bool,
 ) -> Exit:
-    """Print the verdict of RUN, an id, the beginning of one, or a label; by default of the latest window.
+    """Print the verdict of RUN: an id, the beginning of one, or a label.  Default: the latest window.
 
-    With --claim, --accept or --limit its kept evidence is judged again; the verdict of record stays as it is.
+    With --claim, --accept or --limit, judge the stored evidence again; the stored verdict does not change.
     """
     from annotate.output import report
     from annotate.output.report import plain

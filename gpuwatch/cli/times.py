@@ -25,7 +25,7 @@ def wall_s(text: str, option: str, *, now_s: float) -> float:
 
 
 def _moment_s(word: str, now_s: float) -> float:
-    """Read a point in time.  Raises ValueError, OverflowError, OSError: for other words, and beyond the calendar."""
+    """Read a point in time.  Raises ValueError, OverflowError, OSError: for other text, and beyond the calendar."""
     if word == "now":
         return now_s
     if word.startswith("@"):
@@ -37,7 +37,7 @@ def _moment_s(word: str, now_s: float) -> float:
     today = dt.datetime.fromtimestamp(now_s, tz=dt.UTC).astimezone()
     second = float(match[3] or 0)
     at = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(second), microsecond=0)
-    # At half past midnight, 23:50 means yesterday's: what was measured lies in the past.
+    # At half past midnight, 23:50 means yesterday's: measurements lie in the past.
     if at > today + dt.timedelta(minutes=1):
         at -= dt.timedelta(days=1)
     return at.timestamp() + second % 1
@@ -47,6 +47,6 @@ def text(at_s: float, *, has_zone: bool = False) -> str:
     """Write local time to the second, as tables show it; ``has_zone`` adds the offset from UTC, for readers elsewhere."""
     try:
         at = dt.datetime.fromtimestamp(int(at_s), tz=dt.UTC).astimezone()
-    except (OverflowError, ValueError, OSError):  # beyond any calendar: somebody else wrote it
+    except (OverflowError, ValueError, OSError):  # beyond any calendar, as a foreign file may hold
         return f"@{at_s:g}"
     return at.isoformat(sep=" ") if has_zone else f"{at:%Y-%m-%d %H:%M:%S}"

@@ -27,30 +27,30 @@ from gpuwatch.view.live import Live, LiveGpu, Looker
 if TYPE_CHECKING:
     from gpuwatch.tui.data_interfaces import HistorySource
 
-SCENES = "demo"  # what is shown where there is no driver
+SCENES = "demo"  # shown where there is no driver
 NO_DRIVER = "no NVIDIA driver found"
 PASTED_COLUMNS = 120
 
 
-@click.command("top", cls=CheckedCommand, short_help="Every GPU and window, now.")
-@click.option("--once", is_flag=True, help="Print one table to paste, and leave.")
-@click.option("--trace", metavar="FILE", help="Look at a recording, as `audit --trace` reads it; no daemon is asked.")
+@click.command("top", cls=CheckedCommand, short_help="Show every GPU and window, live.", epilog="Example: gpuwatch top --once")
+@click.option("--once", is_flag=True, help="Print one table and exit.")
+@click.option("--trace", metavar="FILE", help="Show a recording, as `audit --trace` reads it, without a daemon.")
 @options.json_option
 @options.settings_options
 def command(once: bool, trace: str | None, as_json: bool) -> None:
-    """Show every GPU, why its clock is where it is, who is on it, and what became of the windows; ? tells the keys.
+    """Show every GPU, the reason for its clock, its processes, and the verdicts of windows; ? lists the keys.
 
-    Asks the daemon, and starts the user's where none runs.  On a machine without a driver the GPUs are simulated and say so.
-    Left and right go back in time through what the store keeps.
+    The readings come from the daemon; one is started if none runs.  On a machine without a driver the GPUs are simulated, and
+    the screen says so.  Left and right go back and forth in time through the store.
     """
     settings = options.settings()
     if as_json and not once:
         raise UsageError("top: --json goes with --once")
     # Textual reads standard input, asks standard output for its size, and draws on standard error.
     if not once and not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise UsageError("top: expected a terminal for input, output and errors; to print one table, say --once")
+        raise UsageError("top: expected a terminal for input, output and errors, found none; for one table use --once")
     if not once and os.environ.get("TERM") == "dumb":
-        raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; to print one table, say --once")
+        raise UsageError("top: expected a terminal that can move its cursor, found TERM=dumb; for one table use --once")
     if trace is not None:
         recording = Recorded(Path(trace))
         if once:
@@ -72,9 +72,9 @@ def command(once: bool, trace: str | None, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
-    """Find now and the past of the settings.
+    """Open the live and the stored data of the settings.
 
-    Where nothing could be real, a daemon of our own simulates GPUs for as long as we look; the windows stay the real ones.
+    Without a driver a separate daemon simulates GPUs while the screen is open; the windows stay the real ones.
     """
     from gpuwatch.sources import has_driver
 

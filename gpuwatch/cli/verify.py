@@ -1,4 +1,4 @@
-"""gpuwatch verify: a report's evidence judged again, whether its verdict and its page say the same, and who signed."""
+"""gpuwatch verify: a report's evidence judged again, compared with its verdict and page, and its signature checked."""
 
 from __future__ import annotations
 
@@ -23,23 +23,30 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 5
 
 
-@click.command("verify", cls=CheckedCommand, short_help="Judge a report's evidence again, and check its signature.")
+@click.command(
+    "verify",
+    cls=CheckedCommand,
+    short_help="Judge a report's evidence again, and check its signature.",
+    epilog="Example: gpuwatch verify report.html --trust lab7.pub",
+)
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--trust", metavar="KEY.pub", multiple=True, help="The signer must be this one. Repeatable: one of these.")
-@click.option("--key", "shows_key", is_flag=True, help="Write the public key of this machine's daemon, in place of verifying.")
+@click.option(
+    "--trust", metavar="KEY.pub", multiple=True, help="Demand that this key signed the file. Repeatable: one of these."
+)
+@click.option("--key", "shows_key", is_flag=True, help="Print the public key of this machine's daemon; verify nothing.")
 @options.json_option
 @options.settings_options
 def command(file: str | None, trust: tuple[str, ...], shows_key: bool, as_json: bool) -> Exit:
     """Judge the evidence inside FILE, a report, again: offline, by the rules of this version.
 
-    Exit code 0 where verdicts, evidence, page and signature agree, 1 where they do not.  What the page shows and
-    nothing bears out is listed as "not signed".
+    Exits 0 where verdicts, evidence, page and signature agree, 1 where they do not.  Contents of the page that no evidence
+    covers are listed as "not signed".
 
     \b
-    A signature says which daemon recorded the evidence.  Whose daemon that is, the key must tell:
-    gpuwatch verify --key > lab7.pub             on the machine that measured: its public key
-    gpuwatch verify FILE --trust lab7.pub        fails unless that one signed
-    Keys in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/, NAME.pub each, are known by their names.
+    A signature names the key of the daemon that recorded the evidence.  Fetch that key where you trust it:
+    gpuwatch verify --key > lab7.pub             print the public key, on the machine that measured
+    gpuwatch verify FILE --trust lab7.pub        fail unless that key signed
+    Keys NAME.pub in ~/.config/gpuwatch/trusted/ and /etc/gpuwatch/trusted/ are known by their names.
     """
     if shows_key:
         if file is not None or trust:
@@ -91,7 +98,7 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
     # Not the status first: REJECTED is what was said of the measurement, and no answer about the report.
     name, status = plain(verdict.label or "unnamed window"), f"{verdict.status.value.upper()}{simulated}"
     if answer.again is None and answer.agrees:
-        output.emit(f"{name}: no evidence was kept, and the verdict claims nothing: {status}")
+        output.emit(f"{name}: no evidence was stored, and the verdict claims nothing: {status}")
     elif answer.agrees:
         output.emit(f"{name}: verdict and evidence agree: {status}")
     else:
@@ -112,7 +119,7 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
             output.emit(f"  by the rules of {__version__} the same evidence is {answer.again.status.value.upper()}")
     output.emit(f"  signature: {plain(str(signer))}")
     if without := signatures.unsigned_names(answer.window):
-        output.emit(f"  not signed: {', '.join(without)}: anybody may have written that")
+        output.emit(f"  not signed: {', '.join(without)}: anyone may have written that")
 
 
 def _data(answer: Agreement, signer: CheckedSignature) -> dict[str, object]:
@@ -136,7 +143,7 @@ def _show_key(*, as_json: bool) -> Exit:
     from gpuwatch.signing import PUBLIC_KEY, fingerprint, pem, read_public
 
     path = options.settings().state / PUBLIC_KEY
-    if path.is_fifo():  # nobody named it, and it would be waited for
+    if path.is_fifo():  # not named by the user, and opening it would block
         raise UsageError(f"{path}: expected a public key, found a pipe; remove it, and a new daemon writes its key there")
     try:
         key = read_public(path)
@@ -151,7 +158,7 @@ def _show_key(*, as_json: bool) -> Exit:
 
 
 def _not_signed(held: PageContent) -> tuple[str, ...]:
-    """Name what the page shows beside its windows and nothing bears out."""
+    """Name the contents of the page that no evidence covers."""
     page = ("page", "maker") if held.as_written is None else ()
     return (*page, *(("redacted",) if held.record.redacted else ()))
 
@@ -160,9 +167,9 @@ def _page(held: PageContent) -> str:
     if held.as_written is None:
         maker = plain(held.record.maker)
         return (
-            f"page: not signed: written by another version or by somebody who says so (maker {maker}), not compared;"
+            f"page: not signed: written by another version, or by someone who pretends so (maker {maker}), not compared;"
             " trust what stands here, not what the page shows"
         )
     if held.as_written:
-        return "page: shows what its evidence says, unchanged since it was written"
-    return "page: CHANGED since it was written; trust what stands here, not what the page shows"
+        return "page: agrees with its evidence, unchanged since it was written"
+    return "page: CHANGED since it was written; trust this output, not the page"

@@ -1,1 +1,1 @@
-"""The measured process's end: `window()`, its connection to the daemon, and what it declares."""
+"""The side of the measured process: `window()`, its connection to the daemon, and the facts it declares."""

@@ -22,7 +22,7 @@ HAND_OVER = "hand-over"
 
 
 class Beside:
-    """Collected from ``begin`` to ``end``, sent after the window's end."""
+    """Pauses and other work from ``begin`` to ``end``, sent after the window's end."""
 
     def __init__(self) -> None:
         self.other = SpanLog("other")
@@ -39,7 +39,7 @@ class Beside:
         self._compilations.start()
 
     def end(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._compilations.stop()
         self._collector.stop()
 
@@ -52,7 +52,7 @@ class Beside:
         return not (self.other or self.recorded or self._pauses or self._collections)
 
     def send(self, client: Client, run: str) -> None:
-        """Send everything; a daemon of an older version judges without."""
+        """Send everything; an older daemon judges without it."""
         for each in self.recorded:
             for (begin_ns, end_ns), kind in zip(each.spans_ns, each.kinds, strict=True):
                 self.other.add(begin_ns, end_ns, self.other.number_of(kind))
@@ -64,7 +64,7 @@ class Beside:
         except DaemonError as error:
             if error.code not in ("unknown-message", "usage"):
                 raise
-            _log.debug("gpuwatch: pauses and other work were not taken: %s", error)
+            _log.debug("gpuwatch: pauses and other work could not be recorded: %s", error)
 
     def _messages(self, run: str) -> Iterator[Spans]:
         for log in (self.other, self._pauses, self._collections):

@@ -1,4 +1,4 @@
-"""A client's connection to the daemon: found, or made by starting the user's daemon where none runs."""
+"""A client's connection to the daemon, which is started where none runs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _Reply = TypeVar("_Reply", bound=messages.Message)
 _Result = TypeVar("_Result")
 
 VERDICT_S = 30.0  # the judge gives way to benchmarks, and to whatever else keeps the processors busy
-GREETING_S = 1.0  # a window waits for this in the benchmark's own time
-FAILED_S = 30.0  # how long a daemon that failed is not tried again by this process
+GREETING_S = 1.0  # a window spends this in the benchmark's time
+FAILED_S = 30.0  # this process tries a daemon that failed again after this time
 PIECE_BYTES = 1 << 16
-ATTEMPTS_COUNT = 3  # at daemons that leave: one that a window starts meanwhile makes room in its turn
+ATTEMPTS_COUNT = 3  # at daemons that exit: one that a window starts meanwhile may exit as well
 
 _starting = threading.Lock()  # the windows of many threads start one daemon
 _failed: dict[Path, tuple[int, str]] = {}  # by socket: until when, and why
@@ -39,7 +39,7 @@ _clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close a forked child's sockets, as the daemon recognises a dead benchmark by them; renew a lock that no thread releases."""
+    """Close a forked child's sockets, by which the daemon recognises a dead benchmark; renew the lock, which no thread releases."""
     global _starting  # noqa: PLW0603 - one per process
     _starting = threading.Lock()
     for client in list(_clients):
@@ -119,25 +119,25 @@ class Client:
         self.exchange(messages.Close(run=run, begin_ns=begin_ns, end_ns=end_ns, declared=declared or {}), messages.Closed)
 
     def verdicts(self, run: str, *, wait_s: float = VERDICT_S) -> messages.JudgedReply:
-        """Wait for a window's verdicts; ``status`` is open or judging where they did not come in time."""
+        """Wait for a window's verdicts; ``status`` is open or judging if they do not come in time."""
         return self.exchange(messages.AskVerdicts(run=run, wait_s=wait_s), messages.JudgedReply, patience_s=wait_s + ANSWER_S)
 
     def status(self) -> dict[str, Any]:
         return self.exchange(messages.AskStatus(), messages.StatusReply).facts
 
     def readings(self, since_ns: int = 0) -> messages.Readings:
-        """Return the last readings of every GPU and the windows; ``live.of`` makes records of them."""
+        """Return the last readings of every GPU and the windows; ``live.of`` turns them into records."""
         return self.exchange(messages.AskReadings(since_ns=since_ns), messages.Readings)
 
     def leave(self, *, now: bool = False) -> None:
-        """Ask the daemon to exit; with ``now`` although it tracks open windows.
+        """Ask the daemon to exit; with ``now`` even if it tracks open windows.
 
         Raises DaemonError: when it refuses, with code ``windows-open``, ``client-came`` or ``not-yours``.
         """
         self.exchange(messages.Leave(now=now), messages.Leaving)
 
     def close(self) -> None:
-        # A program that closed every descriptor of its process, as daemons do, closed this one too.
+        # A program that closes every descriptor of its process, as daemons do, closes this one too.
         with contextlib.suppress(OSError):
             self._connection.close()
 
@@ -156,7 +156,7 @@ class Client:
             except messages.WireError:  # too long: the received part stays and refuses the next answer too
                 raise
             except BaseException:
-                self.close()  # the late answer would be taken for the next request's
+                self.close()  # the late answer would pass for that of the next request
                 raise
             return self._decode(line, expected)
 
@@ -187,14 +187,14 @@ class Client:
         try:
             yield clock.now_ns() + int(patience_s * 1e9)
         except TimeoutError:
-            raise DaemonError(f"the daemon gave no answer within {patience_s:g} s", "silent") from None
+            raise DaemonError(f"no answer from the daemon within {patience_s:g} s", "silent") from None
         except OSError as error:
             raise DaemonError(f"the daemon went away ({error.strerror or error})", "gone") from error
         except messages.WireError as error:
-            raise DaemonError(f"the daemon's answer is not understood: {error}", "bad-answer") from error
+            raise DaemonError(f"cannot read the daemon's answer: {error}", "bad-answer") from error
 
     def _read_line(self, until_ns: int) -> bytes:
-        """Read the next line.  Raises TimeoutError: at the deadline, however much has come.  Raises WireError: when too long."""
+        """Read the next line.  Raises TimeoutError: at the deadline, even in the middle of a line.  Raises WireError: when too long."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)

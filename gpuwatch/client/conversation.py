@@ -24,17 +24,17 @@ from gpuwatch.wire.messages import Close, Closed, FactValue, JudgedReply, Open, 
 _log = logging.getLogger("gpuwatch")
 _without_tags: set[int] = set()  # daemons of older versions, each named once
 
-REST_S = 0.4  # of the GPU after a window of untrusted code: the daemon's tail of 0.25 s, and the way there
+REST_S = 0.4  # idle GPU after a window of untrusted code: the daemon's tail of 0.25 s, and the way there
 
 
 def outdated(welcome: Welcome, settings: Settings) -> str:
-    """Return why a daemon of an earlier version cannot serve this, and what to do."""
+    """Return the reason why a daemon of an earlier version cannot serve this, and the remedy."""
     stop = f"gpuwatch {shlex.quote(f'--socket={settings.socket}')} daemon stop"
     return f"expected a daemon of this version, found version {welcome.version} (pid {welcome.pid}); stop it with: {stop}"
 
 
 class Connections:
-    """Connections that many windows share to ask for their verdicts: one to each daemon, none of it where it fails."""
+    """Connections over which many windows ask for their verdicts: one to each daemon, dropped where it fails."""
 
     def __init__(self) -> None:
         self._clients: dict[Settings, Client] = {}
@@ -43,7 +43,7 @@ class Connections:
         client = self._clients.pop(settings, None) or connect(settings)
         try:
             judged = client.verdicts(run)
-        except BaseException:  # its late answer would be taken for the next window's
+        except BaseException:  # its late answer would pass for that of the next window
             client.close()
             raise
         self._clients[settings] = client
@@ -66,7 +66,7 @@ class Conversation:
         self._verdicts: tuple[Verdict, ...] = ()
         self._hand_over = HandOver()
 
-    # The one broad except outside the daemon: telemetry never breaks the benchmark, whatever is wrong with it.
+    # The one broad except outside the daemon: no failure of telemetry may break the benchmark.
     @contextlib.contextmanager
     def guard(self, doing: str) -> Iterator[None]:
         """Keep every failure inside as ``absence``, and hang up."""
@@ -98,7 +98,7 @@ class Conversation:
         self._settings = self._settings or load()
         policy = policy.or_thresholds(self._settings.tolerance_ratio, self._settings.precision_ratio)
 
-        # Nothing that takes long lies between the daemon's mark of the beginning and the window's.
+        # Only quick steps lie between the daemon's mark of the beginning and the window's.
         def open_with(client: Client) -> Opened:
             request = Open(
                 label=label,
@@ -132,13 +132,13 @@ class Conversation:
                 try:
                     self._client.end_window(self._run_id, begin_ns, end_ns)
                 except DaemonError as error:
-                    # An older daemon settles the interval at the close; a silent one would be waited for again and again.
+                    # An older daemon settles the interval at the close; a silent one would cost one timeout after the other.
                     if error.code != "unknown-message":
                         raise
             finish = partial(self._finish, begin_ns, end_ns, testimony, declared)
             if not (testimony.settle() and self._hand_over.start(partial(self._finish_beside, finish, testimony))):
                 finish()
-        if self._is_untrusted:  # work that goes on after the end is seen only where nobody else's follows
+        if self._is_untrusted:  # work that goes on after the end shows only if no other work follows
             threading.Event().wait(REST_S)
 
     def _finish(self, begin_ns: int, end_ns: int, testimony: Testimony, declared: dict[str, FactValue]) -> None:
@@ -162,7 +162,7 @@ class Conversation:
 
     @property
     def is_finishing(self) -> bool:
-        """Return whether a thread beside the program still hands the times over."""
+        """Return True while a thread beside the program still hands the times over."""
         return self._hand_over.is_running
 
     def verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
@@ -173,7 +173,7 @@ class Conversation:
         self._hand_over.wait()
         if not self._verdicts and self.absence is None:
             with self.guard("asking for the verdict"):
-                # The daemon that closed the window may have left since; another one knows it from the store.
+                # The daemon that closed the window may have exited; another one knows the window from the store.
                 with contextlib.ExitStack() as held:
                     if connections is None:
                         connections = held.enter_context(contextlib.closing(Connections()))
@@ -205,7 +205,7 @@ def _launching_thread() -> int:
 
 
 def _raised_by_handler(error: BaseException | None, before: BaseException | None) -> BaseException | None:
-    """Find the exception that a signal handler of the benchmark raised, in place of which this one came.
+    """Find the exception that a signal handler of the benchmark raised and that this one replaced.
 
     Its time limit is no failure of telemetry.  ``before`` was being handled already.
     """

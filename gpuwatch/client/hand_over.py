@@ -29,10 +29,10 @@ class HandOver:
         return True
 
     def wait(self) -> None:
-        """Wait until the work is done.  In a forked child it is the parent's and not waited for."""
+        """Wait until the work is done.  A forked child does not wait: the work is its parent's."""
         if self._thread is None:
             return
         self._thread.join()
         buffers = sys.modules.get("gpuwatch.cuda.stamp_buffers")
         if buffers is not None:
-            buffers.free_pending()  # which the thread left, because freeing waits for the GPU
+            buffers.free_pending()  # left by the thread, because freeing waits for the GPU

@@ -1,4 +1,4 @@
-"""Marks as a client begins and ends them: windows that the daemon holds between two processes."""
+"""The client's side of marks: windows that the daemon holds between two processes."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from gpuwatch.client.marks import TIMED, Marks
 
 
 class Iteration:
-    """A context manager around one iteration, which keeps its own beginning: iterations nest, and threads have theirs.
+    """A context manager around one iteration.  It keeps its own beginning, because iterations nest and threads have theirs.
 
-    Whatever goes wrong with its marks, the benchmark goes on.
+    If its marks fail, the benchmark goes on.
     """
 
     __slots__ = ("_begun", "_give_up", "_marks", "_word")
@@ -20,7 +20,7 @@ class Iteration:
         self._marks = marks
         self._word = word  # of other work, its number
         self._give_up = give_up
-        self._begun: Any = None  # whatever these marks need of it
+        self._begun: Any = None  # the marks' own record of it
 
     def __enter__(self) -> None:
         if self._marks is not None:
@@ -38,9 +38,9 @@ class Iteration:
         elif self._marks is not None:
             self._begun = self._guarded(self._marks.next, self._begun)
 
-    # The window's boundary again, and too often crossed for a context manager.
+    # The window's boundary again; a context manager would cost too much per iteration.
     def _guarded(self, mark: Callable[..., Any], *about: Any) -> Any:
-        """Return the mark; None, also for the rest of the window, where it fails."""
+        """Return the mark; None where it fails, and then for the rest of the window."""
         try:
             return mark(*about)
         except Exception as error:  # noqa: BLE001 - see above

@@ -1,4 +1,4 @@
-"""The start of the user's daemon where none answers."""
+"""The start of a daemon for the user where none answers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from gpuwatch.wire.peer import dial_user_daemon
 START_S = 15.0  # a cold start reads its modules from a slow disk and attaches to every GPU
 YIELDED_S = 3.0  # another window's daemon that does not answer by then may have failed
 
-# What a benchmark's environment may hold that must not reach the daemon: injected profilers, device masks, and what makes
-# Python many times slower.
+# Variables of a benchmark's environment that must not reach the daemon: injected profilers, device masks, and switches that
+# make Python many times slower.
 _NOT_INHERITED = (
     "LD_AUDIT",
     "LD_PRELOAD",
@@ -43,7 +43,7 @@ _NOT_INHERITED = (
 
 
 def say(line: str) -> None:
-    """Write one line to standard error, if there is one: a full disk or a closed stream is no reason to lose a window."""
+    """Write one line to standard error.  A full disk or a closed stream must not cost a window."""
     with contextlib.suppress(Exception):  # a stream that a program put there may raise anything
         sys.stderr.write(f"gpuwatch: {line}\n")
 
@@ -54,7 +54,7 @@ def start_daemon(settings: Settings) -> socket.socket:
     Raises DaemonError: when it cannot be started, stops at once, or does not answer within START_S.
     """
     ensure_socket_folder(settings.socket)
-    say(f"starting the user's daemon (leaves {_time_text(settings.idle_exit_s)} after its last client)")
+    say(f"starting a daemon (exits {_time_text(settings.idle_exit_s)} after its last client)")
     with contextlib.closing(_StartOutput(settings.log)) as output:
         child = _spawn(settings, output)
         now_ns = clock.now_ns()
@@ -67,7 +67,7 @@ def start_daemon(settings: Settings) -> socket.socket:
             connection = dial_user_daemon(settings) if ended is not None else None
             if connection is not None:
                 return connection
-            # It may have left the field to the daemon of another window, and that one failed; what fails once is tried once more.
+            # It may have yielded to the daemon of another window, which then failed.  One more attempt follows.
             if (ended and not _is_owner_starting(settings)) or (ended == 0 and clock.now_ns() > again_ns):
                 if ended and failed:
                     raise DaemonError(f"the daemon stopped at start: {output.last()}", "unreachable")
@@ -86,7 +86,7 @@ def _time_text(seconds: float) -> str:
 
 
 def _is_owner_starting(settings: Settings) -> bool:
-    """Return whether a daemon that an environment with another default socket started has the store and no socket yet."""
+    """Return True if a daemon with another default socket owns the store and has no socket yet."""
     return (
         settings.origin("socket") == "default"
         and store_owner.is_alive(settings.state)
@@ -97,10 +97,10 @@ def _is_owner_starting(settings: Settings) -> bool:
 def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
     if not sys.executable:  # an embedded interpreter may not know one
         raise DaemonError(
-            "expected Python's program in sys.executable, found none; start a daemon with: gpuwatch daemon", "unreachable"
+            "expected the path of Python in sys.executable, found none; start a daemon with: gpuwatch daemon", "unreachable"
         )
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    # numpy's library for matrices would start a thread a processor, before the daemon leaves its parent and in its worker
+    # OpenBLAS would start a thread per processor, before the daemon leaves its parent and in its worker
     # again; neither multiplies any, and where threads are short the library ends the process.
     environment = inherited | settings.variables() | {"OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-P", "-m", "gpuwatch.daemon.on_demand", *settings.flags()]
@@ -121,7 +121,7 @@ def _spawn(settings: Settings, output: _StartOutput) -> subprocess.Popen[bytes]:
 
 
 class _StartOutput:
-    """The output of a starting daemon: in memory until it has its log, which may still be that of the daemon before."""
+    """The output of a starting daemon: kept in memory until it opens its log, which the daemon before may still hold."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -141,7 +141,7 @@ class _StartOutput:
             if lines and self._log_version() != self._log_before:
                 if crashed := [line for line in lines if line.startswith("Fatal Python error: ")]:  # where follows on many
                     return crashed[-1]
-                # A line of the log is date, time, level and module before the colon, and what was said after it.
+                # A line of the log is date, time, level and module before the colon, and the message after it.
                 return lines[-1].partition(": ")[2] or lines[-1]
         with contextlib.suppress(OSError):
             said = os.pread(self.file, 1 << 20, 0).decode(errors="replace").strip().splitlines() if self.file >= 0 else []

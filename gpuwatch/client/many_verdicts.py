@@ -13,17 +13,32 @@ from gpuwatch.utf8 import found_words
 
 
 def verdicts(windows: Iterable[Window]) -> tuple[Verdict, ...]:
-    """Wait once for the deciding verdicts of these windows, in their order: the judge works on all of them meanwhile.
+    """Wait once for the deciding verdicts of many windows; the judge works on all of them meanwhile.
 
-    Raises UsageError: for what is no window that was closed.
+    Args:
+        windows: Windows whose blocks have ended.
+
+    Returns:
+        One verdict per window, in their order.
+
+    Raises UsageError: when one of them is no window, or its block has not ended.
+
+    Example:
+        >>> windows = []
+        >>> for size in (1_000, 10_000):
+        ...     with gpuwatch.window(f"sum of {size}") as w:
+        ...         total = sum(range(size))
+        ...     windows.append(w)
+        >>> [verdict.label for verdict in gpuwatch.verdicts(windows)]
+        ['sum of 1000', 'sum of 10000']
     """
     found = tuple(windows)
     for each in found:
         if not isinstance(each, Window):
             raise UsageError(f"verdicts: expected windows, found {found_words(each)}")
         if each.end_ns is None:
-            raise UsageError("verdicts: expected windows whose with block has ended, found one that has not")
+            raise UsageError("verdicts: expected windows whose with block has ended, found an open one")
     with closing(Connections()) as connections:
-        # From the last one on: it is judged after the others, which then answer at once.
+        # From the last one on: the judge reaches it last, and the others then answer at once.
         judged = {id(each): each.wait_for_verdicts(connections)[0] for each in reversed(found)}
     return tuple(judged[id(each)] for each in found)

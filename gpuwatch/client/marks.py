@@ -17,7 +17,7 @@ from gpuwatch.wire.packed_times import PackedTimes
 if TYPE_CHECKING:
     from gpuwatch.cuda.event_marks import CudaMarks
 
-TIMED = -1  # in place of the number of a word: an iteration
+TIMED = -1  # marks an iteration, in place of the number of a word
 _ROW = struct.Struct("=qqq")
 
 

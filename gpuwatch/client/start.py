@@ -1,4 +1,4 @@
-"""The daemon, started before it is needed."""
+"""The start of the daemon, and of a warm-up, before a window."""
 
 from __future__ import annotations
 
@@ -13,18 +13,26 @@ from gpuwatch.wire.messages import FactValue
 
 
 def start(settings: Settings | None = None) -> None:
-    """Have the daemon run, so that the next window opens in a millisecond: for the top of a script, before any warm-up.
+    """Start the daemon, so that the next window opens in a millisecond.
 
-    It waits until the daemon answers, and returns at once where one runs.  It raises nothing: what is wrong is the
-    reason of the windows' verdicts.
+    Call it at the top of a script, before any warm-up.  It waits until the daemon answers, and returns at once where one
+    runs.
+
+    Args:
+        settings: Settings in place of those of environment and files.
+
+    Raises nothing: a daemon that cannot start is the reason in the verdicts of the windows.
+
+    Example:
+        >>> gpuwatch.start()
     """
     with contextlib.suppress(GpuwatchError, OSError):
         connect(settings or load()).close()
 
 
 def warm_up(step: Callable[[], object], settings: Settings | None) -> dict[str, FactValue]:
-    """Have the daemon run, and run the step until it is steady; return the facts of the warm-up.  Exceptions of the step pass."""
+    """Start the daemon, run the step until it is steady, and return the facts of the warm-up.  Exceptions of the step pass."""
     start(settings)
-    # By its name: the room of measuring lies above this one, and a window without a warm-up imports none of it.
+    # Imported by name: the measuring room lies above this one, and a window without a warm-up imports none of it.
     warmed: dict[str, FactValue] = importlib.import_module("gpuwatch.measuring.warm_up").warm_until_steady(step)
     return warmed

@@ -40,7 +40,7 @@ class StatedClaim:
         )
 
     def facts(self) -> dict[str, FactValue]:
-        """Return what is stated, by the names of ``annotate.declared``."""
+        """Return the stated parts, by the names of ``annotate.declared``."""
         stated: dict[str, FactValue] = {"locked_mhz": self.locked_mhz, "every_s": self.every_s, "varies": self.varies or None}
         stated["untrusted"] = self.untrusted or None
         return {name: value for name, value in stated.items() if value is not None}

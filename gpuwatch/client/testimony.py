@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch")
 
 ROOM_COUNT = 15_000  # iterations whose clocks are stamped where their number is not known beforehand
-_DECLARED_LENGTH = DECLARED_LENGTH - 4096  # of all declared facts: versions, flags and GPUs need some too
+_DECLARED_LENGTH = DECLARED_LENGTH - 4096  # of all declared facts; versions, flags and GPUs need some of it
 
 
 @contextlib.contextmanager
 def spared(doing: str) -> Iterator[None]:
-    """Log what goes wrong inside and go on: a verdict can do without it."""
+    """Log a failure inside and go on: a verdict does not depend on it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the window's boundary
@@ -48,7 +48,7 @@ def spared(doing: str) -> Iterator[None]:
 
 
 class Testimony:
-    """Collected between a window's edges, handed over at its end, closed whatever became of it."""
+    """Facts and times that a window collects between its edges and hands over at its end."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Testimony:
                 self._stamps.put()
 
     def declare(self, facts: dict[str, FactValue]) -> None:
-        """Keep facts to declare; names the judge does not know become tags.  Raises UsageError: for what cannot be sent."""
+        """Keep facts to declare; names the judge does not know become tags.  Raises UsageError: for values that cannot be sent."""
         from annotate.declared import FACTS
 
         checked: dict[str, FactValue] = {}
@@ -166,10 +166,10 @@ class Testimony:
             _log.warning("gpuwatch: marking iterations failed: %s: %s", type(error).__name__, error)
 
     def record(self, times: Iterable[float] | Timings, at_ns: Iterable[int] | None, begin_ns: int) -> None:
-        """Keep times a caller took; what is no time is logged and stays one that the judge rejects."""
+        """Keep times a caller took.  A value that is no time is logged, and the judge rejects it."""
         now_ns = clock.now_ns()
         with spared("recording times"):
-            evidence = sys.modules.get("annotate.evidence")  # whoever has such arrays has imported it
+            evidence = sys.modules.get("annotate.evidence")  # a caller with such arrays has imported it
             if evidence is not None and isinstance(times, evidence.Timings):
                 self._recorded.append(times)
             else:
@@ -177,7 +177,7 @@ class Testimony:
         self.beside.note_hand_over(now_ns, clock.now_ns())
 
     def _newest_recorded(self) -> RecordedTimes:
-        """Return the times that later ones are added to."""
+        """Return the times to which later ones are added."""
         newest = self._recorded[-1] if self._recorded else None
         if not isinstance(newest, RecordedTimes):
             newest = RecordedTimes()
@@ -186,7 +186,7 @@ class Testimony:
 
     @property
     def has_more_than_facts(self) -> bool:
-        """Return whether there is anything to hand over before the window is closed."""
+        """Return True if there is anything to hand over before the window closes."""
         return bool(self._recorded or self._marks or self.replace_times) or not self.beside.is_empty
 
     def hand_over_beside(self, client: Client, run: str) -> None:
@@ -213,14 +213,14 @@ class Testimony:
         except DaemonError as error:
             if error.code not in ("unknown-message", "usage"):
                 raise
-            # An older daemon, or more than it takes: the window is judged without them.
+            # An older daemon, or more times than it accepts: the judge works without them.
             _log.warning("gpuwatch: times of iterations: %s", error)
             return
         if pieces:
             self._declared = declared | self._declared
 
     def settle(self) -> bool:
-        """Look at this process for the last time; return whether the rest takes long, and may be done beside the program."""
+        """Read this process for the last time; return True if the rest takes long and may run beside the program."""
         self._seen = torch_state.facts_since(self.before) | self._true_clock() | self._looked
         self._is_marking = False
         with spared("reading the times of iterations"):
@@ -229,7 +229,7 @@ class Testimony:
 
     @contextlib.contextmanager
     def reading_beside(self) -> Iterator[None]:
-        """Have the calling thread hand the times over and close this testimony, after ``settle`` returned True."""
+        """Hand the times over in the calling thread and close this testimony, after ``settle`` returned True."""
         with contextlib.ExitStack() as held:
             with spared("reading the times of iterations"):
                 if self._marks is not None:
@@ -237,7 +237,7 @@ class Testimony:
             yield
 
     def all(self) -> dict[str, FactValue]:
-        """Return everything there is to tell at the end; a declared fact never takes the place of one seen here."""
+        """Return all facts at the end; a declared fact never replaces one that gpuwatch observed here."""
         if self._seen is None:
             self.settle()
         at_beginning = {name: fact for name, fact in self.before.facts.items() if name in self._declared}
@@ -255,12 +255,12 @@ class Testimony:
         return {}
 
     def close(self) -> None:
-        """Give back what it holds of the GPU; nothing is marked any more.  At every end of a window, whatever went before."""
+        """Release the GPU's memory and mark nothing more.  It runs at every end of a window."""
         self._is_marking = False
         held = (self._marks, self._stamps)
         self._stamps = None
         for each in held:
-            with spared("giving the room of stamps back"):
+            with spared("releasing the memory of stamps"):
                 if each is not None:
                     each.close()
 
@@ -278,7 +278,7 @@ def _complain(words: str) -> None:
 
 
 def _sendable(name: str, fact: object) -> FactValue:
-    """Convert a fact to what JSON and a database hold; numbers and texts of other libraries become Python's own."""
+    """Convert a fact to a type that JSON and a database hold; numbers and texts of other libraries become Python's own."""
     if fact is None or isinstance(fact, bool):
         return fact
     if isinstance(fact, str):

@@ -1,43 +1,66 @@
 """The window around a benchmark: it marks an interval, declares facts, and returns the verdict.
 
-It runs in the benchmark's process, so it does little, imports little, and never lets telemetry break the body.
+It runs in the benchmark's process, so it does little, imports little, and never lets a failure of telemetry break the body.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from annotate.claims import Claim
 from annotate.user_policy import Policy
 from gpuwatch import clock
 from gpuwatch.client import start
 from gpuwatch.client.conversation import Conversation
-from gpuwatch.client.iteration import Iteration
 from gpuwatch.client.stated_claim import StatedClaim
 from gpuwatch.client.testimony import Testimony
 from gpuwatch.client.window_answers import WindowAnswers
-from gpuwatch.client.window_arguments import check_choices, check_kind, check_label, check_policy, check_step, list_gpus
+from gpuwatch.client.window_arguments import check_choices, check_label, check_policy, check_step, list_gpus
+from gpuwatch.client.window_body import WindowBody
 from gpuwatch.client.window_decorator import P, T, wrap
 from gpuwatch.client.window_tags import check_tags
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import UsageError
 from gpuwatch.process import torch_state
-from gpuwatch.utf8 import found_words
 from gpuwatch.wire.messages import FactValue
-
-if TYPE_CHECKING:
-    from annotate.evidence import OtherWork, Timings
 
 _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=None)
 
 
-class Window(WindowAnswers):
-    """One window.  Enter it once; after it closed, ``verdict`` waits for the tail and the judge (less than a second)."""
+class Window(WindowBody, WindowAnswers):
+    """A window: the ``with`` block of a benchmark, and after the block its verdict.
+
+    ``window()`` makes it.  Enter a window once; make a new one for each measurement, or decorate a function with it.
+
+    Attributes:
+        label: Name of the window; None without a name.
+        policy: Claim, accepted hazards, limits and thresholds by which the daemon judges.
+        tags: Tags known so far; ``tags.all()`` is a dict of text.
+        run_id: Run under which the store keeps the window (18 hexadecimal digits); None before it opens and without a daemon.
+        begin_ns: Beginning of the block on ``time.monotonic_ns``, in nanoseconds; None before it.
+        end_ns: End of the block on the same clock, in nanoseconds; None before it.
+        parent: Window of the same process around this one; None without one.
+        warm_up: Step that runs before the beginning; None without one.
+        stated: Parts of the claim stated beside its name, by the names of ``annotate.declared``.
+        verdict: Verdict of the worst GPU.  Waits for the judge, usually less than a second after the block.
+        verdicts: One verdict per GPU, worst first.  Waits likewise.
+
+    Raises UsageError: when it is entered twice, and when a verdict is asked for before the block ended.
+
+    Example:
+        >>> with gpuwatch.window("sum") as w:
+        ...     for _ in w.iterations(3):
+        ...         total = sum(range(100_000))
+        >>> print(w.verdict.status)  # varies
+        valid
+        >>> w.verdict.length_s > 0
+        True
+    """
 
     def __init__(
         self,
@@ -72,7 +95,7 @@ class Window(WindowAnswers):
 
     def __enter__(self) -> Window:
         if self.begin_ns is not None:
-            raise UsageError("a window is entered once: make a new one with gpuwatch.window()")
+            raise UsageError("expected a window that was not entered before; make a new one with gpuwatch.window()")
         self._pid = os.getpid()
         if self.warm_up is not None:
             self.declare(**start.warm_up(self.warm_up, self._settings))
@@ -103,7 +126,7 @@ class Window(WindowAnswers):
         self._note_in_parents(opening_ns)
 
     def _note_in_parents(self, begin_ns: int) -> None:
-        """Note in the windows around this one that opening or closing it held up their body."""
+        """Note in the windows around this one that opening or closing it delayed their body."""
         end_ns, window = clock.now_ns(), self.parent
         while window is not None:
             if window.end_ns is None:
@@ -111,7 +134,7 @@ class Window(WindowAnswers):
             window = window.parent
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # A forked child leaves its copy of the block: the window is its parent's, and so are the socket and the GPU.
+        # A forked child leaves its copy of the block: window, socket and GPU are its parent's.
         is_forked = os.getpid() != self._pid
         try:
             self._leave(error, is_forked=is_forked)
@@ -140,92 +163,9 @@ class Window(WindowAnswers):
         self._conversation.close(self.begin_ns or 0, self.end_ns, self._testimony, declared)
         self._note_in_parents(self.end_ns)
 
-    def iteration(self) -> Iteration:
-        """Return a context manager around one iteration, whose time and true clock become evidence.
-
-        On a GPU each iteration costs about 12 us of the host (two events, two stamps) and 4 us of the GPU outside the
-        measured time; without a GPU the host's clock is read twice.
-
-        Raises UsageError: outside of the with block.
-        """
-        self._check_inside("iteration")
-        return self._testimony.iteration()
-
-    def iterations(self, count: int) -> Iterator[int]:
-        """Return the numbers from 0 to ``count``; each pass of the loop is timed as one iteration.
-
-        One stamp serves as the end of an iteration and the beginning of the next, so it costs less than ``iteration``.
-
-        Raises UsageError: outside of the with block, and for a count below 1.
-        """
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UsageError(f"iterations: expected how many, at least 1, found {found_words(count)}")
-        self._check_inside("iterations")
-        return self._testimony.iterations(count)
-
-    def other_work(self, kind: str) -> Iteration:
-        """Return a context manager around work that belongs to the window and is not timed: a flush, a warm-up, a check.
-
-        Its time becomes evidence as that of an iteration does, by CUDA events where this process uses a GPU, so that the
-        GPU's busy time is accounted for.  ``kind`` is a word for it, such as ``"flush"``.
-
-        Raises UsageError: outside of the with block, and for no word or a long one.
-        """
-        self._check_inside("other_work")
-        return self._testimony.other_work(check_kind(kind))
-
-    def record(self, times: Iterable[float] | Timings, *, at_ns: Iterable[int] | None = None) -> None:
-        """Hand over times you took yourself, in seconds, in the order they ran; ``at_ns`` is when each began, if you know.
-
-        Beginnings are CLOCK_MONOTONIC (``time.monotonic_ns``); without them the times are assumed to have run back to back
-        until now.
-
-        A value that is no duration (text, a truth value, zero, infinity) is logged, and the verdict rejects it as an
-        impossible time; it never stops the benchmark.
-
-        Raises UsageError: outside of the with block.
-        """
-        self._check_inside("record")
-        self._testimony.record(times, at_ns, self.begin_ns or 0)
-
-    def record_other_work(self, other: OtherWork) -> None:
-        """Hand over work that you timed yourself and that is no iteration: flushes, holds, checks.
-
-        Raises UsageError: outside of the with block.
-        """
-        self._check_inside("record_other_work")
-        self._testimony.beside.recorded.append(other)
-
-    def inputs(self, *tensors: Any) -> None:
-        """Sample the inputs of the measured work: zeros and repeated values run cooler and faster than data.
-
-        It reads some values of each tensor (torch's or numpy's), which takes about a millisecond: call it before the
-        timed part.
-
-        Raises UsageError: outside of the with block, and where none is a tensor.
-        """
-        self._check_inside("inputs")
-        self._testimony.look_at(tensors)
-
-    def declare(self, **facts: FactValue) -> None:
-        """Declare facts that only the measured process knows, by the names of ``annotate.declared``; other names become tags.
-
-        Raises UsageError: for values that cannot be sent.
-        """
-        self._testimony.declare(facts)
-
-    tell = declare  # its former name, for one release
-
-    def _check_inside(self, doing: str) -> None:
-        if self.begin_ns is None or self.end_ns is not None:
-            raise UsageError(f"{doing}: expected to be called inside of the window's with block")
-
-    raise_for_verdict = WindowAnswers.raise_for_verdict  # names of the window itself, as in earlier versions
-    to_dict = WindowAnswers.to_dict
-
     @property
     def stated(self) -> dict[str, FactValue]:
-        """The parts of the claim that were stated beside its name, by the names of ``annotate.declared``."""
+        """Return the parts of the claim stated beside its name, by the names of ``annotate.declared``."""
         return self._stated.facts()
 
     async def __aenter__(self) -> Window:
@@ -237,14 +177,8 @@ class Window(WindowAnswers):
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Decorate a function: every call runs in its own window, the latest of which is ``function.window``."""
-        return wrap(function, self.label, lambda label: self._again(label).prepared(self.warm_up, self.tags.given))
-
-    def prepared(self, warm_up: Callable[[], object] | None, tags: Mapping[str, str]) -> Window:
-        """Return this window, which has these tags, and runs the step of a warm-up until it is steady before it begins."""
-        self.warm_up = warm_up
-        self.tags.given = dict(tags)
-        return self
+        """Decorate a function: every call runs in its own window, and ``function.window`` is the latest."""
+        return wrap(function, self.label, lambda label: _prepare(self._again(label), self.warm_up, self.tags.given))
 
 
 def _find_open(window: Window | None) -> Window | None:
@@ -274,22 +208,57 @@ def window(
     on_reject: Literal["report", "raise"] = "report",
     settings: Settings | None = None,
 ) -> Window:
-    """Make a window around a benchmark: a context manager, an async one, and a decorator.
+    """Make a window around a benchmark: a context manager, an async context manager, and a decorator.
 
-    It covers the GPUs on which this process and its descendants hold a context, or those named by UUID (or a unique
-    beginning of one).  With torch loaded and a context made, it synchronises at both ends unless ``sync=False``.
-    ``tolerance`` is the share by which disturbances may move a number before the window is flagged (0.01 by default), ``precision``
-    the repeatability it must have.  ``accept=["rule"]`` names hazards, ``limits={"rule": {"limit": 0.1}}`` other limits; or a ``policy``.
-    ``locked_mhz``, ``every`` (seconds from one call's begin to the next) and ``varies`` (by design) state more.
-    ``untrusted=True`` is for code that may cheat: only the daemon's evidence counts.
-    ``warm_up``, one step of the work, runs before the beginning until it is steady, as in ``bench``, for ten seconds at most.
-    ``tags={"team": "vision"}`` are kept with the window, beside those of its batch job, pod or CI run.
-    ``on_reject="raise"`` waits for the verdict at the end and raises RejectedError.
+    The daemon watches the GPUs from outside while the block runs, and judges what it saw.  A failure of telemetry never
+    stops the block: it makes the verdict unproven.
 
-    Raises UsageError: for arguments that can never be right; any failure of telemetry makes the verdict unproven instead.
+    Args:
+        label: Name of the window, at most 256 characters.
+        claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
+        locked_mhz: SM clock that you locked, in MHz.
+        every: Time from the beginning of one call to the next that you keep on purpose, in seconds.
+        varies: True states that times vary by design.
+        untrusted: True states that the code may cheat: only the daemon's evidence counts.
+        policy: A ``Policy`` in place of claim, accept and limits.
+        accept: Names of rules whose hazards you accept.  They stay in the verdict.
+        limits: Other limits by rule and name, as ``{"outliers": {"host_ratio": 0.8}}``.
+        tolerance: Share by which disturbances may move a number before the window is flagged; 0.01 by default.
+        precision: Share to which a number must repeat from window to window; no demand by default.
+        gpus: UUIDs of the GPUs to judge, or unique beginnings of them.  By default those on which this process and its
+            descendants hold a context.
+        sync: False leaves out ``torch.cuda.synchronize()`` at both ends, which runs where torch has a context.
+        warm_up: Step of the work, a function without arguments.  It runs before the block until times and clock are
+            steady, for 10 s at most.
+        tags: Tags to keep with the window, as ``{"team": "vision"}``, beside those of its batch job, pod or CI run.
+        on_reject: ``"raise"`` waits for the verdict at the end of the block and raises RejectedError for a rejected one.
+        settings: Settings in place of those of environment and files.
+
+    Returns:
+        A window that is not entered yet.
+
+    Raises UsageError: when an argument can never be right.
+
+    Example:
+        As a context manager:
+
+        >>> with gpuwatch.window("sum", tags={"team": "vision"}, tolerance=0.02) as w:
+        ...     total = sum(range(100_000))
+        >>> print(w.verdict.status)  # varies
+        valid
+
+        As a decorator; each call has its own window, and ``function.window`` is the latest:
+
+        >>> @gpuwatch.window(claim="burst")
+        ... def step():
+        ...     return sum(range(100_000))
+        >>> step()
+        4999950000
+        >>> step.window.label
+        'step'
     """
     check_choices(on_reject, settings)
-    return Window(
+    made = Window(
         check_label(label),
         check_policy(claim, policy, tolerance, precision, accept=accept, limits=limits),
         gpus=list_gpus(gpus),
@@ -297,4 +266,12 @@ def window(
         on_reject=on_reject,
         settings=settings,
         stated=StatedClaim.checked(locked_mhz=locked_mhz, every=every, varies=varies, untrusted=untrusted),
-    ).prepared(check_step(warm_up), check_tags(tags))
+    )
+    return _prepare(made, check_step(warm_up), check_tags(tags))
+
+
+def _prepare(made: Window, warm_up: Callable[[], object] | None, tags: Mapping[str, str]) -> Window:
+    """Return the window with its tags, and with the step that runs until it is steady before the block."""
+    made.warm_up = warm_up
+    made.tags.given = dict(tags)
+    return made

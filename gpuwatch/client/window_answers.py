@@ -1,4 +1,4 @@
-"""The answers of a window that was closed: its verdicts, and what they make of it as text and data."""
+"""The answers of a closed window: its verdicts, and their forms as text and data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = 1
 
 
 class WindowAnswers:
-    """The part of a window that is asked after its end."""
+    """The part of a window that serves its caller after the block."""
 
     label: str | None
     policy: Policy
@@ -27,15 +27,33 @@ class WindowAnswers:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """One verdict per GPU, worst first."""
+        """Return one verdict per GPU, worst first.  Waits for the judge, usually less than a second after the block.
+
+        Raises UsageError: when the block has not ended.
+        """
         return self.wait_for_verdicts()
 
     def wait_for_verdicts(self, connections: Connections | None = None) -> tuple[Verdict, ...]:
-        """Return one verdict per GPU, worst first, asked for over connections that windows share."""
+        """Wait for the verdicts over connections that windows share; ``gpuwatch.verdicts`` does so for many windows.
+
+        Args:
+            connections: Connections to share; None opens one.
+
+        Returns:
+            One verdict per GPU, worst first.
+
+        Raises UsageError: when the block has not ended.
+
+        Example:
+            >>> len(w.wait_for_verdicts())
+            1
+        """
         if self.begin_ns is None:
-            raise UsageError("the window was not entered: its verdict is there after a with block")
+            raise UsageError("expected a window that was entered, found one that was not; its verdict follows the `with` block")
         if self.end_ns is None:
-            raise UsageError("the window is still open: its verdict is there after the with block")
+            raise UsageError(
+                "expected a window whose `with` block has ended, found an open one; ask for the verdict after the block"
+            )
         if found := self._conversation.verdicts(connections):
             return found
         unproven = Verdict(
@@ -52,17 +70,41 @@ class WindowAnswers:
 
     @property
     def verdict(self) -> Verdict:
-        """The deciding verdict, of the worst GPU."""
+        """Return the verdict of the worst GPU.  Waits as ``verdicts`` does.
+
+        Raises UsageError: when the block has not ended.
+        """
         return self.verdicts[0]
 
     def raise_for_verdict(self) -> None:
-        """Raise RejectedError if the verdict is rejected; do nothing otherwise."""
+        """Raise RejectedError if the verdict is rejected; do nothing otherwise.
+
+        Raises RejectedError: when the verdict is rejected; it is in ``error.verdict``.
+        Raises UsageError: when the block has not ended.
+
+        Example:
+            >>> try:
+            ...     w.raise_for_verdict()
+            ... except gpuwatch.RejectedError as error:
+            ...     print(error.verdict.status.value)  # as on a busy machine
+            ... else:
+            ...     print("not rejected")  # varies
+            not rejected
+        """
         verdict = self.verdict
         if verdict.status is Status.REJECTED:
             raise RejectedError(verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``docs/schemas/window.json``."""
+        """Return run, label, tags and verdicts as plain data for JSON; the schema is ``docs/schemas/window.json``.
+
+        Raises UsageError: when the block has not ended.
+
+        Example:
+            >>> data = w.to_dict()
+            >>> data["label"], data["verdicts"][0]["claim"]
+            ('sum', 'sustained')
+        """
         verdicts = self.verdicts
         return {
             "schema": SCHEMA,
@@ -76,7 +118,7 @@ class WindowAnswers:
 
     def __repr__(self) -> str:
         state = "open" if self.end_ns is None else "closed"
-        from annotate.output.report import plain  # a label steers no terminal
+        from annotate.output.report import plain  # a label must not steer a terminal
 
         return f"<gpuwatch.window {plain(self.label or self.run_id or '')} {state if self.begin_ns else 'not entered'}>"
 

@@ -1,4 +1,4 @@
-"""Checks of the arguments of ``window()``: what can never be right is refused before the benchmark runs."""
+"""Checks of the arguments of ``window()``: impossible ones are refused before the benchmark runs."""
 
 import inspect
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def check_label(label: object) -> str | None:
     Raises UsageError: for another type, for a function that was decorated without brackets, and for a long text.
     """
     if callable(label):
-        raise UsageError("window() takes a label; as a decorator write @gpuwatch.window()")
+        raise UsageError("label: expected text, found a function; as a decorator write @gpuwatch.window()")
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {found_words(label)}")
     if label is not None and len(label) > LABEL_LENGTH:
@@ -28,7 +28,7 @@ def check_label(label: object) -> str | None:
 
 
 def check_choices(on_reject: object, settings: object) -> None:
-    """Check what is one of few choices.  Raises UsageError: for an unknown word, and for settings of another type."""
+    """Check the arguments that are one of few choices.  Raises UsageError: for an unknown word, and for settings of another type."""
     if on_reject not in ("report", "raise"):
         raise UsageError(f"on_reject: expected 'report' or 'raise', found {found_words(on_reject)}")
     if settings is not None and not isinstance(settings, Settings):
@@ -43,7 +43,7 @@ def check_kind(kind: object) -> str:
 
 
 def check_step(step: object) -> Callable[[], object] | None:
-    """Return the step of a warm-up.  Raises UsageError: for what cannot be called, and for what a call only makes."""
+    """Return the step of a warm-up.  Raises UsageError: for a value that cannot be called, and for coroutines and generators."""
     if step is not None and not callable(step):
         raise UsageError(f"warm_up: expected a function that runs one step, found {found_words(step)}")
     if inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):
@@ -62,7 +62,7 @@ def check_policy(
     accept: object = (),
     limits: object = None,
 ) -> Policy:
-    """Return the policy, made of claim, accepted hazards and limits where none is given, with the thresholds given beside it.
+    """Return the given policy, or one of claim, accepted hazards and limits, with the thresholds given beside it.
 
     Raises UsageError: for other types and amounts, an unknown claim, rule or limit, and for parts beside a policy that has its own.
     """
@@ -71,7 +71,7 @@ def check_policy(
     if policy is not None and not isinstance(policy, Policy):
         raise UsageError(f"policy: expected a gpuwatch.Policy, found {found_words(policy)}")
     if policy is not None and (accept or limits):
-        raise UsageError("policy: expected it without accept and limits, which are parts of it; give one of them")
+        raise UsageError("policy: expected a policy without accept and limits beside it, found both; put them into the policy")
     try:
         chosen = _policy_of(claim, accept, limits) if policy is None else policy
     except AnnotateError as error:

@@ -23,7 +23,9 @@ def wrap(function: Callable[P, T], label: str | None, make_window: Callable[[str
     Raises UsageError: for a generator, whose call does no work.
     """
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise UsageError("a generator's call only makes it: put `with gpuwatch.window():` around the loop that runs it")
+        raise UsageError(
+            "expected a function, found a generator, whose call does no work; put `with gpuwatch.window():` around the loop that runs it"
+        )
 
     def open_next() -> Window:
         made = make_window(label or function.__qualname__[:LABEL_LENGTH])

@@ -1,6 +1,6 @@
-"""Tags of a window: the words for its job, team and build by which a fleet is asked about it later.
+"""Tags of a window: words for its job, team and build, by which `gpuwatch fleet` finds it later.
 
-A user gives tags, ``w.declare()`` keeps names the judge does not know, and the environment of a job names more of them.
+A user gives tags, ``w.declare()`` keeps names the judge does not know, and the environment of a job adds more.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class WindowTags:
         for name, text in found.items():
             try:
                 kept = _bounded({**kept, **check_tags({name: text})})
-            except UsageError as error:  # of the surroundings, which the user may not be able to change
-                _log.warning("gpuwatch: a tag found around this process is left out: %s", error)
+            except UsageError as error:  # of the environment, which the user may not be able to change
+                _log.warning("gpuwatch: a tag of this process's environment is left out: %s", error)
         self._found = kept
         return self.all()
 
@@ -55,7 +55,7 @@ class WindowTags:
             declared = {**self.declared, **check_tags(unknown, doing="declare")}
             _bounded({**self.given, **declared}, "declare")
             self.declared = declared
-            from difflib import get_close_matches  # a window without a mistake in it does not wait for the import
+            from difflib import get_close_matches  # imported only for a mistake
         for name in unknown:
             near = get_close_matches(name, known, 1)
             _log.warning(
@@ -67,7 +67,7 @@ class WindowTags:
 
 
 def check_tags(tags: object, *, doing: str = "tags") -> dict[str, str]:
-    """Return tags as text.  Raises UsageError: for names and values that are none, long ones, and too many."""
+    """Return tags as text.  Raises UsageError: for wrong names and values, long ones, and too many."""
     if tags is None:
         return {}
     if not isinstance(tags, Mapping):

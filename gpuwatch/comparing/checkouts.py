@@ -133,7 +133,7 @@ def _remove(top: Path, holder: Path, lock: int, owner_pid: int) -> None:
 
 
 def _remove_abandoned(top: Path) -> None:
-    """Remove worktrees of processes that were killed: nobody holds their lock."""
+    """Remove worktrees of killed processes, whose lock no process holds."""
     listed = run_git(top, "worktree", "list", "--porcelain") or ""
     for place in (Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line.startswith("worktree ")):
         if place.name != _TREE or not place.parent.name.startswith(_PREFIX):

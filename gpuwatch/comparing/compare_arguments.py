@@ -1,4 +1,4 @@
-"""The arguments of compare(), refused in one clear line where they can never be right."""
+"""The arguments of compare(); impossible ones are refused in one line."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ class CompareRequest:
 
     @property
     def names(self) -> list[str]:
-        """The names of the variants, the reference first."""
+        """Return the names of the variants, the reference first."""
         first = self.reference if self.reference is not None else next(iter(self.variants))
         return [first, *(name for name in self.variants if name != first)]
 
@@ -86,7 +86,7 @@ def checked(request: CompareRequest) -> CompareRequest:
 
 def _rtol(request: CompareRequest) -> float | None:
     if request.rtol is not None and request.tolerance_ratio is not None:
-        raise UsageError("compare: tolerance_ratio: expected rtol alone, which is its name today, found both")
+        raise UsageError("compare: tolerance_ratio: expected rtol alone, its present name, found both")
     earlier = bench_arguments.amount_or_none("compare: tolerance_ratio", request.tolerance_ratio, zero=True)
     return earlier if request.rtol is None else bench_arguments.amount("compare: rtol", request.rtol, zero=True)
 
@@ -94,7 +94,7 @@ def _rtol(request: CompareRequest) -> float | None:
 def _tolerance(value: object) -> float:
     tolerance = bench_arguments.amount("compare: tolerance", value)
     if tolerance >= 1:
-        raise UsageError(f"compare: tolerance: expected a share between 0 and 1, as 0.005 for half a per cent, found {value!r}")
+        raise UsageError(f"compare: tolerance: expected a share between 0 and 1, as 0.005 for 0.5 %, found {value!r}")
     return tolerance
 
 
@@ -129,7 +129,7 @@ def _check_choices(request: CompareRequest) -> None:
 
 
 def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
-    """Return the arguments of each call.  Raises UsageError: a tensor alone would be taken apart into its rows."""
+    """Return the arguments of each call.  Raises UsageError: for a tensor alone, whose rows would count as arguments."""
     if not isinstance(inputs, list | tuple):
         raise UsageError(
             f"compare: {name}: expected a tuple of arguments, as (x,) for a single one, found {type(inputs).__name__}"
@@ -138,21 +138,20 @@ def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
 
 
 def check_result(name: str, result: object) -> None:
-    """Raises UsageError: when the result only begins to work once it is awaited or iterated."""
+    """Check a result.  Raises UsageError: when it is a coroutine or generator, which has done no work yet."""
     if any(is_kind(result) for is_kind in _DEFERRED):
         if inspect.iscoroutine(result):
-            result.close()  # never awaited, and without the warning that says so
+            result.close()  # without the warning about a coroutine that was never awaited
         raise _deferred(name)
 
 
 def _deferred(name: str) -> UsageError:
     return UsageError(
-        f"compare: {name}: expected a function that does its work when it is called; "
-        "a call of a coroutine or a generator only makes it"
+        f"compare: {name}: expected a function that does its work when it is called, found a coroutine or generator function"
     )
 
 
 def _count(name: str, value: object, *, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-        raise UsageError(f"compare: {name}: expected how many, at least {least}, found {value!r}")
+        raise UsageError(f"compare: {name}: expected a count of at least {least}, found {value!r}")
     return int(value)

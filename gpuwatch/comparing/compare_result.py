@@ -25,9 +25,29 @@ NOT_COMPARED = "results were not compared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The comparisons of every other variant with the reference, their window, and how far the results agree.
+    """The answer of ``compare``: each other variant against the reference, with the window around them.
 
-    It prints as a report; ``c["b"]`` is one comparison, ``c.decision`` the first one's.
+    ``print`` shows it as a report, and ``compared["b"]`` is the comparison of the variant ``b``.
+
+    Attributes:
+        comparisons: One ``annotate.compare.decision.Comparison`` per variant besides the reference.
+        matches: Largest error of each variant's results against the reference's, and its limit, as ratios.
+        timer: Timer of the blocks: events or host.
+        window: Window around the measurement; None with ``watch=False``.
+        cache: L2 cache that each call found, cold or warm; None where it was not controlled.
+        checked_sets_count: Number of sets of inputs on which results were compared.
+
+    Raises KeyError: when ``compared[name]`` names no compared variant.
+
+    Example:
+        >>> arms = {"old": lambda: sum(range(2000)), "new": lambda: 1999 * 1000}
+        >>> compared = gpuwatch.compare(arms, seconds=0.1, warm_s=0.05, watch=False)
+        >>> compared.decision.value
+        'faster'
+        >>> compared["new"].change_ratio < 0
+        True
+        >>> print(f"{compared['new'].ratio.centre:.3f}")  # varies
+        0.002
     """
 
     comparisons: tuple[Comparison, ...]
@@ -38,16 +58,17 @@ class Compared:
     checked_sets_count: int = 0  # sets of inputs on which results were compared
 
     def __getitem__(self, name: str) -> Comparison:
-        """Raises KeyError: for a variant that was not compared."""
+        """Return the comparison of a variant.  Raises KeyError: when it was not compared."""
         return {comparison.b: comparison for comparison in self.comparisons}[name]
 
     @property
     def decision(self) -> Decision:
+        """Return the decision on the first comparison."""
         return self.comparisons[0].decision
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict of the window (waits for the judge); None without a window."""
+        """Return the window's verdict, and wait for the judge; None without a window."""
         return None if self.window is None else self.window.verdict
 
     def __str__(self) -> str:
@@ -62,11 +83,18 @@ class Compared:
             lines.append(str(verdict))
             is_power_limited = any(finding.rule == "power-limited" for finding in verdict.hazards)
             if is_power_limited and all(each.own_ratio is None for each in self.comparisons):
-                lines.append("  power limits the clock both share here: own_steady=True measures each at the clock it earns")
+                lines.append("  power limits the shared clock: own_steady=True measures each variant at its own clock")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``docs/schemas/comparison.json``."""
+        """Return comparisons and verdict as plain data for JSON; the schema is ``docs/schemas/comparison.json``.
+
+        Raises nothing.
+
+        Example:
+            >>> compared.to_dict()["comparisons"][0]["decision"]
+            'faster'
+        """
         verdict = self.verdict
         return {
             "schema": SCHEMA,
@@ -126,7 +154,7 @@ def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float)
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:
-    """Explain why the ratio of variants alone differs from that in turns; intervals that overlap show no difference."""
+    """Return the reason why the ratio of variants alone differs from that in turns; none for intervals that overlap."""
     gap = own.centre / shared.centre - 1.0
     if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
         return []

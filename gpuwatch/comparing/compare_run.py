@@ -59,26 +59,55 @@ def compare(
     tags: Mapping[str, str | float] | None = None,
     seams: BenchEnvironment | None = None,
 ) -> Compared:
-    """Compare functions of one call each: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against ``reference``.
+    """Compare functions on one GPU: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against a reference.
 
-    Blocks of ``block_s`` alternate in balanced quads (ABBA, the first letter drawn), so that all variants share one clock; that
-    ratio is the answer.  SAME means within ``tolerance``, in median and mean.  ``own_steady=True`` adds each variant's own
-    ratio: alone, warm for ``own_s`` and then measured for as long, in rounds.
+    Blocks of the variants alternate in balanced quads (ABBA, the first letter drawn), so that all variants share one clock.
+    Results are compared before times.  Python's garbage collector is held off while timing.  Exceptions of a variant pass.
 
-    ``arms`` are the variants by name, and ``inputs`` the arguments of each call.  A function that makes inputs is called
-    ``buffers_count`` times, because where data lies is part of a time, with ``seed=0``, 1, 2 where it takes a seed.  A variant
-    whose name begins with ``make_`` makes variants: it is called as often, and returns a function of one call with its own
-    buffers.  Unless ``check=False``, results are compared first, on all these inputs and on ``check_inputs`` (tuples of
-    arguments, as of other sizes, or a function that returns them); ``rtol`` replaces the data type's limit.
+    Args:
+        arms: Two or more functions by name; each does one call.  A function whose name begins with ``make_`` makes variants:
+            it is called ``buffers_count`` times, and returns a function of one call with its own buffers.
+        inputs: Arguments of each call: a tuple, or a function that returns one.  Such a function is called
+            ``buffers_count`` times, because where data lies is part of a time, with ``seed=0``, 1, 2 where it takes a seed.
+        reference: Name of the variant to compare with; by default the first.
+        seconds: Time of the interleaved measurement, in seconds per variant.
+        warm_s: Time of the warm-up before the window, in seconds; by default 3 s on a GPU and 0.5 s elsewhere.
+        block_s: Length of one block, in seconds.
+        own_steady: True also measures each variant alone, at the clock that its own power allows.
+        own_s: Time to warm up and then to measure each variant alone, in seconds.
+        rounds_count: Number of rounds of variants alone, at least 2.
+        check: False leaves the results uncompared.
+        tolerance_ratio: Former name of ``rtol``, a ratio.
+        buffers_count: Number of sets of inputs.
+        floor_ratio: Noise floor of this GPU, a ratio; by default the one that ``gpuwatch selftest`` stored.
+        seed: Seed of the order of blocks, a whole number.
+        label: Name of the window; by default the variants' names.
+        watch: False opens no window, so that there is no verdict.
+        timer: A timer of blocks in place of the one that fits.
+        settings: Settings in place of those of environment and files.
+        say: Function that takes a line of progress.
+        tolerance: Ratio within which variants count as the same, in median and mean.
+        cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span.  ``"warm"``
+            leaves it as the last call did.
+        rtol: Largest relative error of results, a ratio; by default the data type's.
+        check_inputs: Further tuples of arguments on which results are compared, as of other shapes, or a function that
+            returns them.
+        tags: Tags to keep with the window, as ``{"team": "vision"}``.
+        seams: Replacements for clock, GPU and daemon, for tests of gpuwatch itself.
 
-    ``cache``: ``"cold"`` (the default on a GPU) empties the L2 cache before each call, outside the timed span; ``"warm"``
-    leaves it as the last call did.  ``warm_s`` defaults to 3 s on a GPU and 0.5 s elsewhere, before the window opens.
-    Python's garbage collector is held off while timing.  ``tags`` are kept with the window, as of ``window()``.
+    Returns:
+        A ``Compared`` with one comparison per variant besides the reference.
 
-    Exceptions of a variant pass.
     Raises UsageError: when an argument can never be right.
+
+    Example:
+        >>> numbers = list(range(2000))
+        >>> arms = {"sum": lambda: sum(numbers), "loop": lambda: sum(sorted(numbers + numbers)) // 2}
+        >>> compared = gpuwatch.compare(arms, seconds=0.1, warm_s=0.05)
+        >>> print(compared["loop"].decision)  # varies
+        slower
     """
-    # The request names its fields as the arguments: each is written down once.
+    # The request's fields have the arguments' names: each is written once.
     return _run(compare_arguments.checked(CompareRequest(**locals())))
 
 
@@ -186,4 +215,4 @@ def _open_window(request: CompareRequest) -> AbstractContextManager[Window | Non
         return nullcontext()
     label = request.label or " and ".join(request.names)
     opened = request.environment.window(label[:LABEL_LENGTH], settings=request.settings, tags=request.tags)
-    return cast("AbstractContextManager[Window]", opened)  # tests alone have another kind
+    return cast("AbstractContextManager[Window]", opened)  # only tests have another kind

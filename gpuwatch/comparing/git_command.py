@@ -14,7 +14,7 @@ _GIT_VARIABLES = (
 
 
 def run_git(folder: Path, *arguments: str) -> str | None:
-    """Run git in the repository around a folder, whatever repository the environment names; None where it fails."""
+    """Run git in the repository around a folder, and ignore one that the environment names; None where it fails."""
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     # A repository that wants a password is refused, and an address that names a command to run, as ext:: does.
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "http:https:ssh:file"}
@@ -22,5 +22,5 @@ def run_git(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, check=False, env=environment, text=True, errors="surrogateescape")
     except FileNotFoundError:
-        raise UsageError("--at: expected git, found no such command") from None
+        raise UsageError("--at: expected the command git, found none; install git") from None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""The facts of an instance that most cards of a reference have otherwise, and the numbers that each makes incomparable."""
+"""The facts of an instance that differ from most cards of a reference, and the numbers that each makes incomparable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SETTINGS = {
     "sm_clock_max_mhz": "maximum SM clock",
     "mem_clock_max_mhz": "maximum memory clock",
 }
-# What belongs to the machine and not to the GPU's kind is left to the probes.
+# Facts of the machine, not of the GPU's model, are left to the probes.
 _NOTED = {
     "driver_version": "driver",
     "vbios_version": "VBIOS",
@@ -45,7 +45,7 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FactDifference:
-    """A fact of this instance that most reference cards have otherwise."""
+    """A fact of this instance that differs from most reference cards."""
 
     name: str
     here: str
@@ -54,7 +54,7 @@ class FactDifference:
 
 
 def fact_differences(card: Qualification, others: Sequence[Qualification]) -> Iterator[FactDifference]:
-    """Yield what is known of the card and of most others, and differs."""
+    """Yield the known facts that differ between the card and most others."""
     usual = _usual_device([each.device for each in others])
     for names, reach, tolerance in ((_KIND, Reach.ALL, 0.0), (_SETTINGS, Reach.RAW, 0.5), (_NOTED, Reach.NONE, 0.0)):
         for each in pair_conditions.differences(usual, card.device, names, tolerance=tolerance):

@@ -43,7 +43,7 @@ _OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s"
 
 @dataclass(slots=True)
 class Probed:
-    """The results of the probes, as far as they could be run."""
+    """The results of the probes that ran."""
 
     uuid: str | None = None
     amounts: dict[str, Amount] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Probed:
     software: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, amount: Amount | None, why: str) -> None:
-        """Keep an amount, or the first reason why there is none."""
+        """Keep an amount, or the first reason for its absence."""
         if amount is None:
             self.missing.setdefault(name, why)
         else:
@@ -120,7 +120,7 @@ class Instruments:
 
 
 def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
-    """Run every probe that this Python can run; ``missing`` says why it did not run another.
+    """Run every probe that this Python can run; ``missing`` gives the reasons for the others.
 
     Raises GpuwatchError: when no GPU takes work.
     """
@@ -163,7 +163,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
 
 @contextmanager
 def _refusals_noted(found: Probed, names: Sequence[str]) -> Iterator[None]:
-    """Note why a probe had no result where the driver or torch refused, as where a neighbour holds the memory."""
+    """Note the reason of a probe without a result where the driver or torch refused, as when a neighbour holds the memory."""
     try:
         yield
     except RuntimeError as error:

@@ -51,7 +51,7 @@ def load(text: str, *, at: str | None = None) -> Loaded:
 
 
 def load_checked_out(tree: SourceTree, source: Path, function: str, said: str) -> Callable[..., object]:
-    """Load a function of a file that is checked out; ``said`` is what the user wrote.
+    """Load a function of a file that is checked out; ``said`` is the user's text.
 
     Raises UsageError: when the function is missing, or the file cannot be imported.
     """
@@ -90,7 +90,7 @@ def _load_module(named: Path, revision: str | SourceTree | None) -> ModuleType:
         return tree.execute(name, source)
     except BaseException as error:
         sys.modules.pop(name, None)
-        if isinstance(error, SystemExit):  # as from a script without `if __name__ == "__main__":`; it would end us, too
+        if isinstance(error, SystemExit):  # as from a script without `if __name__ == "__main__":`; it would end this process
             raise UsageError(
                 f"{named}: expected a file that can be imported, found one that calls sys.exit({error.code!r})"
             ) from error

@@ -23,13 +23,13 @@ SCHEMA = 1
 _KEY = "card-"  # before the digest of a UUID
 SHIPPED = Path(__file__).parent / "references"
 _BLOCKS_COUNT = 20  # of half a second of GEMM each: the power controller swings within a second
-_BETWEEN_WINDOWS_RATIO = 0.0006  # as windows of unchanged work were measured to differ (annotate.budget.Repeatability)
+_BETWEEN_WINDOWS_RATIO = 0.0006  # the measured difference of windows of unchanged work (annotate.budget.Repeatability)
 _MOST_BYTES = 16 << 20  # some thousand cards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A measured number, and half of its 95 % interval as a share of it; None: nobody can say how far it can be off.
+    """A measured number, and half of its 95 % interval as a share of it; None: unknown.
 
     ``clock_mhz`` and ``beta`` belong to a time at one clock: the clock, and the exponent with which the time follows it.
     """
@@ -41,7 +41,7 @@ class Amount:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether it is a positive number: files may hold anything."""
+        """Return True for a positive number: files may hold anything."""
         known = (self.value, *(each for each in (self.half_ratio, self.clock_mhz, self.beta) if each is not None))
         return all(map(math.isfinite, known)) and self.value > 0.0 and (self.half_ratio or 0.0) >= 0.0
 
@@ -92,7 +92,7 @@ class StampsSeen:
 class Qualification:
     """One machine's GPU as `gpuwatch selftest --qualify` found it.
 
-    ``amounts`` are by the names of ``qualify_decision.PROBES``; ``missing`` says of each other one why it was not measured.
+    ``amounts`` are by the names of ``qualify_decision.PROBES``; ``missing`` gives the reason for each other one.
     ``neighbours`` are the signs of other work on the GPU, as sentences; ``faults`` and ``disturbances`` are the other hazards
     that reject and that flag a probe's own window.
     """
@@ -123,7 +123,7 @@ class Qualification:
 
     @property
     def is_clean(self) -> bool:
-        """Return whether nothing but the card itself made the numbers."""
+        """Return True if only the card itself made the numbers."""
         return not (self.neighbours or self.faults or self.disturbances)
 
     def to_dict(self) -> dict[str, object]:
@@ -167,7 +167,7 @@ def _cards_of(file: Path) -> list[Qualification]:
         raise UsageError(f"--reference: {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(
-            f"--reference: {file}: expected what --save-reference or --qualify --json wrote, found: {error}"
+            f"--reference: {file}: expected a file of --save-reference or --qualify --json, found: {error}"
         ) from error
     return found
 
@@ -199,5 +199,5 @@ def shipped_cards(model: str) -> tuple[Qualification, ...]:
 
 
 def same_model(cards: Sequence[Qualification], model: str) -> tuple[Qualification, ...]:
-    """Return the cards of this model; all of them where none is, for then the model itself is the difference."""
+    """Return the cards of this model; all cards where none is, because then the model itself differs."""
     return tuple(card for card in cards if card.device.name == model) or tuple(cards)

@@ -1,4 +1,4 @@
-"""The decision on a qualification: its differences from reference cards of the model, each with its interval, and what they mean."""
+"""The decision on a qualification: its differences from reference cards of the model, each with its interval, and the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.comparing.qualification import Amount, Qualification
 
 # A further card of the model lies outside the band of a probe with this probability, and one of six in one card of 17.
 _OUTSIDE_SHARE = 0.01
-_FEWEST_CARDS_COUNT = 3  # of fewer, no spread between cards can be told
+_FEWEST_CARDS_COUNT = 3  # of fewer, the spread between cards is unknown
 # The exponent of a product of matrices: fits on five H200s gave 0.93 to 1.03, and their differences are no card's own.
 _BETA, _BETA_ERROR = 0.97, 0.05
 
@@ -78,7 +78,7 @@ class ProbeDifference:
 
     @property
     def speed(self) -> str:
-        """Return whether this instance is the faster or the slower one."""
+        """Return the word faster or slower for this instance."""
         return "faster" if (self.ratio > 0.0) is self.probe.is_rate else "slower"
 
     @property
@@ -101,7 +101,7 @@ class QualifyDecision:
 
 
 def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio: float | None = None) -> QualifyDecision:
-    """Compare a card with the others of a reference, or with its own earlier result where that is all the reference holds.
+    """Compare a card with the others of a reference, or with its own earlier result if the reference holds nothing else.
 
     Results of cards that were disturbed while they were measured are left out.  ``spread_ratio`` is the setting card_spread.
     """
@@ -210,7 +210,7 @@ def _answer(
                 f"{each.probe.title} {each.interval}: whether that lies within the cards' ±{each.band_ratio:.2%} cannot be told"
             )
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
-    # What a neighbour or a fault made unclear is no reason beside it.
+    # A neighbour or a fault is the reason; what it made unclear is none.
     reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)
     return QualifyDecision(
         comparable=comparable,

@@ -1,4 +1,4 @@
-"""The course of a qualification: look at the machine, run the probes, name what disturbed them."""
+"""The course of a qualification: read the machine, run the probes, name their disturbances."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gpuwatch.interfaces import Source
 from gpuwatch.sources import has_driver, open_source
 
 _CONTENTION, _OWN_WORK = "contention-", "contention-self"
-_SHARED = ("timer-overhead",)  # what each card's probes have alike
-_SMALL_MEMORY_RATIO = 0.005  # of the memory: less is a driver's or a desktop's own
+_SHARED = ("timer-overhead",)  # the same for each card's probes
+_SMALL_MEMORY_RATIO = 0.005  # of the memory: less belongs to a driver or a desktop
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SeenGpu:
 
 
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
-    """Look at the machine and run the probes; ``say`` takes a line about each.
+    """Read the machine and run the probes; ``say`` takes a line about each.
 
     Raises GpuwatchError: when there is no GPU, or none takes work.
     Raises UsageError: for a recording, which takes no work.
@@ -59,7 +59,7 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
 
 
 def qualification_of(device: Device, probed: Probed, signs: Sequence[str] = ()) -> Qualification:
-    """Return what the probes say of a device; ``signs`` of other work on it were seen before them."""
+    """Return the qualification of a device; ``signs`` of other work on it were seen before the probes."""
     hazards = {hazard.rule: hazard.says for each in probed.verdicts for hazard in each.hazards}
     others = [says for rule, says in hazards.items() if rule.startswith(_CONTENTION) and rule != _OWN_WORK]
     return Qualification(
@@ -83,7 +83,7 @@ def _simulated(spec: str) -> Probed:
 
 
 def _look(source: Source, device: Device) -> SeenGpu:
-    """Read what may differ from start to start, before this process has work on the GPU."""
+    """Read the facts that may differ from start to start, before this process has work on the GPU."""
     slow = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",))
     fast = source.read(device.uuid, Lane.FAST, ("memory_used_bytes",))
     processes = source.read_process_list(device.uuid, utilization=True)
@@ -103,7 +103,7 @@ def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
 
 
 def signs_of_others(seen: SeenGpu) -> Iterator[str]:
-    """Yield the processes on the GPU before this one made a context, or the memory that nobody listed holds."""
+    """Yield the processes on the GPU before this one made a context, or the memory that no listed process holds."""
     for process in seen.process_list.processes:
         if _is_neighbour(process, seen.device):
             yield f"another process is on this GPU: {_words(process)}"
@@ -113,7 +113,7 @@ def signs_of_others(seen: SeenGpu) -> Iterator[str]:
 
 
 def _is_neighbour(process: Process, device: Device) -> bool:
-    """Return whether a process computes, or holds more than a desktop's part of the memory; both where nobody knows."""
+    """Return True if a process computes, or holds more memory than a desktop; also where either is unknown."""
     if process.utilization_ratio:
         return True
     known = process.memory_bytes is not None and device.memory_total_bytes is not None
@@ -135,7 +135,7 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield what the judge found in the probes' own windows, besides neighbours: each hazard once."""
+    """Yield the hazards in the probes' own windows, without neighbours, each once."""
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

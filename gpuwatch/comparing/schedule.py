@@ -1,4 +1,4 @@
-"""The order in which variants run, for how long, and the pairs of times that result."""
+"""The order and length of the variants' runs, and the resulting pairs of times."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

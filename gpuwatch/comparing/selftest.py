@@ -1,4 +1,4 @@
-"""The noise floor of this GPU: the same work on other buffers, compared as any two variants are."""
+"""The noise floor of this GPU: the same work on other buffers, compared like any two variants."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

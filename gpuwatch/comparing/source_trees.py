@@ -36,13 +36,13 @@ class SourceTree:
         self._top, self._place = top.resolve(), place.resolve()
         self._modules: dict[str, ModuleType] = {}
         self._foreign: set[str] = set()
-        # The top and src come last: what is installed goes before folders that happen to bear its name.
+        # The top and src come last: installed packages win over folders of the same name.
         places = [str(folder), *map(self.mapped, sys.path), str(self._place), str(self._place / "src")]
         self._path = list(dict.fromkeys(places))
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def execute(self, name: str, source: Path) -> ModuleType:
-        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  What the file raises passes."""
+        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file pass."""
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)
         if spec is None:

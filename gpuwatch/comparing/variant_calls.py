@@ -44,7 +44,9 @@ def make_calls(request: CompareRequest, inputs: list[tuple[Any, ...]]) -> Calls:
         if is_factory(variant):
             calls[name] = _made(request, name, variant, inputs)
         elif wants_inputs(variant) and not any(inputs):
-            raise UsageError(f"compare: {name}: expected inputs for a function that takes some; name them with inputs=")
+            raise UsageError(
+                f"compare: {name}: expected inputs for a function that takes some, found none; name them with inputs="
+            )
         else:
             calls[name] = tuple(partial(variant, *each) for each in inputs)
     return calls
@@ -62,5 +64,5 @@ def _made(
     made = [factory(*inputs[number % len(inputs)]) for number in range(count)]
     wrong = [each for each in made if not callable(each)]
     if wrong:
-        raise UsageError(f"compare: {name}: a function named {_FACTORY}… is to return a function, found {wrong[0]!r}")
+        raise UsageError(f"compare: {name}: a function named {_FACTORY}… must return a function, found {wrong[0]!r}")
     return tuple(each for each in made if callable(each))

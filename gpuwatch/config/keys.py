@@ -1,4 +1,4 @@
-"""The closed list of settings: the name of each in files and in the environment, its unit, default and meaning."""
+"""The closed list of settings: name in files and environment, unit, default and meaning of each."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ LOOPBACK, LISTEN_PORT = "127.0.0.1", 9836
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting.  ``read`` takes what a file holds (or text) and raises QuantityError; ``write`` gives the text back."""
+    """One setting.  ``read`` takes a file's value or text and raises QuantityError; ``write`` returns the text."""
 
     name: str  # as in the file, with its table: "sampling.idle_period"
     field: str  # of Settings
@@ -27,7 +27,7 @@ class Key:
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """Return the name of its environment variable."""
         return "GPUWATCH_" + self.name.replace(".", "_").upper()
 
 
@@ -168,42 +168,42 @@ def _seconds_text(amount_s: float) -> str:
 
 
 KEYS: tuple[Key, ...] = (
-    Key("source", "source", "auto", _source, str, "where readings come from"),
-    Key("state", "state", None, _path, str, "the folder of the store and the daemon's log"),
-    Key("socket", "socket", None, _socket, str, "where the daemon listens for windows"),
-    Key("log_level", "log_level", "info", _log_level, str, "the least severe message the daemon logs"),
+    Key("source", "source", "auto", _source, str, "source of readings"),
+    Key("state", "state", None, _path, str, "folder of the store and of the daemon's log"),
+    Key("socket", "socket", None, _socket, str, "socket on which the daemon listens for windows"),
+    Key("log_level", "log_level", "info", _log_level, str, "lowest severity that the daemon logs"),
     Key("listen", "listen", "", _listen, lambda address: address or "off",
-        "where the daemon serves metrics over HTTP; one that was started on demand never does"),
+        "address at which the daemon serves metrics over HTTP; a daemon started on demand serves none"),
     Key("listen_insecure", "listen_insecure", False, _switch, _switch_text,  # noqa: FBT003 - a default like the others
-        "serve metrics beyond this machine without encryption or without asking who reads"),
+        "serve metrics beyond this machine without encryption or without authentication"),
     Key("tolerance", "tolerance_ratio", 0.0, _threshold(TOLERANCES), _threshold_text,
-        "how far disturbances may move a number before its window is flagged; none: the policy's own, 1 %"),
+        "share by which disturbances may move a number before its window is flagged; none: the policy's own, 1 %"),
     Key("precision", "precision_ratio", 0.0, _threshold(PRECISIONS), _threshold_text,
-        "how well a number must repeat from window to window; none: however it repeats"),
+        "share to which a number must repeat from window to window; none: no demand"),
     Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
-        "how far two cards of a model differ in the time at one clock; none: what is on record for the model (H200: 0.29 %)"),
+        "share by which two cards of a model differ in time at one clock; none: the model's recorded spread (H200: 0.29 %)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
-        "how often the fast lane of a GPU that works is read while no window is open, and, but for clock and reasons, in windows (50 ms at most)"),
+        "period of the fast lane of a busy GPU while no window is open; in windows, of all but clock and reasons, 50 ms at most"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,
-        "how often clock and reasons are read while a window is open"),
+        "period of clock and reasons while a window is open"),
     Key("sampling.budget", "budget_ratio", 0.01, _share, quantities.share_text,
-        "the share of one processor core that watching one GPU may take"),
+        "share of one CPU core that watching one GPU may take"),
     Key("store.budget", "store_budget_bytes", 2 << 30, _bytes, quantities.size_text,
-        "how much room raw readings may take before the oldest segment is dropped"),
+        "size of raw readings above which the oldest segment is dropped"),
     Key("store.max_age", "store_max_age_s", 30 * 86400.0, _seconds, _seconds_text,
-        "how old raw readings may become; windows and verdicts are kept"),
-    Key("store.segment", "segment_bytes", 64 << 20, _bytes, quantities.size_text, "the size at which a new segment is begun"),
+        "age at which raw readings are dropped; windows and verdicts stay"),
+    Key("store.segment", "segment_bytes", 64 << 20, _bytes, quantities.size_text, "size at which a new segment begins"),
     Key("daemon.idle_exit", "idle_exit_s", 900.0, _seconds, _seconds_text,
-        "how long a daemon that was started on demand stays after its last client"),
+        "time for which a daemon started on demand stays after its last client"),
     Key("exporter.certificate", "exporter_certificate", "", _file, lambda path: path or "none",
-        "the certificate (PEM, with its chain) of the metrics page; with it the page is served over TLS"),
-    Key("exporter.key", "exporter_key", "", _file, lambda path: path or "none", "the certificate's private key"),
+        "certificate (PEM, with its chain) of the metrics page, which is then served over TLS"),
+    Key("exporter.key", "exporter_key", "", _file, lambda path: path or "none", "private key of the certificate"),
     Key("exporter.client_ca", "exporter_client_ca", "", _file, lambda path: path or "none",
-        "only clients with a certificate of these authorities (PEM) may read the page"),
+        "authorities (PEM) that sign the certificates of clients that may read the page"),
     Key("exporter.users", "exporter_users", "", _file, lambda path: path or "none",
-        "only these may read the page: a file of lines NAME:SHA256 for basic auth"),
+        "file of users that may read the page by basic auth: lines NAME:SHA256"),
     Key("exporter.processes", "exporter_processes_count", 0, _few, str,
-        "of how many processes a GPU, the largest, the memory is shown"),
+        "number of processes per GPU, the largest, whose memory is shown"),
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}

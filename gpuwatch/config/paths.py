@@ -21,7 +21,7 @@ KINDS = ("auto", "nvml", "simulated", "replay")
 
 
 def suffix(source: str) -> str:
-    """Return what distinguishes a simulated or replayed source's store and socket from the real ones; empty for a real source.
+    """Return the suffix of a simulated or replayed source's store and socket; empty for a real source.
 
     The same specification gives the same suffix anywhere, so that client and daemon find each other.
     """
@@ -53,15 +53,15 @@ def user_config(environment: Mapping[str, str]) -> Path:
 
 
 def ensure_socket_folder(socket: Path) -> None:
-    """Make the folder of a socket (mode 0700) or check the one that is there.
+    """Make the folder of a socket (mode 0700), or check an existing one.
 
-    In a folder others may write to, anybody could put a socket in our place.  Raises UsageError with what to do.
+    In a folder that others may write to, another user could replace the socket.  Raises UsageError with what to do.
     """
     _ensure_ours(socket.parent, "--socket")
 
 
 def ensure_state_folder(state: Path, *, mode: int = 0o700) -> None:
-    """Make the folder of the store; one of ours under the temporary folder, where anybody could have made it, is checked first.
+    """Make the folder of the store; one under the temporary folder, where another user could have made it, is checked first.
 
     Raises UsageError with what to do.
     """
@@ -87,7 +87,7 @@ def _ensure_ours(folder: Path, option: str) -> None:
 
 
 def is_folder_of_ours(folder: Path) -> bool:
-    """Return whether a folder is there and nobody but its user and root could have put anything into it."""
+    """Return True if a folder exists and only this user and root could have written into it."""
     try:
         _check_ours(folder, folder.lstat(), "--socket")
     except (OSError, UsageError):
@@ -110,7 +110,7 @@ def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
 
 
 def user_folder(environment: Mapping[str, str], variable: str, below: str) -> Path:
-    """Return the folder that a variable names, else the one below the user's home: an empty HOME is none, as for systemd."""
+    """Return the folder that a variable names, else the one below the user's home; an empty HOME counts as none, as in systemd."""
     # The base-directory specification says that a relative path in these variables is to be ignored.
     named = environment.get(variable, "")
     if named.startswith("/"):
@@ -131,7 +131,7 @@ def _private_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether this user owns a folder and can write to it: sudo and containers pass on the variables of others."""
+    """Return True if this user owns a folder and can write to it: sudo and containers pass on variables of other users."""
     try:
         return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK)
     except OSError:

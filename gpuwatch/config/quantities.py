@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*\Z", re.ASCII)
 
 
 class QuantityError(ValueError):
-    """Text that is no such amount; the message says what was expected and found, for its caller to put a name before."""
+    """Text that is no such amount; the message says what was expected and found, and the caller adds a name."""
 
 
 def duration_ns(text: str) -> int:
@@ -41,7 +41,7 @@ def duration_ns(text: str) -> int:
 
 
 def lapse_ns(text: str) -> int:
-    """Read how far away a moment is: as ``duration_ns``, but a bare number is seconds and ``5m`` is minutes.
+    """Read the distance of a moment like ``duration_ns``, but a bare number is seconds and ``5m`` is minutes.
 
     Raises QuantityError.
     """
@@ -97,7 +97,7 @@ def _scaled(text: str, units: Mapping[str, int], expected: str) -> int:
         raise QuantityError(f"expected {expected}, found {text!r}: unknown unit {unit!r}, {hint}")
     scaled = amount * units.get(unit, 1)
     if scaled != int(scaled) or scaled >= 1 << 63:
-        raise QuantityError(f"expected {expected}, found {text!r}, which is finer or larger than can be kept")
+        raise QuantityError(f"expected {expected}, found {text!r}, which is finer or larger than gpuwatch can store")
     return int(scaled)
 
 

@@ -1,4 +1,4 @@
-"""The only module that knows what the user configured: flags > environment > the user's file > the system's > defaults."""
+"""The user's configuration: flags > environment > the user's file > the system's > defaults."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from gpuwatch.config.paths import (
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
-# Variables of ours that are no settings: where the file is, and what `gpuwatch run` tells its command.
+# Variables of gpuwatch that are no settings: the file's place, and those that `gpuwatch run` gives its command.
 _OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT", "GPUWATCH_TAGS"})
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
-_LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # what it tells the C library begins so
-# Of two settings the first may not exceed the second; a default gives way to what was configured.
+_LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of those for the C library
+# Of two settings the first may not exceed the second; a configured value wins over a default.
 _ORDERED = (("sampling.active_period", "sampling.idle_period"), ("store.segment", "store.budget"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting, with the origin of each; what each means stands in ``keys.KEYS``."""
+    """Every setting with its origin; ``keys.KEYS`` has their meanings."""
 
     source: str
     state: Path
@@ -59,12 +59,12 @@ class Settings:
 
     @property
     def simulated(self) -> bool:
-        """Whether the source is no driver of this machine: a simulation or a recording."""
+        """Return True if the source is no driver of this machine: a simulation or a recording."""
         return self.source.partition(":")[0] in ("simulated", "replay")
 
     @property
     def log(self) -> Path:
-        """Where a daemon without a terminal writes its messages."""
+        """Return the file to which a daemon without a terminal writes its messages."""
         return self.state / "daemon.log"
 
     def origin(self, name: str) -> str:
@@ -122,12 +122,12 @@ def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Pat
         if not path.is_file():
             raise UsageError(f"{path}: expected a configuration file, found none")
         return (path,)
-    # One that is out of reach, in the home of somebody else as after sudo -u, is no configuration of ours.
+    # A file out of reach, in another user's home as after sudo -u, is not this user's configuration.
     return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if os.access(path, os.F_OK))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List the GPUWATCH_ variables without a meaning.  No error: an orchestrator may set GPUWATCH_PORT for its service."""
+    """List the GPUWATCH_ variables that are no settings.  They are no error: an orchestrator may set GPUWATCH_PORT for its service."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
     ours = [name for name in environment if name.startswith("GPUWATCH_") and not name.startswith(_LIBRARY_VARIABLES)]
     return tuple(sorted(name for name in ours if name not in known))
@@ -135,7 +135,7 @@ def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
     """Yield the keys of one file with their raw values and places.  Raises UsageError."""
-    import tomllib  # 9 ms that most processes need not spend: there is no file
+    import tomllib  # an import of 9 ms that most processes save, because there is no file
 
     try:
         text = path.read_bytes().decode()
@@ -172,7 +172,7 @@ def _hint(name: str) -> str:
 
 
 def _line_of(name: str, text: str) -> int | None:
-    """Find the line of a key by reading the file as a person would: the parser does not keep it."""
+    """Find the line of a key by searching the text: the parser does not keep lines."""
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         stripped = line.strip()
@@ -195,7 +195,7 @@ def _read(key: Key, raw: object, place: str, name: str = "") -> object:
 
 
 def _reconcile(values: dict[str, Any], origins: Mapping[str, str]) -> None:
-    """Raises UsageError for values that are each fine and cannot hold at once."""
+    """Check values against each other.  Raises UsageError: for values that cannot hold together."""
     for names in _ORDERED:
         small, large = BY_NAME[names[0]], BY_NAME[names[1]]
         if values[small.field] <= values[large.field]:

@@ -13,7 +13,7 @@ _CHECKOUT = Path(__file__).parents[2]
 
 
 def shipped_folder(name: str, needed: Sequence[str]) -> Path:
-    """Find the folder of this name that holds the needed files: another package may have a folder of the same name.
+    """Find the folder of this name that holds the needed files; another package may have a folder of the same name.
 
     Raises UsageError: for an installation without it.
     """

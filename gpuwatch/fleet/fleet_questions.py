@@ -66,7 +66,7 @@ def question(name: str) -> FleetQuestion:
     """Return the question of this name.  Raises UsageError: when there is none."""
     known = questions()
     if name not in known:
-        raise UsageError(f"expected one of {', '.join(known)}, found {name!r}; `gpuwatch fleet` says what each asks")
+        raise UsageError(f"expected one of {', '.join(known)}, found {name!r}; `gpuwatch fleet` lists the questions")
     return known[name]
 
 

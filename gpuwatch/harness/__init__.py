@@ -1,1 +1,1 @@
-"""Faces for other people's harnesses: each opens gpuwatch's windows around what the harness times, and hands its times over."""
+"""Windows around other projects' harnesses: each module opens windows around a harness's timed part and hands its times over."""

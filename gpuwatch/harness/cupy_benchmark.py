@@ -17,7 +17,7 @@ FACE = "cupyx.profiler.benchmark"
 
 
 def patch_benchmark(profiler: ModuleType) -> None:
-    """Patch an imported ``cupyx.profiler``; another version's benchmark is left alone."""
+    """Patch an imported ``cupyx.profiler``; leave an unknown version alone."""
     if has_parameters(getattr(profiler, "benchmark", len), "func", "args", "kwargs", "n_warmup"):
         replace_function(profiler, "benchmark", _watched)
 

@@ -1,4 +1,4 @@
-"""The times that a harness took itself, laid on the begins and clocks of gpuwatch's own marks where there are as many."""
+"""The times that a harness took, with the beginnings and clocks of gpuwatch's marks where their numbers agree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Note: TypeAlias = Callable[[str, int, int], object]
 
 
 def spread_begins(begin_ns: int, end_ns: int, took_s: Sequence[float]) -> array[int]:
-    """Return begins for calls that ran in order between two moments: what they did not take lies between them in equal parts."""
+    """Return beginnings for calls that ran in order between two moments, with equal pauses between them."""
     gap_ns = max(0.0, end_ns - begin_ns - 1e9 * sum(took_s)) / max(1, len(took_s))
     begins_ns, at_ns = array("q"), begin_ns + gap_ns
     for each_s in took_s:
@@ -30,7 +30,7 @@ class HarnessTimes:
     """The durations of a harness's entries in seconds, when each began, and how many calls one entry holds."""
 
     def __init__(self, took_s: Iterable[float], begins_ns: Iterable[int], calls_count: int = 1) -> None:
-        """Each entry takes as long as all its calls together; the judge is given the time of one call."""
+        """Keep the times of entries; the judge gets the time of one call."""
         self._note: Note | None = None
         self._between = ""
         self._since_ns = 0
@@ -39,7 +39,7 @@ class HarnessTimes:
         self._begins_ns = array("q", begins_ns)[:TIMES_COUNT]
 
     def note_gaps(self, note: Note, between: str, since_ns: int) -> None:
-        """Have the time from each entry to the next noted as work of this kind, and that before the first as warm-up."""
+        """Note the time from each entry to the next as work of this kind, and the time before the first as warm-up."""
         self._note, self._between, self._since_ns = note, between, since_ns
 
     def replace(self, marked: Timings | PackedTimes | None) -> Timings | PackedTimes | None:

@@ -1,4 +1,4 @@
-"""A window that a harness opens around its timed part.  It raises nothing, and keeps quiet until the harness is done."""
+"""A window that a harness opens around its timed part.  It raises nothing, and prints nothing until the harness is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROOM_COUNT = 4000  # rounds with a stamp of the clock: four times what do_bench
 
 
 class HarnessConversation(Conversation):
-    """A window's conversation that ends where the harness's work did: what it computes afterwards is no pause of the GPU."""
+    """A window's conversation that ends with the harness's work: later computation is no pause of the GPU."""
 
     worked_ns: tuple[int, int] | None = None
 
@@ -102,5 +102,5 @@ class HarnessWindow(Window):
                     self.attached["true_clock_mhz"] = mhz
 
     def disown(self, why: str) -> None:
-        """Make the verdict unproven: this version of the harness does not do what gpuwatch expects of it."""
+        """Make the verdict unproven: gpuwatch does not know this version of the harness."""
         self.unknown = why

@@ -19,7 +19,7 @@ Factory = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def patch_inductor(benchmarking: ModuleType) -> None:
-    """Register with torch 2.13's ``torch._inductor.runtime.benchmarking``; an older one has no such place and is left alone."""
+    """Register with torch 2.13's ``torch._inductor.runtime.benchmarking``; an older version lacks it and is left alone."""
     register = getattr(benchmarking, "set_gpu_benchmark_lock_context", None)
     if register is None:
         return

@@ -1,4 +1,4 @@
-"""The facts of this machine's GPUs that must be equal for two benchmarks to be compared: nothing that moves from run to run."""
+"""The facts of this machine's GPUs that must agree between compared benchmarks, without those that vary from run to run."""
 
 from __future__ import annotations
 

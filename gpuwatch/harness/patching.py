@@ -1,4 +1,4 @@
-"""Functions of a harness replaced by ones that call them: once each, and recognisable."""
+"""Replacements of a harness's functions, which call them: one for each, and recognisable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OURS = "__gpuwatch_original__"  # the attribute under which a replacement keeps 
 
 
 def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:  # of any module
-    """Put ``make(original)`` in the place of a function, with its name and signature; False where it is missing or ours already."""
+    """Put ``make(original)`` in the place of a function, with its name and signature; False where it is missing or replaced already."""
     original = getattr(owner, name, None)
     if not callable(original) or hasattr(original, OURS):
         return False
@@ -28,7 +28,7 @@ def original_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_parameters(function: Callable[..., Any], *names: str) -> bool:
-    """Return whether a function takes these names: another version of a harness is left alone."""
+    """Return True if a function has these parameters; an unknown version of a harness is left alone."""
     try:
         return set(names) <= set(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -36,7 +36,7 @@ def has_parameters(function: Callable[..., Any], *names: str) -> bool:
 
 
 def name_of(function: object) -> str:
-    """Return what to call a measured function: a partial's is that of the function inside."""
+    """Return the name of a measured function; of a partial, that of the function inside."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__qualname__

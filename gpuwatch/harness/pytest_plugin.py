@@ -1,4 +1,4 @@
-"""gpuwatch in pytest once it is asked for: windows of tests and fixtures, verdicts in reports and at the end."""
+"""The active part of the pytest plug-in: windows of tests and fixtures, verdicts in reports and at the end."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def register(config: pytest.Config) -> None:
 
 
 class GpuwatchWindows:
-    """The hooks of one run of pytest.  Each test's verdict is waited for behind the test if something needs it there."""
+    """The hooks of one run of pytest.  They wait for a verdict right behind its test only where a report needs it."""
 
     def __init__(self, config: pytest.Config, failing: frozenset[Status]) -> None:
         self._config = config
         self._failing = failing
         self._windows: dict[str, list[HarnessWindow]] = {}  # by test
         self._told: list[str] = []  # verdicts that workers of xdist sent
-        # JUnit's file and a worker's report are made test by test.
+        # JUnit's file and a worker's report are written test by test.
         is_worker = hasattr(config, "workerinput")
         self._waits = bool(failing) or is_worker or bool(config.getoption("xmlpath", None))
 
     def window_maker(self, item: pytest.Item) -> Callable[..., HarnessWindow | UnwatchedWindow]:
-        """Return what makes a test's windows, called after the test where no label is given."""
+        """Return the maker of a test's windows, which are named after the test without a label."""
         policy = policy_of(item)
 
         def make(label: str | None = None) -> HarnessWindow | UnwatchedWindow:
@@ -85,7 +85,7 @@ class GpuwatchWindows:
             item = request.node
             if getattr(benchmark, "disabled", False):
                 item.user_properties.append(
-                    ("gpuwatch_note", f"{BENCHMARK_FACE} is disabled, as it always is under xdist: no window")
+                    ("gpuwatch_note", f"{BENCHMARK_FACE} is disabled, as always under xdist: no window")
                 )
             elif (window := self._open(item, BENCHMARK_FACE, item.nodeid, policy_of(item))) is not None:
                 BenchmarkRounds(benchmark, window)
@@ -130,12 +130,12 @@ class GpuwatchWindows:
         for name, value in report.user_properties:
             if name == "gpuwatch_note":
                 session.current_session().notes[value] += 1
-            elif name == "gpuwatch_status" and not self._windows:  # this process ran no benchmark: xdist's workers did
+            elif name == "gpuwatch_status" and not self._windows:  # xdist's workers ran the benchmarks, not this process
                 self._told.append(f"{report.nodeid}: {value}")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
-        session.current_session().judge()  # before pytest-benchmark, whose hook is a wrapper too, writes what they are part of
+        session.current_session().judge()  # before pytest-benchmark, whose hook is a wrapper too, writes the results that hold them
         return (yield)
 
     @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""pytest-benchmark's rounds in a window: calibration before it, warm-up told apart from the rounds that count."""
+"""pytest-benchmark's rounds in a window: calibration before it, warm-up separate from the rounds that count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.harness.session import current_session
 
 FACE = "pytest-benchmark"
-UNKNOWN = "this pytest-benchmark is not known: its rounds are not where those of 5.2.3 and 5.3.1 are"
+UNKNOWN = "this pytest-benchmark is not known: its rounds differ from those of 5.2.3 and 5.3.1"
 _LEAST_MARKED_S = 1e-4  # marks cost a round's beginning and end some 12 us of the host
 
 
@@ -80,7 +80,7 @@ class BenchmarkRounds:
         return watched
 
     def _hand_over(self) -> None:
-        """Tell the rounds that pytest-benchmark counted, which ran last, from those before them."""
+        """Hand over the rounds that pytest-benchmark counted, which ran last, and those before them as warm-up."""
         counted = len(self._benchmark.stats.stats.data)
         first = len(self._took_s) - counted
         for begin_ns, took_s in zip(self._begins_ns[:first], self._took_s[:first], strict=True):
@@ -93,7 +93,7 @@ class BenchmarkRounds:
 
 
 def is_known(benchmark: Any) -> bool:
-    """Return whether this fixture has what the window hangs on; tried with 5.2.3 and 5.3.1."""
+    """Return True if this fixture has the methods that the window needs; tried with 5.2.3 and 5.3.1."""
     return (
         all(hasattr(benchmark, name) for name in ("_raw", "_raw_pedantic", "extra_info"))
         and has_parameters(getattr(benchmark, "_make_runner", len), "function_to_benchmark", "args", "kwargs")

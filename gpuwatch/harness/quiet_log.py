@@ -1,4 +1,4 @@
-"""Failures of telemetry kept for the end of the process: nothing is printed while a harness times."""
+"""Failures of telemetry, kept for the end of the process, because a harness must not meet output while it times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Kept(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if not getattr(self.inside, "depth", 0) or record.levelno < logging.WARNING:
             return True
-        with contextlib.suppress(Exception):  # a message that does not format is somebody else's
+        with contextlib.suppress(Exception):  # a message that does not format comes from elsewhere
             self.counted[record.getMessage().removeprefix("gpuwatch: ")] += 1
         return False
 

@@ -1,4 +1,4 @@
-"""The windows that harnesses opened in this process, and the few lines said of them at its end."""
+"""The windows that harnesses opened in this process, and their summary at its end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.harness.harness_window import HarnessWindow
 from gpuwatch.harness.quiet_log import quietly, take_messages
 
-_MOST_WINDOWS_COUNT = 500  # of a process: the daemon keeps 2048 open ones of a user, and nobody reads more
+_MOST_WINDOWS_COUNT = 500  # per process: the daemon keeps at most 2048 open windows of a user, and no reader needs more
 _OFF = frozenset({"off", "0", "no", "false"})
 _EXTEND = frozenset({"1", "on", "yes", "true"})
 
@@ -28,12 +28,12 @@ _inside: ContextVar[list[int] | None] = ContextVar("gpuwatch_counted_calls", def
 
 
 def is_off() -> bool:
-    """Return whether GPUWATCH=off asks for harnesses as they are."""
+    """Return True if GPUWATCH=off leaves harnesses alone."""
     return os.environ.get("GPUWATCH", "").strip().lower() in _OFF
 
 
 def is_extended() -> bool:
-    """Return whether GPUWATCH_EXTEND=1 lets harnesses warm up until steady and measure for longer."""
+    """Return True if GPUWATCH_EXTEND=1 lets harnesses warm up until steady and measure longer."""
     return os.environ.get("GPUWATCH_EXTEND", "").strip().lower() in _EXTEND
 
 
@@ -43,12 +43,12 @@ class HarnessSession:
 
     pid: int = field(default_factory=os.getpid)
     windows: list[HarnessWindow] = field(default_factory=list)
-    notes: Counter[str] = field(default_factory=Counter)  # what else the summary says, by how often
+    notes: Counter[str] = field(default_factory=Counter)  # other lines of the summary, with their counts
     judged: dict[int, Verdict] = field(default_factory=dict)  # by the window's place
-    said_count: int = 0  # windows that a summary has told of
+    said_count: int = 0  # windows that a summary has reported
 
     def judge(self) -> list[tuple[HarnessWindow, Verdict]]:
-        """Wait once for the verdicts of all closed windows, and write them into what the harnesses' results carry."""
+        """Wait once for the verdicts of all closed windows, and write them into the harnesses' results."""
         closed = [(place, each) for place, each in enumerate(self.windows) if each.end_ns is not None]
         waiting = [(place, each) for place, each in closed if place not in self.judged]
         with quietly("asking for verdicts"):
@@ -72,7 +72,7 @@ def attachment(verdict: Verdict) -> dict[str, object]:
 
 
 def list_causes(verdict: Verdict) -> dict[str, str]:
-    """Return the rules that decided a verdict, with what each says; for an unproven one the evidence that is missing."""
+    """Return the sentences of the rules that decided a verdict; of an unproven one, the missing evidence."""
     if verdict.status is Status.UNPROVEN:
         return {"unproven": verdict.why}
     return {each.rule: each.says for each in verdict.causes if each.severity in ("flag", "reject") and not each.accepted}
@@ -88,7 +88,7 @@ _session = HarnessSession()
 
 
 def current_session() -> HarnessSession:
-    """Return this process's session: what a child was forked with belongs to its parent."""
+    """Return this process's session; a forked child begins its own."""
     global _session  # noqa: PLW0603 - one a process, as the modules that are patched
     if _session.pid != os.getpid():
         _session = HarnessSession()
@@ -98,13 +98,13 @@ def current_session() -> HarnessSession:
 def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bool = True) -> HarnessWindow | None:
     """Return a window that is not begun yet; None where this call is only counted, or gpuwatch is off.
 
-    ``sync=False`` leaves what the GPU still has to do in its queue when the window begins.
+    ``sync=False`` leaves the GPU's queue as it is when the window begins.
     """
     session = current_session()
     if is_off() or is_counted():
         return None
     if len(session.windows) >= _MOST_WINDOWS_COUNT:
-        session.notes[f"{face}: no window, as this process had {_MOST_WINDOWS_COUNT}"] += 1
+        session.notes[f"{face}: no window, because this process has had {_MOST_WINDOWS_COUNT}"] += 1
         return None
     with quietly("making a window"):
         if not session.windows:
@@ -117,7 +117,7 @@ def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bo
 
 
 def is_counted() -> bool:
-    """Return whether this call runs inside of a tuner's window, and count it there."""
+    """Return True if this call runs inside a tuner's window, and count it there."""
     counted = _inside.get()
     if counted is not None:
         counted[0] += 1
@@ -152,7 +152,7 @@ def _say_summary(pid: int) -> None:
 
 
 def summarize(session: HarnessSession) -> list[str]:
-    """Return one line a harness and cause of the windows that no summary has told of, with how many it met."""
+    """Return one line per harness and cause, with counts, for windows that no summary has reported."""
     judged = session.judge()
     fresh, session.said_count = judged[session.said_count :], len(judged)
     lines = [line for face in dict.fromkeys(each.face for each, _ in fresh) for line in _face_lines(face, fresh)]

@@ -21,12 +21,28 @@ def do_bench(
     quantiles: Sequence[float] | None = None,
     return_mode: str = "mean",
 ) -> Any:  # a time or a list of times in milliseconds, as Triton's
-    """Return what ``triton.testing.do_bench`` returns, measured behind a warm-up of ten seconds at most and in a window.
+    """Return what ``triton.testing.do_bench`` returns, measured behind a warm-up and inside a window.
 
-    Triton's own default measures from 25 to 125 ms after the first call; an H200 that was idle runs up to 14 % too fast for
-    the first 56 to 75 ms.  The window's verdict is in ``gpuwatch.auto.results()``, and said at the end of the process.
+    The warm-up lasts until times and clock are steady, for 10 s at most.  Triton's own default measures from 25 to 125 ms
+    after the first call; an H200 that was idle runs up to 14 % too fast for the first 56 to 75 ms.  The window's verdict is in
+    ``gpuwatch.auto.results()``, and the process prints it at its end.
+
+    Provisional: it follows Triton's signature.
+
+    Args:
+        fn: Function without arguments, one call of the work.
+        warmup: Triton's own warm-up, in milliseconds.
+        rep: Time to measure, in milliseconds.
+        grad_to_none: Tensors whose gradient Triton clears before each call.
+        quantiles: Shares between 0 and 1; the answer is then a list of these quantiles.
+        return_mode: ``"mean"``, ``"median"``, ``"min"``, ``"max"`` or ``"all"``.
+
+    Returns:
+        A time in milliseconds, or a list of times for quantiles and ``"all"``.
 
     Raises UsageError: when Triton is not installed.
+
+    Example: ``examples/harness/triton_steady.py``
     """
     try:
         testing = importlib.import_module("triton.testing")

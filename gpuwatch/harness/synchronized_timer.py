@@ -1,4 +1,4 @@
-"""A timer for harnesses that time the host: it waits for the GPU first, so that a round ends when its work does.
+"""A timer for harnesses that time the host: it waits for the GPU first, so that a round ends with its work.
 
 ``pytest --benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized``
 """

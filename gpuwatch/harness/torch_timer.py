@@ -18,7 +18,7 @@ _LOOP = "_threaded_measurement_loop"
 
 
 def patch_timer(timer: ModuleType) -> None:
-    """Patch torch's Timer: its measuring loop, and what returns a measurement; another version's is left alone."""
+    """Patch torch's Timer: its measuring loop, and the methods that return a measurement; leave an unknown version alone."""
     kind = getattr(timer, "Timer", None)
     if not has_parameters(getattr(kind, _LOOP, len), "number", "time_hook") or not hasattr(kind, "_timeit"):
         return
@@ -29,7 +29,7 @@ def patch_timer(timer: ModuleType) -> None:
 
 
 class _Blocks:
-    """The blocks that one measurement timed: their times as torch took them, and when each began."""
+    """The blocks of one measurement: torch's times, and the beginning of each."""
 
     def __init__(self, window: HarnessWindow) -> None:
         self.window = window
@@ -118,7 +118,7 @@ def _attach(measure: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _carry(measured: Any, attached: dict[str, object] | None) -> Any:  # a Measurement
-    """Put run and status where torch leaves room for its users; the status comes with the verdicts."""
+    """Put run and status into ``metadata``, which torch leaves to users; the status comes with the verdicts."""
     if attached is not None:
         measured.metadata = {**(measured.metadata or {}), "gpuwatch": attached}
     return measured

@@ -1,4 +1,4 @@
-"""Triton's ``do_bench``, ``do_bench_cudagraph`` and ``perf_report`` in windows: the same calls, and the same numbers back."""
+"""Triton's ``do_bench``, ``do_bench_cudagraph`` and ``perf_report`` in windows: the same calls return the same numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.harness.quiet_log import quietly
 from gpuwatch.harness.session import is_extended, is_off, open_window
 from gpuwatch.wire.messages import FactValue
 
-UNKNOWN = "this triton is not known: its do_bench does not run as that of 3.9 does; its number is its own, and nothing of it was judged"
+UNKNOWN = "this triton is not known: its do_bench differs from that of 3.9; its number is unchanged and was not judged"
 EXTENDED_REP_MS = 1000  # GPUWATCH_EXTEND=1: a second of measuring
 _ESTIMATING_COUNT = 5  # calls behind a cleared cache by which do_bench estimates, before those it times
 _MODES = frozenset({"min", "max", "mean", "median", "all"})
@@ -32,7 +32,7 @@ Times = Sequence[float]
 
 
 def patch_testing(testing: ModuleType) -> None:
-    """Patch an imported ``triton.testing``; what another version has not, or has otherwise, is left alone."""
+    """Patch an imported ``triton.testing``; leave functions alone that are missing or differ in this version."""
     known = ("quantiles", "return_mode", "rep")
     if has_parameters(getattr(testing, "do_bench", len), "fn", "warmup", *known) and hasattr(testing, "_summarize_statistics"):
         replace_function(testing, "do_bench", functools.partial(_watched, testing, _FACE, _spied_flushes))
@@ -59,7 +59,7 @@ def _watched(
         try:
             given = signature.bind(*args, **kwargs)
         except TypeError:
-            return original(*args, **kwargs)  # which says what is wrong
+            return original(*args, **kwargs)  # it reports the fault itself
         given.apply_defaults()
         asked = given.arguments
         quantiles, mode = asked["quantiles"], asked["return_mode"]
@@ -78,7 +78,7 @@ def _watched(
 
 
 def run_timed(call: Callable[[], Times], window: HarnessWindow, spying: Any) -> Times:  # a context manager that gives a check
-    """Run a harness while something looks for the beginning of its timed part, which opens the window; return its times."""
+    """Run a harness and return its times; a spy opens the window at the beginning of the timed part."""
     try:
         with spying as check:
             times = call()
@@ -104,9 +104,9 @@ def _extend(asked: dict[str, Any]) -> dict[str, FactValue]:
 
 
 class _FlushSpy:
-    """Triton's ``clear_cache`` with a look at the clock: behind the fifth flush of the estimate the timed part begins.
+    """Triton's ``clear_cache`` with a clock: the timed part begins behind the fifth flush of the estimate.
 
-    What is queued of the warm-up stays queued, so that the GPU does not rest while the window opens.
+    Queued warm-up work stays queued, so that the GPU does not rest while the window opens.
     """
 
     def __init__(self, driver: Any, window: HarnessWindow) -> None:  # triton's have no types
@@ -133,7 +133,7 @@ class _FlushSpy:
         window.begin_round()
 
     def get_device_interface(self) -> Any:
-        """Return the driver's interface to its devices, which is asked for once a benchmark, with a watched synchronisation."""
+        """Return the driver's interface to its devices with a watched synchronisation; a benchmark asks for it once."""
         return _WatchedInterface(self._interface, self)
 
     def check(self, times: Times) -> None:
@@ -149,7 +149,7 @@ class _FlushSpy:
 
 
 class _WatchedInterface:
-    """torch.cuda, or what stands in its place, whose ``synchronize`` notes when the GPU was done."""
+    """torch.cuda, or its substitute, whose ``synchronize`` notes when the GPU was done."""
 
     def __init__(self, interface: Any, spy: _FlushSpy) -> None:  # a module or a class
         self._interface, self._spy = interface, spy
@@ -164,12 +164,12 @@ class _WatchedInterface:
 
 
 def _keep_nothing(_: Times) -> None:
-    """Leave the times alone: nothing told where they were taken."""
+    """Leave the times alone: their place is unknown."""
 
 
 @contextlib.contextmanager
 def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times], None]]:
-    """Look at each flush of the active driver meanwhile; give what checks and keeps the times."""
+    """Watch each flush of the active driver inside the block; yield the function that checks and keeps the times."""
     spy: _FlushSpy | None = None
     driver: Any = None  # Triton's have no types
     with quietly("looking for triton's driver"):
@@ -192,7 +192,7 @@ def _spied_flushes(window: HarnessWindow, _: object) -> Iterator[Callable[[Times
 
 @contextlib.contextmanager
 def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Callable[[Times], None]]:
-    """Open the window when the graph is captured, and count the calls in it; give what keeps the times."""
+    """Open the window when the graph is captured, and count its calls; yield the function that keeps the times."""
     graph: Any = getattr(getattr(sys.modules.get("torch"), "cuda", None), "CUDAGraph", None)  # torch has no types here
     end = getattr(graph, "capture_end", None)
     if end is None:

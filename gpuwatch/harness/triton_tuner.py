@@ -18,7 +18,7 @@ _running: WeakKeyDictionary[Any, Tuning] = WeakKeyDictionary()
 
 
 def patch_autotuner(autotuner: ModuleType) -> None:
-    """Patch an imported ``triton.runtime.autotuner``: where it chooses what to try, and each trial; never a launch."""
+    """Patch an imported ``triton.runtime.autotuner``: its choice of trials, and each trial, but no launch."""
     kind = getattr(autotuner, "Autotuner", None)
     if all(hasattr(kind, name) for name in ("prune_configs", "_bench")):
         replace_function(kind, "prune_configs", _count_configs)

@@ -1,4 +1,4 @@
-"""One window around all that a tuner tries: hundreds of short benchmarks are counted in it and have none of their own."""
+"""One window around all trials of a tuner, which counts hundreds of short benchmarks without windows of their own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tuning:
             yield
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Close the window, if it is open, and tell the session how many trials it held."""
+        """Close the window, if it is open, and report its number of trials to the session."""
         window, self._window = self._window, None
         if window is not None and window.is_open:
             window.attached["trials_count"] = self.count

@@ -86,7 +86,7 @@ class Attempt:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the worst GPU."""
+        """Return the verdict of the worst GPU."""
         return self.verdicts[0]
 
 
@@ -123,7 +123,7 @@ class _Chunks:
 
     def all(self) -> Timings:
         """Return everything taken so far as one series."""
-        # The joined series replaces its pieces: joining them again each time would take the square of their number.
+        # The joined series replaces its pieces: joining them again each time would cost the square of their number.
         self._pieces = [joined(self._pieces)]
         return self._pieces[0]
 
@@ -147,7 +147,7 @@ class _Chunks:
 
 def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> Attempt:
     """Warm up, measure inside the window, and wait for its verdict."""
-    # Everything slow happens before the warm-up: between it and the first timed entry the GPU must not rest.
+    # Everything slow happens before the warm-up: the GPU must not rest between it and the first timed entry.
     limits = job.limits
     least_s = limits.min_s if limits.min_s is not None else QUICK.measure_s
     stopping = Stopping(least_s=least_s, most_s=limits.max_s, target_ratio=limits.target_ratio)

@@ -1,15 +1,15 @@
-"""The size of an entry: how many calls it takes, so that the timer's resolution does not show."""
+"""The size of an entry: enough calls to hide the timer's resolution."""
 
 import numpy as np
 
 from gpuwatch.measuring.cache import CacheSetting
 from gpuwatch.timers import Timer, TimingPlan
 
-# The 3 us that a timer reads around nothing are one per cent of this; so is what its stamps let the GPU rest.
+# The 3 us that a timer reads around nothing are 1 % of this; so is the rest that its stamps give the GPU.
 ENTRY_S = 300e-6
 _CALLS_MOST_COUNT = 2000
 _TRIES_COUNT = 5
-_LONG_S = 0.05  # a call as long is tried once
+_LONG_S = 0.05  # a call that takes this long is tried once
 
 
 def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:

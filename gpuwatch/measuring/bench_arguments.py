@@ -1,4 +1,4 @@
-"""The arguments of bench(), refused in one clear line where they can never be right."""
+"""The arguments of bench(); impossible ones are refused in one line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DTYPE = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The function to time, the sets of arguments it gets in turn, and how its result is checked."""
+    """The function to time, its sets of arguments, and the check of its result."""
 
     fn: Callable[..., Any]
     inputs: list[tuple[Any, ...]]
@@ -39,15 +39,14 @@ class Work:
     def checked(
         cls, fn: Callable[..., Any], args: object, rotate: object, reference: Any, rtol: object, *, check_inputs: bool
     ) -> Work:
-        """Raises UsageError: when the function or its arguments are of another kind."""
+        """Return the checked work.  Raises UsageError: when the function or its arguments are of another kind."""
         if not callable(fn):
             raise UsageError(
                 f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)"
             )
         if defers_work(fn):
             raise UsageError(
-                "bench: expected a function that does its work when it is called; "
-                "a call of a coroutine or a generator only makes it"
+                "bench: expected a function that does its work when it is called, found a coroutine or generator function"
             )
         if not isinstance(args, tuple | list):
             raise UsageError(f"args: expected a tuple of arguments, found {type(args).__name__}")
@@ -55,21 +54,21 @@ class Work:
         if rotate is None:
             return cls(fn, [tuple(args)], is_rotated=False, reference=reference, rtol=limit_ratio, check_inputs=check_inputs)
         if args:
-            raise UsageError("rotate: expected instead of args, found both")
+            raise UsageError("rotate: expected either args or rotate, found both")
         if not isinstance(rotate, Sequence) or not rotate or not all(isinstance(one, tuple | list) for one in rotate):
-            raise UsageError("rotate: expected a list of tuples of arguments, one tuple a call")
+            raise UsageError("rotate: expected a list of tuples of arguments, one tuple per call")
         inputs = [tuple(one) for one in rotate]
         return cls(fn, inputs, is_rotated=True, reference=reference, rtol=limit_ratio, check_inputs=check_inputs)
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The first set of arguments."""
+        """Return the first set of arguments."""
         return self.inputs[0]
 
 
 @dataclass(frozen=True, slots=True)
 class CallCost:
-    """The floating-point operations and bytes of one call, and the data type it computes in."""
+    """The floating-point operations and bytes of one call, and its data type."""
 
     flops_count: float | None
     bytes_count: float | None
@@ -78,9 +77,9 @@ class CallCost:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long to warm up and to measure, how narrow the interval must become, and how often to try again."""
+    """The limits of warm-up, measurement, interval and retries."""
 
-    min_s: float | None  # None: as long as the clock's behaviour needs
+    min_s: float | None  # None: the time that the clock's behaviour needs
     max_s: float
     target_ratio: float
     warmup_max_s: float
@@ -88,9 +87,9 @@ class Limits:
 
     @classmethod
     def checked(cls, min_s: object, max_s: object, target_ratio: object, warmup_max_s: object, retries: object) -> Limits:
-        """Raises UsageError: when a limit is no finite number in its range."""
+        """Return the checked limits.  Raises UsageError: when a limit is no finite number in its range."""
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise UsageError(f"retries: expected how many, 0 or more, found {retries!r}")
+            raise UsageError(f"retries: expected a count of at least 0, found {retries!r}")
         limits = cls(
             amount_or_none("min_s", min_s),
             amount("max_s", max_s),
@@ -99,7 +98,7 @@ class Limits:
             retries,
         )
         if limits.target_ratio >= 1:
-            expected = "a share between 0 and 1, as 0.005 for half a per cent"
+            expected = "a share between 0 and 1, as 0.005 for 0.5 %"
             raise UsageError(f"target_ratio: expected {expected}, found {target_ratio!r}")
         if limits.min_s is not None and limits.min_s > limits.max_s:
             raise UsageError(f"min_s: expected at most max_s ({limits.max_s:g}), found {limits.min_s:g}")
@@ -129,7 +128,7 @@ def defers_work(fn: object) -> bool:
 
 
 def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
-    """Raises UsageError: when the timer is neither a known name nor a timer, or the cache mode is unknown."""
+    """Check timer and cache.  Raises UsageError: when the timer is neither a known name nor a timer, or the cache mode is unknown."""
     if isinstance(timer, str) and timer not in timers.NAMES:
         raise UsageError(f"timer: expected one of {', '.join(timers.NAMES)}, found {timer!r}")
     if timer is not None and not isinstance(timer, str) and not hasattr(timer, "take"):
@@ -163,7 +162,7 @@ def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | N
 def dtype_name(dtype: object) -> str | None:
     """Return the name of a data type given as text or as torch or numpy have it.
 
-    Raises UsageError: for what names no data type.
+    Raises UsageError: for a value that names no data type.
     """
     if dtype is None:
         return None
@@ -176,7 +175,7 @@ def dtype_name(dtype: object) -> str | None:
 
 
 def label_for(fn: Callable[..., Any], label: str | None) -> str:
-    """Return the label, or the function's name where none was given.  Raises UsageError: when it is no text."""
+    """Return the label, or the function's name where none was given.  Raises UsageError: when the label is no text."""
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
     return label or str(getattr(fn, "__name__", None) or type(fn).__name__)[:LABEL_LENGTH]

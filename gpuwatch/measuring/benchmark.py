@@ -47,27 +47,54 @@ def bench(
     tags: Mapping[str, str | float] | None = None,
     seams: BenchEnvironment | None = None,
 ) -> Measurement:
-    """Time ``fn(*args)``: warm up until it is steady, measure until the median is known to ``target_ratio``, and judge.
+    """Time ``fn(*args)``: warm up until it is steady, measure until the median is known well enough, and judge.
 
-    ``measured = gpuwatch.bench(torch.mm, args=(a, b), flops=2 * 4096**3)``, then ``print(measured)`` for people,
-    ``measured.median_s`` and ``measured.verdict.status`` for programs, ``measured.to_dict()`` for a file.
+    Python's garbage collector is held off while timing.  Exceptions of ``fn`` pass.
 
-    ``timer``: ``"events"`` (the GPU's time), ``"graph"`` (a captured CUDA graph of the call, for kernels shorter than their
-    launch), ``"host"`` (what a caller waits for); None takes events where this process works on a GPU, else the host's clock.
-    ``cache``: ``"cold"`` (the default on a GPU) empties the L2 cache before each call, outside the timed span, or gives
-    short calls copies of ``args`` in turn; ``rotate`` gives your own list of arguments to take in turn; ``"warm"`` does
-    neither.  ``min_s`` defaults to 1 s, and to 3 s when the true clock lies below the device's maximum or is not known.
+    Args:
+        fn: Function to time; one call does the whole work.
+        args: Arguments of each call.
+        rotate: Several tuples of arguments, which calls take in turn, in place of ``args``.
+        timer: ``"events"`` takes the GPU's time.  ``"graph"`` times a captured CUDA graph, for kernels shorter than their
+            launch.  ``"host"`` takes the time a caller waits for.  None takes events where this process works on a GPU, else
+            the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used as it is.
+        cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span, or gives short
+            calls copies of ``args`` in turn.  ``"warm"`` does neither.
+        flops: Floating-point operations of one call, a count.
+        bytes: Bytes that one call must read and write in device memory.
+        dtype: Data type of the arithmetic, as ``"bfloat16"`` or ``torch.bfloat16``; by default that of the arguments.
+        reference: Right result, or a function of the same arguments.  A wrong result ends the benchmark before timing.
+        rtol: Largest relative error against the reference, a ratio; by default the data type's.
+        check_inputs: True changes floating-point ``args`` in place for a moment, to see the result change.
+        label: Name of the window, at most 256 characters; by default the function's name.
+        claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
+        policy: A ``Policy`` with accepted hazards, limits and thresholds.
+        min_s: Shortest time to measure, in seconds.  By default 1 s; 3 s where the true clock lies below the GPU's maximum or
+            is not known.
+        max_s: Longest time to measure, in seconds.
+        target_ratio: Half width of the median's 95 % interval at which measuring ends, as a ratio of the median.
+        warmup_max_s: Longest warm-up, in seconds.
+        retries: Number of further attempts until the verdict is valid.  The result keeps every attempt and never takes the
+            best.
+        progress: True shows a line of progress; None shows it on a terminal.
+        settings: Settings in place of those of environment and files.
+        tags: Tags to keep with the window, as ``{"team": "vision"}``.
+        seams: Replacements for clock, GPU and daemon, for tests of gpuwatch itself.
 
-    ``flops`` and ``bytes`` of one call give rates and, with ``dtype`` (the arguments' own where none is named), the share
-    of the peak at the true clock.
-    ``reference`` (a result, or a function of the same arguments) gates: a wrong result raises WrongResultError before
-    anything is timed.  ``check_inputs`` changes the floating-point ``args`` in place for a moment, to see the result change.
-    ``retries`` measures again until the verdict is valid; the result holds every attempt, and never chooses the best.
-    Python's garbage collector is held off while timing.  ``tags`` are kept with the window, as of ``window()``.
+    Returns:
+        A ``Measurement``: print it, read its figures, or store ``to_dict()``.
 
-    Exceptions of ``fn`` pass.
     Raises UsageError: when an argument can never be right.
     Raises WrongResultError: when the result differs from the reference.
+
+    Example:
+        >>> measured = gpuwatch.bench(sum, args=(list(range(1000)),), min_s=0.05, max_s=0.1, warmup_max_s=0.05)
+        >>> print(f"{1e6 * measured.median_s:.2f} µs")  # varies
+        3.33 µs
+        >>> print(measured.verdict.status)  # varies
+        valid
+        >>> measured.timer
+        'host'
     """
     bench_arguments.check_choices(timer, cache)
     request = BenchRequest(

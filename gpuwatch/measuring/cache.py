@@ -11,7 +11,7 @@ from gpuwatch.measuring import tensor_trees
 from gpuwatch.timers import Call
 from gpuwatch.wire.messages import FactValue
 
-# Written between two calls.  Once its size leaves lines behind: the cache is hashed, and not replaced in order.
+# Written between two calls.  One cache size would leave lines behind: the cache is hashed, and not replaced in order.
 FLUSH_L2_RATIO = 2.0
 # Bytes of other inputs touched before one comes again.
 _ROTATION_L2_RATIO = 3.0
@@ -22,7 +22,7 @@ _COPIES_MOST_COUNT = 512
 class CacheSetting:
     """The calls to take in turn, the function to run before each entry, and the facts to declare of both.
 
-    ``batches`` says whether several calls may follow each other within an entry.
+    ``batches`` allows several calls within an entry.
     """
 
     calls: tuple[Call, ...]
@@ -45,7 +45,7 @@ def flushed_setting(
 
 
 def rotated_setting(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) -> CacheSetting:
-    """Take inputs in turn: what one call left in the cache is gone when its inputs come again."""
+    """Take inputs in turn: a call's data has left the cache when its inputs come again."""
     sizes = [sum(map(tensor_trees.size_bytes, tensor_trees.arrays(one))) for one in inputs]
     facts: dict[str, FactValue] = {"cache": "cold", "flush_timed": False}
     if any(sizes):
@@ -73,7 +73,9 @@ def make_flush(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
     Raises UsageError: when the size of the cache is not known.
     """
     if not l2_bytes:
-        raise UsageError("cache='cold': this torch does not say how large the L2 cache is; use rotate=[...] or cache='warm'")
+        raise UsageError(
+            "cache='cold': expected a torch that knows the size of the L2 cache, found none; use rotate=[...] or cache='warm'"
+        )
     count = int(FLUSH_L2_RATIO * l2_bytes)
     torch = sys.modules["torch"]
     return torch.empty(count, dtype=torch.int8, device="cuda").zero_, count

@@ -72,14 +72,14 @@ class CanaryRun:
         return facts(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
     def store(self) -> None:
-        """Append the canary to the record; a state folder that cannot be written is no reason to lose a measurement."""
+        """Append the canary to the record; a state folder that cannot be written must not cost a measurement."""
         with contextlib.suppress(OSError, ValueError):
             store(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
 
 def run_canary(uuid: str, settings: Settings | None) -> CanaryRun | None:
     """Run the canary for about 5 ms; return None without stamps, memory for its copy, or a valid configuration."""
-    # Whatever is wrong with it, the benchmark goes on; where memory is short, that needs no word.
+    # A failure stops no benchmark; one for want of memory is not even logged.
     with spared("the canary"), contextlib.suppress(RuntimeError, GpuwatchError):
         from gpuwatch.cuda.canary import measure_canary
 

@@ -1,4 +1,4 @@
-"""The outside world of a benchmark: everything a test replaces to run one without a GPU, a daemon and the time it takes."""
+"""The outside world of a benchmark, which a test replaces to run without a GPU, a daemon and real time."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -25,7 +25,7 @@ class TorchDevice:
 
 
 def current_device() -> TorchDevice | None:
-    """Return the GPU torch works on; None where this process has made no context.  What torch does not give stays None."""
+    """Return the GPU torch works on; None where this process has made no context.  Facts that torch lacks stay None."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None

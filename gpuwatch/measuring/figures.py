@@ -18,8 +18,23 @@ from gpuwatch.measuring.reference import Match
 class TimeFigures:
     """The attempts of one benchmark and the facts around them.
 
-    The attempt that counts is the last valid one, else the last, and never the fastest.  Times are of one call.  Where
+    The attempt that counts is the last valid one, else the last, never the fastest.  Times are of one call.  Where
     entries are batches, percentiles and spread are of the batches' means.
+
+    Attributes:
+        label: Name of the benchmark.
+        timer: Timer that took the times: events, graph, host, or the name of the caller's own.
+        cache: L2 cache that each call found, cold or warm; None where the host's timer leaves the cache alone.
+        attempts: Every attempt, in the order they ran.
+        timer_overhead_s: Time that the timer reads around nothing, in seconds per entry; not subtracted.
+        issue_s: Host's time to launch one call, in seconds; None for the host's timer.
+        first_call_s: Time of the very first call, in seconds.
+        call_flops_count: Floating-point operations of one call; None where none were given.
+        call_bytes: Bytes that one call must move; None where none were given.
+        dtype: Data type of the arithmetic.
+        device: GPU of this process, as ``annotate.evidence.Device``; None without one.
+        match: Error against the reference and its limit, as ratios; None without a reference.
+        output_unchanged: True if the result stayed the same when inputs changed; None where that was not checked.
     """
 
     label: str
@@ -38,96 +53,107 @@ class TimeFigures:
 
     @property
     def attempt(self) -> Attempt:
-        """The attempt that counts."""
+        """Return the attempt that counts."""
         valid = [one for one in self.attempts if one.verdict.status is Status.VALID]
         return (valid or self.attempts)[-1]
 
     @property
     def timings(self) -> Timings:
+        """Return times, beginnings and clocks of the attempt that counts: arrays of shape (count,)."""
         return self.attempt.timings
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """One verdict for each GPU, worst first."""
+        """Return one verdict per GPU, worst first."""
         return self.attempt.verdicts
 
     @property
     def verdict(self) -> Verdict:
+        """Return the verdict of the worst GPU."""
         return self.attempt.verdict
 
     @property
     def run(self) -> str | None:
-        """The window's number, for ``gpuwatch show``."""
+        """Return the run of the window, for ``gpuwatch show``; None without a daemon."""
         return self.attempt.run
 
     @property
     def warmup(self) -> Warmup:
+        """Return calls, seconds and steadiness of the warm-up."""
         return self.attempt.warmup
 
     @property
     def calls_count(self) -> int:
-        """The number of calls in one entry."""
+        """Return the number of calls in one entry."""
         return self.timings.calls_count
 
     @property
     def count(self) -> int:
-        """The number of entries."""
+        """Return the number of entries."""
         return len(self.timings.took_s)
 
     @property
     def mean_s(self) -> float:
+        """Return the mean time of a call, in seconds."""
         return float(self.timings.took_s.mean())
 
     @property
     def median_s(self) -> float:
+        """Return the median time of a call, in seconds."""
         return float(np.median(self.timings.took_s))
 
     @property
     def trimmed_mean_s(self) -> float:
-        """The mean without the fastest and the slowest tenth."""
+        """Return the mean without the fastest and the slowest tenth, in seconds."""
         cut = int(0.1 * self.count)
         return float(np.sort(self.timings.took_s)[cut : self.count - cut].mean())
 
     @property
     def min_s(self) -> float:
+        """Return the shortest time of a call, in seconds."""
         return float(self.timings.took_s.min())
 
     @property
     def p95_s(self) -> float:
+        """Return the 95th percentile of the times, in seconds."""
         return float(np.quantile(self.timings.took_s, 0.95))
 
     @property
     def p99_s(self) -> float:
+        """Return the 99th percentile of the times, in seconds."""
         return float(np.quantile(self.timings.took_s, 0.99))
 
     @property
     def sd_s(self) -> float:
+        """Return the standard deviation of the times, in seconds; 0 of one entry."""
         return float(self.timings.took_s.std(ddof=1)) if self.count > 1 else 0.0
 
     @property
     def cv_ratio(self) -> float:
+        """Return the standard deviation as a ratio of the mean."""
         return self.sd_s / self.mean_s if self.mean_s else 0.0
 
     @property
     def iqr_s(self) -> float:
+        """Return the interquartile range of the times, in seconds."""
         low, high = np.quantile(self.timings.took_s, [0.25, 0.75])
         return float(high - low)
 
     @property
     def effective_count(self) -> float:
-        """The number of independent entries that carry as much information, as the rule ``autocorrelated`` counts them."""
+        """Return the number of independent entries that carry as much information; see the rule ``autocorrelated``."""
         middle_s, noise_s = usual_s(self.timings.took_s)
         return worth_count(np.clip(self.timings.took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
 
     @property
     def ci_s(self) -> tuple[float, float] | None:
-        """The 95 % interval of the median, autocorrelation included; None where its width is not known."""
+        """Return the 95 % interval of the median in seconds, autocorrelation included; None where its width is not known."""
         interval = self.attempt.interval
         return None if interval is None else (interval.low, interval.high)
 
     @property
     def host_bound(self) -> bool:
-        """True if the host takes longer to launch a call than the GPU to execute it."""
+        """Return True if the host takes longer to launch a call than the GPU to execute it."""
         return self.issue_s is not None and self.issue_s > self.median_s
 
 
@@ -153,7 +179,7 @@ class RateFigures(TimeFigures):
 
     @property
     def clock_mhz(self) -> float | None:
-        """The true mean SM clock while the calls ran; None where none was stamped."""
+        """Return the true mean SM clock while the calls ran, in MHz; None where none was stamped."""
         mhz, took_s = self.timings.sm_clock_mhz, self.timings.took_s
         if mhz is None:
             return None
@@ -162,27 +188,42 @@ class RateFigures(TimeFigures):
 
     @property
     def clock_sensitivity(self) -> Sensitivity | NoFit:
-        """How the time follows the true clock, or the reason why that is not known."""
+        """Return how the time follows the true clock, or a ``NoFit`` with the reason why that is not known."""
         if self.timings.sm_clock_mhz is None:
             return NoFit("no true clock was stamped")
         return sensitivity(self.timings)
 
     def at_clock(self, mhz: float) -> Corrected | NoFit:
-        """Return the time at a stated clock beside the measured time, or the reason why it would mislead."""
+        """Return the time at a stated clock beside the measured time.
+
+        Args:
+            mhz: SM clock in MHz.
+
+        Returns:
+            A ``Corrected`` with both times in seconds, or a ``NoFit`` with the reason why a correction would mislead.
+
+        Raises nothing.
+
+        Example:
+            >>> measured.at_clock(1500).reason
+            'no true clock was stamped'
+        """
         found = self.clock_sensitivity
         return found if isinstance(found, NoFit) else found.at_clock(self.timings, mhz)
 
     @property
     def flops_per_s(self) -> float | None:
+        """Return floating-point operations per second at the median; None where ``flops`` was not given."""
         return self.call_flops_count / self.median_s if self.call_flops_count and self.median_s else None
 
     @property
     def bytes_per_s(self) -> float | None:
+        """Return bytes per second at the median; None where ``bytes`` was not given."""
         return self.call_bytes / self.median_s if self.call_bytes and self.median_s else None
 
     @property
     def flops_peak_ratio(self) -> float | None:
-        """The share of this GPU's peak in this data type at the true clock."""
+        """Return the ratio of the rate to this GPU's peak in this data type at the true clock."""
         rate, clock = self.flops_per_s, self.clock_mhz
         if rate is None or clock is None or self.device is None or self.dtype is None:
             return None
@@ -191,7 +232,7 @@ class RateFigures(TimeFigures):
 
     @property
     def bytes_peak_ratio(self) -> float | None:
-        """The share of the peak of this GPU's memory."""
+        """Return the ratio of the rate to the peak of this GPU's memory."""
         rate = self.bytes_per_s
         peak = roofline.peak_bytes_a_second(self.device) if self.device else None
         return rate / peak if rate and peak else None

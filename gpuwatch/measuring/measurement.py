@@ -1,4 +1,4 @@
-"""The result of bench(): every figure of one benchmark, with the verdict that says whether to believe them."""
+"""The result of bench(): every figure of one benchmark, with its verdict."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -26,18 +26,46 @@ _SENSITIVITY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Measurement(RateFigures):
-    """A benchmark's figures, for people, programs and files.
+    """A benchmark's figures and verdict, as ``bench`` returns them: for people, programs and files.
 
-    The figures are those of the attempt that counts: the last valid one, else the last, and never the fastest.
+    The figures are those of the attempt that counts: the last valid one, else the last, never the fastest.  ``print`` shows
+    them with the verdict.
+
+    Example:
+        >>> measured = gpuwatch.bench(sum, args=(list(range(1000)),), min_s=0.05, max_s=0.1, warmup_max_s=0.05)
+        >>> measured.min_s <= measured.median_s <= measured.p99_s
+        True
+        >>> measured.device is None  # this process used no GPU
+        True
     """
 
     def raise_for_verdict(self) -> None:
-        """Raises RejectedError: when the verdict is rejected."""
+        """Raise RejectedError if the verdict is rejected; do nothing otherwise.
+
+        Raises RejectedError: when the verdict is rejected; it is in ``error.verdict``.
+
+        Example:
+            >>> try:
+            ...     measured.raise_for_verdict()
+            ... except gpuwatch.RejectedError as error:
+            ...     print(error.verdict.status.value)  # as on a busy machine
+            ... else:
+            ...     print("not rejected")  # varies
+            not rejected
+        """
         if self.verdict.status is Status.REJECTED:
             raise RejectedError(self.verdict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON; the schema is ``docs/schemas/measurement.json``."""
+        """Return all figures, verdicts and attempts as plain data for JSON; the schema is ``docs/schemas/measurement.json``.
+
+        Raises nothing.
+
+        Example:
+            >>> data = measured.to_dict()
+            >>> data["timer"], data["dtype"], data["device"]
+            ('host', None, None)
+        """
         device, match, fit, share = self.device, self.match, self.clock_sensitivity, self.launch_share
         return {
             "schema": SCHEMA,

@@ -34,7 +34,7 @@ class WorkChecks:
 
     @property
     def facts(self) -> dict[str, FactValue]:
-        """The facts to declare."""
+        """Return the facts to declare."""
         found: dict[str, FactValue | None] = {
             "dtype": self.cost.dtype,
             "call_flops_count": self.cost.flops_count,
@@ -67,7 +67,7 @@ def _check_result(work: Work) -> Match | None:
     reference = work.reference
     if reference is None:
         return None
-    # Each gets its own arguments: a function that works in place would give the other its result.
+    # Both get their own arguments: a function that works in place would pass its result to the other.
     expected = reference(*tensor_trees.mapped(work.args, tensor_trees.copied)) if callable(reference) else reference
     found = match_results(work.fn(*tensor_trees.mapped(work.args, tensor_trees.copied)), expected, work.rtol)
     if not found.holds:
@@ -78,7 +78,7 @@ def _check_result(work: Work) -> Match | None:
 def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
     """Time the first call, which sets libraries up, by the host's clock until its work is done.
 
-    Where the function itself makes the first context on a GPU, that is known only after it.
+    If the function itself makes the first context on a GPU, gpuwatch knows that only after the call.
     """
     begin_ns = now_ns()
     work.fn(*work.args)
@@ -124,7 +124,7 @@ def choose_cache(request: BenchRequest, timer: Timer, gpu: TorchDevice | None, e
     if request.cache is None and timer.name == "host":
         return CacheSetting(warm.calls, batches=True)
     if gpu is None:
-        raise UsageError("cache='cold': no GPU whose cache could be emptied; use cache='warm'")
+        raise UsageError("cache='cold': expected a GPU whose cache can be emptied, found none; use cache='warm'")
     flushed = cache.flushed_setting(work.fn, work.args, *environment.flush(gpu.l2_bytes))
     # A long call needs no batch, and copies would only cost memory.
     if gpu.l2_bytes and try_call(flushed, timer)[0] < ENTRY_S / 2:

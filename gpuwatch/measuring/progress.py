@@ -38,5 +38,5 @@ class Progress:
             if self._stream is not None:
                 self._stream.write(text)
                 self._stream.flush()
-        except (OSError, ValueError):  # closed, full, or without these letters: no reason to lose a benchmark
+        except (OSError, ValueError):  # closed, full, or without these letters: the benchmark goes on
             self._shown, self._width = False, 0

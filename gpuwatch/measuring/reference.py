@@ -37,7 +37,7 @@ def match_results(result: object, reference: object, rtol: float | None = None) 
     """
     mine, theirs = list(leaves(result)), list(leaves(reference))
     if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
-        raise UsageError("reference: the function returned nothing to compare; let it return its result")
+        raise UsageError("reference: expected a function that returns its result, found one that returns nothing to compare")
     if len(mine) != len(theirs):
         return Match(float("inf"), rtol or 0.0)
     found = [_match_leaf(a, b, rtol) for a, b in zip(mine, theirs, strict=True) if a is not None or b is not None]
@@ -70,7 +70,7 @@ def _wide(tensor: Any) -> Any:  # torch is no dependency, so a tensor has no typ
 
 
 def _check_laid_out(tensor: Any) -> None:  # torch is no dependency, so a tensor has no type here
-    """Raises ValueError: when a tensor is sparse or holds no values."""
+    """Check a tensor's layout.  Raises ValueError: when it is sparse or holds no values."""
     if "strided" not in str(getattr(tensor, "layout", "strided")) or getattr(tensor, "is_meta", False):
         raise ValueError("a sparse one, or one on the meta device, has no values to compare")
 
@@ -119,7 +119,7 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
     originals = [tensor_trees.copied(array) for array in inputs]
     before = tensor_trees.mapped(fn(*args), tensor_trees.copied)
     if all(leaf is None for leaf in leaves(before)):
-        raise UsageError("check_inputs: the function returned nothing to compare; let it return its result")
+        raise UsageError("check_inputs: expected a function that returns its result, found one that returns nothing to compare")
     changed: list[tuple[Any, Any]] = []
     try:
         for array, value in zip(inputs, originals, strict=True):

@@ -10,7 +10,7 @@ from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.batching import ENTRY_S
 from gpuwatch.measuring.figures import RateFigures
 
-_OVERHEAD_RATIO = 0.02  # of an entry: from here on a note says so
+_OVERHEAD_RATIO = 0.02  # of an entry; a note reports a larger one
 
 
 def time(seconds: float) -> str:
@@ -46,7 +46,7 @@ def html(measured: RateFigures) -> str:
 def _width(measured: RateFigures) -> str:
     interval = measured.attempt.interval
     if interval is None or not math.isfinite(interval.half_width_ratio):
-        return "(median; width not known: too short, or still wandering)"
+        return "(median; width unknown: too short, or still drifting)"
     return f"±{_percent(interval.half_width_ratio)} (median, 95 %)"
 
 
@@ -98,12 +98,12 @@ def _clock(measured: RateFigures) -> str:
 
 
 def notes(measured: RateFigures) -> list[str]:
-    """Return the notes that a reader must know before believing the figures."""
+    """Return the notes that a reader needs beside the figures."""
     m, found = measured, []
     if m.output_unchanged:
         found.append("note: the result stayed the same when the inputs changed: it may be cached, not computed")
     if not m.warmup.steady:
-        found.append(f"note: never steady in {m.warmup.took_s:.1f} s of warm-up: these times may still be moving")
+        found.append(f"note: not steady after {m.warmup.took_s:.1f} s of warm-up: these times may still drift")
     if m.host_bound and m.issue_s is not None:
         found.append(
             f"note: the host needs {time(m.issue_s)} to ask for a call, longer than the GPU to do it: "

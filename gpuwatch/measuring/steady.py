@@ -23,7 +23,7 @@ def power_limited(
 ) -> bool | None:
     """Return True if the true clock under load lies below the device's maximum; None where it is not known.
 
-    Power is the usual reason.  A lock and heat look the same from here, and merit the same patience.
+    Power is the usual reason.  A lock and heat look the same here, and need the same patience.
     """
     if timings.sm_clock_mhz is None or clock_max_mhz is None:
         return None
@@ -72,10 +72,10 @@ def is_steady(
 def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noise_most_ratio: float) -> bool:
     before, now = before[np.isfinite(before)], now[np.isfinite(now)]
     if len(before) < 2 or len(now) < 2:
-        return not len(before) and not len(now)  # a signal that is not there has not moved
+        return not len(before) and not len(now)  # a missing signal has not moved
     middle, middle_before = float(np.median(now)), float(np.median(before))
     if not middle or not middle_before:
-        return middle == middle_before  # a timer too coarse for the work: there is no ratio to nothing
+        return middle == middle_before  # a timer too coarse for the work: a ratio to zero does not exist
     change_ratio = abs(middle / middle_before - 1.0)
     blocks = [
         float(np.median(block)) for part in (before, now) for block in np.array_split(part, min(_BLOCKS_COUNT, len(part)))

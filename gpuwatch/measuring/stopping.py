@@ -46,7 +46,7 @@ class Stopping:
         return spent_s >= self._next_s or spent_s >= self._most_s
 
     def decide(self, timings: Timings, spent_s: float) -> Stopped | None:
-        """Return why to stop, or None to go on."""
+        """Return the reason to stop, or None to go on."""
         self.interval = batch_interval(timings.at_ns, timings.took_s)
         if self.interval is not None and self.interval.half_width_ratio <= self._target_ratio:
             return Stopped.TARGET

@@ -1,4 +1,4 @@
-"""Arguments and results as trees of tuples, lists and dicts; their leaves are recognised by what they can do, not by type.
+"""Arguments and results as trees of tuples, lists and dicts; their leaves are recognised by their methods, not by type.
 
 Nothing here imports torch or numpy: the maker of the tensors did.
 """

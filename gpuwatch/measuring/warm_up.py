@@ -12,7 +12,7 @@ from gpuwatch.measuring.environment import BenchEnvironment
 from gpuwatch.measuring.progress import Progress
 from gpuwatch.wire.messages import FactValue
 
-_KEPT_BUSY_S = 0.01  # opening a window takes some milliseconds, in which the GPU shall work on
+_KEPT_BUSY_S = 0.01  # the GPU must work during the milliseconds in which a window opens
 _KEPT_BUSY_MOST_COUNT = 500  # the queue holds about a thousand launches
 _LIMITS = Limits.checked(min_s=None, max_s=10.0, target_ratio=0.005, warmup_max_s=10.0, retries=0)
 

@@ -1,4 +1,4 @@
-"""Bounded reading of files that anybody may have written."""
+"""Bounded reading of untrusted files."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _T = TypeVar("_T")
 
 
 def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
-    """Decode JSON of this form.  Raises ValueError: for other content, and for what is nested too deeply."""
+    """Decode JSON of this form.  Raises ValueError: for other content, and for content nested too deeply."""
     try:
         return msgspec.json.decode(blob, type=form)
     except RecursionError as error:
-        raise ValueError("expected JSON of a few levels, found it nested too deeply") from error
+        raise ValueError("expected JSON of a few levels, found deeper nesting") from error
 
 
 def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
     """Return numbers times ``scale``.  Raises ValueError: for what is no number, and for too many."""
     found = as_floats(values) * scale
-    # What is no duration stays in its place as zero, which the judge calls impossible.
+    # A value that is no duration becomes zero, which the judge calls impossible.
     return np.where(np.isfinite(found) & (found < 1e9), found, 0.0)
 
 

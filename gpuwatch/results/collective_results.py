@@ -100,7 +100,7 @@ def _series(result: _SizeResult, ranks: list[_Rank]) -> Iterator[ResultSeries]:
 
 
 def _slowest(single: _PerIteration | None, ranks: list[_Rank]) -> tuple[str, ...]:
-    """Name the process whose median is the longest: in a collective others' times include waiting for it."""
+    """Name the process with the longest median: in a collective, the others wait for it."""
     rows = [as_seconds(row, _US) for row in (single.per_process_max_times_us if single is not None else ()) if row]
     if len(rows) < 2:
         return ()

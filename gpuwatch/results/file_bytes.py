@@ -1,4 +1,4 @@
-"""Bytes of a file that anybody may have put there, without NumPy, whose threads begin where it is imported."""
+"""Bytes of an untrusted file, read without NumPy, which starts threads when it is imported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOST_BYTES = 256 << 20
 
 
 def read_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Read a regular file.  Raises UsageError: for anything else, and for more than it may hold."""
+    """Read a regular file.  Raises UsageError: for anything else, and for a file above the limit."""
     try:
-        # A pipe would be waited for, a device read for ever.
+        # Reading a pipe would block, and a device may never end.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):

@@ -116,11 +116,11 @@ def _samples(folder: Path, summary: _StateSummary | None, remarks: list[str]) ->
     if summary is None or not (name := summary.find("filename")):
         return None
     place = (folder / name).resolve()
-    # The JSON names the file: no other folder's is opened for it.
+    # The JSON names the file, so only files beside it are opened.
     if Path(name).is_absolute() or not place.is_relative_to(folder.resolve()):
         raise ValueError(f"expected samples in a folder beside the file, found {name!r}")
     if not place.exists():
-        remarks.append(f"{name} is not beside the file: copy the folder too")
+        remarks.append(f"{name} is missing beside the file: copy the folder as well")
         return None
     try:
         blob = read_bytes(place)

@@ -1,4 +1,4 @@
-"""The registry of readers: the only module that tells one tool's results from another's."""
+"""The registry of readers, the only module that distinguishes the tools' results."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _KERNELBOT_LINES = (b"benchmark-count:", b"test-count:", b"check:")
 
 
 def is_result(path: Path) -> bool:
-    """Return whether a file begins as one that a reader takes: JSON, or the lines of kernelbot's harness."""
+    """Return True if a file begins like a result file: JSON, or the lines of kernelbot's harness."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError:
-        return False  # its reader says what is wrong
+        return False  # its reader reports the fault
     return head[:1] in (b"{", b"[") or head.startswith(_KERNELBOT_LINES)
 
 
@@ -54,7 +54,7 @@ def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
 
 
 def _reader_of(blob: bytes) -> ResultReader:
-    """Choose by the names at the top.  Raises ValueError: for none that is known."""
+    """Choose a reader by the names at the top.  Raises ValueError: when none is known."""
     if blob.lstrip().startswith(_KERNELBOT_LINES):
         return read_kernelbot
     keys = _top(blob)

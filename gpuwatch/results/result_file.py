@@ -1,4 +1,4 @@
-"""The content of a result file in one form, whatever tool wrote it."""
+"""The content of a result file in one form for all tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_S = 31 * 86_400.0  # of one window
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResultSeries:
-    """One measured thing: its times in the order they ran, and the figures that the file states of it.
+    """One measured series: its times in the order they ran, and the figures that the file states.
 
     ``took_s`` is empty where the file holds only figures.  An entry stands for ``calls_count`` calls and holds the mean time
     of one.  ``figures`` are seconds by name: mean, median, min, max, stdev.
@@ -41,7 +41,7 @@ class ResultSeries:
         return Timings(begins_ns.astype(np.int64), self.took_s, self.sm_clock_mhz, self.calls_count)
 
     def evidence(self) -> Evidence:
-        """Return evidence of these times alone, under which nothing can be proven."""
+        """Return evidence of these times alone, which can prove nothing."""
         timings = self.timings()
         begin_ns, end_ns = 0, 0
         if timings is not None:
@@ -68,7 +68,7 @@ class ServedRequests:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResultFile:
-    """A result file: the tool that wrote it, its series or requests, and what it cannot show."""
+    """A result file: its tool, its series or requests, and the facts that it cannot show."""
 
     tool: str
     series: tuple[ResultSeries, ...] = ()

@@ -45,14 +45,14 @@ def read_serving(_path: Path, blob: bytes) -> ResultFile:
     try:
         every = msgspec.json.Decoder(_Served).decode_lines(blob)  # both tools append to a file
     except msgspec.DecodeError:
-        every = [msgspec.json.decode(blob, type=_Served)]  # indented by somebody
+        every = [msgspec.json.decode(blob, type=_Served)]  # indented by another tool
     found = every[-1]
     is_vllm = found.date is not None or found.tokenizer_id is not None or found.start_times is not None
     name = "vLLM bench serve" if is_vllm else "SGLang bench_serving"
     requests = None if found.ttfts is None else _requests(found)
     cannot = [_UNDETAILED] if requests is None else [_UNTIMED] if requests.at_ns is None else []
     if len(every) > 1:
-        cannot.append(f"more than its last result: it holds {len(every)}")
+        cannot.append(f"results before the last: it holds {len(every)}")
     figures = {"mean": found.mean_ttft_ms, "median": found.median_ttft_ms}
     ttft = {key: value * _MS for key, value in figures.items() if value is not None}
     return ResultFile(

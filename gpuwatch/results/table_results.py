@@ -31,7 +31,7 @@ class ColumnNames:
 
 
 def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
-    """Read the named columns.  Raises ValueError: for columns that are not there, and values that are no numbers."""
+    """Read the named columns.  Raises ValueError: for missing columns, and for values that are no numbers."""
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
     units = {"--times": _TIMES, "--clock": _CLOCKS, "--begin": _TIMES}
@@ -102,7 +102,7 @@ def _json_columns(blob: bytes, wanted: Mapping[str, str]) -> dict[str, Values]:
 
 
 def _walk(value: object, names: list[str], said: str) -> object:
-    """Follow a dotted path; a list without a number in the path stands for the same of each of its items."""
+    """Follow a dotted path; a list without a number in the path stands for each of its items."""
     if len(names) > _MOST_LEVELS_COUNT:
         raise ValueError(f"{said}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
     if not names or names == [""]:

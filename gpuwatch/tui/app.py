@@ -37,12 +37,12 @@ class TopApp(TimeTravelApp):
     QuietScroll TextLines { text-wrap: nowrap; text-overflow: clip; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("p", "processes", "processes", id="processes", show=False, tooltip="Who is on the GPUs"),
-        Binding("v", "events", "events", id="events", show=False, tooltip="What happened in the last hour"),
-        Binding("r", "retry", "start", id="retry", tooltip="Ask again now, and start the user's daemon where none runs"),
+        Binding("p", "processes", "processes", id="processes", show=False, tooltip="Every process on every GPU"),
+        Binding("v", "events", "events", id="events", show=False, tooltip="Driver reports and windows of the last hour"),
+        Binding("r", "retry", "start", id="retry", tooltip="Refresh now, and start a daemon where none runs"),
         Binding("question_mark", "help", "help", id="help", key_display="?", tooltip="Keys and letters"),
-        Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Leave; the daemon goes on"),
-        Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, tooltip="To the shell; fg comes back"),
+        Binding("q,ctrl+c", "quit", "quit", id="quit", key_display="q", tooltip="Leave the monitor; the daemon keeps running"),
+        Binding("ctrl+z", "suspend_process", "suspend", id="suspend", show=False, tooltip="Suspend to the shell; fg returns"),
     ]
 
     def __init__(
@@ -97,7 +97,7 @@ class TopApp(TimeTravelApp):
         if self.feed.check_silence():
             self.draw()
         elif not self._is_paused and self.feed.begin():
-            # A function, not yet a coroutine: none is left over when the app ends before its turn.
+            # A function, not a coroutine: none remains if the app ends before its turn.
             _: Worker[None] = self.run_worker(self._poll)
 
     async def _poll(self) -> None:

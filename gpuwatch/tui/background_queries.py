@@ -1,4 +1,4 @@
-"""Queries of the daemon and of the past, each in a thread: what hangs holds up no key."""
+"""Queries of the daemon and of the past, each in a thread, so that a hanging one blocks no key."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class LiveFeed:
         return True
 
     async def poll(self) -> Live | None:
-        """Poll once, in a thread: a daemon that hangs, or starts, holds up no key."""
+        """Poll once, in a thread, so that a daemon that hangs or starts blocks no key."""
         if self.source is None:
             return None
         try:
@@ -63,7 +63,7 @@ class HistoryFetcher:
         self._past = past
         self._is_busy = False
         self._refused_ns = 0
-        self.refusal: str | None = None  # why the store refused
+        self.refusal: str | None = None  # reason of the store's refusal
 
     def can_fetch(self, at_ns: int) -> bool:
         """Return True if a query would be sent at that time."""

@@ -31,7 +31,7 @@ def contrast_ratio(one: Color, other: Color) -> float:
 
 
 def _readable(text: Color, on: list[Color]) -> Color:
-    text = on[0].blend(text, text.a, alpha=1.0)  # a muted text is one that lets its ground through
+    text = on[0].blend(text, text.a, alpha=1.0)  # muted text is partly transparent
     dark = sum(map(_luminance, on)) / len(on) < 0.18
     end = Color(255, 255, 255) if dark else Color(0, 0, 0)
     for step in range(_STEPS_COUNT):

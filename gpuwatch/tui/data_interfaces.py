@@ -1,4 +1,4 @@
-"""The interfaces the screens stand on: a source of the past, and the content each screen draws."""
+"""The interfaces of the screens: a source of the past, and the content each screen draws."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,6 +45,6 @@ class ScreenContent:
 
     live: Live
     format_time: Callable[[int], str]  # the wall time of a moment
-    problem: str | None = None  # why the daemon could not be polled
+    problem: str | None = None  # reason why polling the daemon failed
     is_paused: bool = False
     past_ns: int | None = None  # None: live

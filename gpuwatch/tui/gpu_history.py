@@ -30,7 +30,7 @@ class GpuHistory:
         self._signals = signals
         self._kept_ns = kept_ns
         self._known_ns: tuple[int, int] | None = None
-        self._settled_ns = 0  # until then nothing more will come
+        self._settled_ns = 0  # no more rows come before this
 
     def add_live(self, gpu: LiveGpu) -> None:
         """Add the last row and process list of a live answer; known ones change nothing."""

@@ -15,7 +15,7 @@ from gpuwatch.wire.shown import Shown
 DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
 FETCHED_NS = 1_000_000_000  # between queries for the readings between live answers
 LATER_NS = 1_000_000_000  # the windows of a range that ends about there
-_LIVE_ONLY = "curves hold only what this screen was told, four times a second"
+_LIVE_ONLY = "curves hold only the answers to this screen, four per second"
 
 
 class GpuTimeline:
@@ -33,7 +33,7 @@ class GpuTimeline:
         self.uuid, self.history, self._fetcher = uuid, GpuHistory(), HistoryFetcher(self._past)
 
     def viewport(self, content: ScreenContent, cells_count: int) -> Viewport:
-        """Return where the range stands."""
+        """Return the place of the range."""
         last_ns = self._span_ns[1] if self._span_ns is not None else 0
         newest_ns = content.live.at_ns if content.past_ns is None else max(last_ns, content.past_ns)
         whole_ns = self._span_ns if content.live.source.startswith("replay:") else None
@@ -81,7 +81,7 @@ class GpuTimeline:
             history.add_answer(trace, *interval_ns, now_ns=now_ns)
 
     async def _fetch_windows(self, end_ns: int, at_ns: int) -> None:
-        """Read the windows as known at the end of the range: as known at the moment itself, they would be open."""
+        """Read the windows as known at the end of the range; at the moment itself they would still be open."""
         live = await self._fetcher.fetch(lambda past: past.live(end_ns), at_ns)
         if live is not None:
             self._later = end_ns, live.windows

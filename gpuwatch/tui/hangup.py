@@ -1,4 +1,4 @@
-"""The end of a terminal: what is still written goes nowhere, and the app exits once.
+"""The end of a terminal: further output is discarded, and the app exits once.
 
 The kernel sends SIGHUP and, in case we were stopped, SIGCONT.  Textual takes the latter for a return from Ctrl-Z and starts to
 redraw, on a terminal that refuses every write; its thread that writes dies of that, and leaving would wait for it for ever.

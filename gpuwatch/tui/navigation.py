@@ -13,7 +13,7 @@ from gpuwatch.tui.screens.help_screen import HelpScreen
 class NavigationApp(PreferencesApp):
     """An app that opens and leaves screens.
 
-    It imports a screen when the user opens it first, so that the first picture waits for none of them.
+    It imports a screen when the user opens it first, so that the first picture does not wait for it.
     """
 
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:

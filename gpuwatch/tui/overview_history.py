@@ -103,7 +103,7 @@ class OverviewHistory:
         self._drawn.pop(query.uuid, None)
 
     def range_ns(self, live: Live) -> int:
-        """Return how much lines show: two minutes, or a recording from its beginning where that is shorter."""
+        """Return the length of the lines: two minutes, or the recording so far where that is shorter."""
         if self._first_ns is None or not live.source.startswith("replay:"):
             return RANGE_NS
         return min(RANGE_NS, max(live.at_ns - self._first_ns, LEAST_RANGE_NS))
@@ -129,7 +129,7 @@ def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
     ends = lowest[~np.isnan(lowest)]
     low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 0.0)
     span_mhz = max(high - low, LEAST_SPAN_RATIO * (device.sm_clock_max_mhz or high), 1.0)
-    steps = len(EIGHTHS) - 2  # the first is for what was not observed
+    steps = len(EIGHTHS) - 2  # the first stands for unobserved moments
     levels = np.nan_to_num(1.0 + np.round((lowest - high + span_mhz) / span_mhz * steps), nan=0.0).astype(int)
     bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)

@@ -45,7 +45,7 @@ class PreferencesFile:
                 pass
             except (OSError, ValueError, RecursionError) as error:
                 said = error.strerror if isinstance(error, OSError) and error.strerror else error
-                self.complaint = f"{path}: {said}; it is ignored and left as it is"
+                self.complaint = f"{path}: {said}; the file is ignored and not changed"
 
     def store(self, **changed: Any) -> str | None:
         """Store these changes; return one line if the file could not be written."""

@@ -28,9 +28,16 @@ class PreferencesApp(App[None]):
 
     COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanation_provider}  # textual's own type for it
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("t", "light", "light/dark", id="light", show=False, tooltip="Light or dark; the palette has every theme"),
-        Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="More pictures a second"),
-        Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Fewer pictures a second"),
+        Binding(
+            "t",
+            "light",
+            "light/dark",
+            id="light",
+            show=False,
+            tooltip="Change the theme; the palette has every one",
+        ),
+        Binding("plus,equals_sign", "rate(1)", "faster", id="faster", show=False, tooltip="Draw more pictures per second"),
+        Binding("minus", "rate(-1)", "slower", id="slower", show=False, tooltip="Draw fewer pictures per second"),
     ]
 
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None) -> None:
@@ -121,4 +128,4 @@ class PreferencesApp(App[None]):
             self._timer.stop()
         self._timer = self.set_interval(1 / self._rate_hz, self.tick)
         self.store_preferences(rate_hz=self._rate_hz)
-        self.notify(f"{self._rate_hz:g} pictures a second", timeout=2)
+        self.notify(f"{self._rate_hz:g} pictures per second", timeout=2)

@@ -14,7 +14,7 @@ class TimeTravel:
     """One query at a time, in a thread; of the moments requested meanwhile only the last is queried."""
 
     def __init__(self, past: HistorySource, format_time: Callable[[int], str], *, has_end: bool) -> None:
-        """``has_end``: after its last moment there is nothing, not now."""
+        """Begin at now; with ``has_end`` the last moment of the source is its end."""
         self._past = past
         self._format_time = format_time
         self._has_end = has_end
@@ -29,7 +29,7 @@ class TimeTravel:
 
     @property
     def aim_ns(self) -> int | None:
-        """The moment the next step starts from: keys may come faster than answers."""
+        """Return the moment from which the next step starts: keys may come faster than answers."""
         return self._wanted_ns if self._wanted_ns is not None else self.past_ns
 
     def request(self, at_ns: int) -> bool:
@@ -64,10 +64,10 @@ class TimeTravel:
     def _read(self, wanted_ns: int) -> tuple[tuple[int, int], Live, str | None]:
         span_ns = self._past.span_ns()
         if span_ns is None:
-            raise GpuwatchError("nothing is kept yet to go back to")
+            raise GpuwatchError("the store holds no earlier moment yet")
         begin_ns, end_ns = span_ns
         if wanted_ns < begin_ns:
-            return span_ns, self._past.live(begin_ns), f"nothing is kept before {self._format_time(begin_ns)}"
+            return span_ns, self._past.live(begin_ns), f"the store holds nothing before {self._format_time(begin_ns)}"
         if wanted_ns > end_ns and self._has_end:
             notice = None if wanted_ns >= END_NS else f"it ends at {self._format_time(end_ns)}"
             return span_ns, self._past.live(end_ns), notice

@@ -36,8 +36,8 @@ class TimeTravelApp(NavigationApp):
         _step("shift+right,right_square_bracket", "later-10s", 10),
         Binding("g", "goto", "go to", id="goto", show=False, tooltip="A time of day, a length of time ago, or a date"),
         Binding("l", "live", "live", id="live", tooltip="Back to now"),
-        Binding("space", "hold(True)", "pause", id="pause", tooltip="Hold what is shown"),
-        Binding("space", "hold(False)", "play", id="play", tooltip="Go on; in the past, as fast as it was"),
+        Binding("space", "hold(True)", "pause", id="pause", tooltip="Hold the screen"),
+        Binding("space", "hold(False)", "play", id="play", tooltip="Go on; in the past, play at real speed"),
     ]
 
     def __init__(
@@ -60,12 +60,12 @@ class TimeTravelApp(NavigationApp):
 
     @property
     def past_ns(self) -> int | None:
-        """The past moment that shows; None: now."""
+        """Return the past moment on the screen; None for now."""
         return self._travel.past_ns if self._travel is not None else None
 
     @property
     def is_held(self) -> bool:
-        """Nothing moves on the screen, because the user paused it or went back."""
+        """Return True if the screen stands still, because the user paused it or went back."""
         return not self._is_playing if self.past_ns is not None else self._is_paused
 
     def play_on(self) -> None:
@@ -77,7 +77,7 @@ class TimeTravelApp(NavigationApp):
         """Show that moment as soon as it is read; a moment later than now is now."""
         live = self.feed.live
         if self._travel is None:
-            self.notify("there is no store to go back in", severity="warning", timeout=4)
+            self.notify("no store to go back in", severity="warning", timeout=4)
         elif live is not None and at_ns >= live.at_ns:
             self.action_live()
         elif self._travel.request(at_ns):

@@ -24,7 +24,7 @@ from annotate.user_policy import Policy
 from annotate.verdict import Answered, Status, Verdict
 from tests.annotate.builders import evidence
 from tests.annotate.occurrences import every_scene
-from tests.examples import SHARE, share_of
+from tests.examples import share_of
 
 NAMES = [each.name for each in RULES]
 LIMITS = [(each, name) for each in RULES for name in each.limits]

@@ -200,7 +200,7 @@ def interface() -> dict[str, Any]:
     from gpuwatch.exporter.metrics import METRICS
 
     functions = {name: getattr(gpuwatch, name) for name in ("window", "bench", "compare")}
-    functions |= {f"Window.{name}": each for name, each in vars(gpuwatch.Window).items() if inspect.isfunction(each)}
+    functions |= {f"Window.{name}": each for name, each in inspect.getmembers(gpuwatch.Window, inspect.isfunction)}
     return {
         "commands": dict(options(cli)),
         "exit_codes": {each.name: each.value for each in Exit},

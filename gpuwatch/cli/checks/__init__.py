@@ -1,4 +1,4 @@
-"""The checks of `doctor`: each says what it found, what that means for proof, and what to do about it."""
+"""The checks of `doctor`: each names its finding, the consequence for proof, and the remedy."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Grade(StrEnum):
-    """PASS: as it should be.  WARN: some rules see less.  FAIL: windows here end unproven, or nothing is kept."""
+    """The grades of a check.  PASS: in order.  WARN: some rules see less.  FAIL: windows end unproven, or are not stored."""
 
     PASS = "PASS"  # noqa: S105 - a grade
     WARN = "WARN"
@@ -15,7 +15,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing looked at; ``fix`` is empty where nothing needs doing, ``facts`` are JSON values for programs."""
+    """One check; ``fix`` is empty where no action is needed, ``facts`` are JSON values for programs."""
 
     name: str
     grade: Grade

@@ -1,4 +1,4 @@
-"""The source: whether a driver answers, and for each GPU what it can prove, at what cost, and how fresh."""
+"""The source: an answering driver, and each GPU's signals, their cost and their age."""
 
 import statistics
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
         )
         return
     if source.simulated:
-        yield warned("driver", f"SIMULATED: {source.name}", "nothing below speaks of this machine's GPUs", source=source.name)
+        yield warned("driver", f"SIMULATED: {source.name}", "no line below is about this machine's GPUs", source=source.name)
     try:
         devices = source.devices()
     except SourceError as error:
@@ -45,7 +45,7 @@ def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[
         yield failed(name, f"listed, but not answering: {why}", "see dmesg; if it was lost: nvidia-smi --gpu-reset, or reboot")
     for device in devices:
         if device.parent_uuid is not None:
-            found = f"{device.name}: watched through its board, whose clock, power and heat its neighbours share"
+            found = f"{device.name}: watched through its board, whose clock, power and heat are shared with its neighbours"
             yield warned(_name(device), found, "for proof, measure on a whole GPU", uuid=device.uuid, board=device.parent_uuid)
             continue
         try:
@@ -85,7 +85,7 @@ def _binding() -> Check:
             official=official,
             other=other,
         )
-    return passed("pynvml", f"nvidia-ml-py {official}, NVIDIA's own", official=official)
+    return passed("pynvml", f"nvidia-ml-py {official}, NVIDIA's package", official=official)
 
 
 def _loop() -> Check:
@@ -128,7 +128,7 @@ def _gpu(device: Device, plan: SamplingPlan) -> Iterator[Check]:
     yield _speed(device, plan)
 
 
-# What rules that every claim requires ask of a GPU: any one of these counters, or a sampled reason of these that it can report.
+# Signals for the rules that every claim requires: any one of these counters, or a sampled reason that the GPU can report.
 _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
     (("power_cap_ns", "power_violation_ns"), Reason.SW_POWER_CAP),
     (("sw_thermal_ns", "thermal_violation_ns"), Reason.SW_THERMAL),
@@ -138,9 +138,9 @@ _NEEDED: tuple[tuple[tuple[str, ...], Reason], ...] = (
 
 
 def _blind(device: Device, dropped: list[str]) -> list[str]:
-    """List the signals that are needed and not there."""
+    """List the needed signals that are missing."""
     blind: list[str] = [name for name in ("sm_clock_mhz", "event_reasons_mask") if name in dropped]
-    if "event_reasons_mask" in blind:  # it alone tells of hardware slow-downs, and with it the counters can be done without
+    if "event_reasons_mask" in blind:  # it alone shows hardware slow-downs, and with it the counters are not needed
         return blind
     known_mask = device.supported_reasons_mask
     for counters, reasons in _NEEDED:
@@ -165,7 +165,9 @@ def _speed(device: Device, plan: SamplingPlan) -> Check:
         )
     refresh = [plan.refresh_ns[name] / 1e6 for name in ("sm_clock_mhz", "power_w", "power_cap_ns") if name in plan.refresh_ns]
     fresh = (
-        f"values change every {statistics.median(refresh):.0f} ms" if refresh else "how often values change shows under load"
+        f"values change every {statistics.median(refresh):.0f} ms"
+        if refresh
+        else "the refresh rate of values shows only under load"
     )
     found = f"{taken}; {fresh}"
     if reasons := [plan.reasons[lane] for lane in (Lane.PULSE, Lane.FAST) if lane in plan.reasons]:
@@ -179,7 +181,7 @@ def _setup(device: Device, lock_mhz: int | None) -> Iterator[Check]:
     name = f"{_name(device)} setup"
     if device.persistence_mode is False:
         yield warned(
-            name, "persistence mode is off: the first window after a pause pays for the driver's start", "sudo nvidia-smi -pm 1"
+            name, "persistence mode is off: the first window after a pause includes the driver's start", "sudo nvidia-smi -pm 1"
         )
     if device.mig_mode:
         yield warned(
@@ -233,9 +235,11 @@ def _processes(device: Device, process_list: ProcessList) -> Check:
         return warned(
             name, f"{count} on it now", "a benchmark beside them is flagged or rejected: nvidia-smi lists them", count=count
         )
-    # An empty list is only somebody's word where it shows everybody.
+    # An empty list proves nothing where it may leave processes out.
     if process_list.visibility is Visibility.UNKNOWN:
-        return warned(name, "who is on it is not told", "whether a window was alone on it stays unproven", count=None)
+        return warned(
+            name, "the driver does not list its processes", "no window can prove that it was alone on this GPU", count=None
+        )
     if process_list.visibility is Visibility.NAMESPACE:
-        return passed(name, "nobody of this container on it now; others would not show", count=0)
-    return passed(name, "nobody on it now", count=0)
+        return passed(name, "no process of this container on it now; processes outside would not show", count=0)
+    return passed(name, "no process on it now", count=0)

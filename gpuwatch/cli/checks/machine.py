@@ -1,4 +1,4 @@
-"""The host: Python, container, whose processes are visible, the processors, and misspelt variables."""
+"""The host: Python, container, visible processes, processors, and misspelt variables."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ def checks() -> Iterator[Check]:
     yield _pressure(Path("/proc/pressure/cpu"))
     for name in settings.unknown_variables(os.environ):
         yield warned(
-            "environment", f"{name} is set but means nothing to gpuwatch", f"unset {name}, or see: gpuwatch config show"
+            "environment", f"{name} is set, but is no setting of gpuwatch", f"unset {name}, or see: gpuwatch config show"
         )
 
 
@@ -50,9 +50,9 @@ def _visibility(seen: Visibility) -> Check:
         return passed(name, "every process of the machine is visible", visibility=seen.value)
     fix = "start the daemon on the host, or the container with --pid=host"
     if seen is Visibility.NAMESPACE:
-        found = "only this container's: neighbours are judged by utilisation and memory that nobody here accounts for"
+        found = "only processes of this container are visible: neighbours show only as utilisation and memory that no visible process explains"
         return warned(name, found, fix, visibility=seen.value)
-    return warned(name, "cannot be told: /proc is hidden", fix, visibility=seen.value)
+    return warned(name, "unknown: /proc is hidden", fix, visibility=seen.value)
 
 
 def _processors() -> Check:
@@ -61,8 +61,8 @@ def _processors() -> Check:
     if allowed == 1:
         return warned(
             "processors",
-            f"1 of {all_of_them} may be used: a benchmark shares it with everything else here",
-            "give it two or more (taskset, cpuset), so that launching does not wait",
+            f"1 of {all_of_them} may be used: a benchmark shares it with every other process",
+            "allow two or more (taskset, cpuset), so that launches do not wait",
             **facts,
         )
     return passed("processors", f"{allowed} of {all_of_them} may be used", **facts)
@@ -78,4 +78,4 @@ def _pressure(file: Path) -> Check:
             "boot with psi=1, or run outside the container",
             available=False,
         )
-    return passed("cpu pressure", "the kernel tells how long tasks waited for a processor", available=True)
+    return passed("cpu pressure", "the kernel reports how long tasks waited for a processor", available=True)

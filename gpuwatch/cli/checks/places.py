@@ -1,4 +1,4 @@
-"""The places and the daemon: the configuration, the store, the socket and who answers there."""
+"""The places and the daemon: configuration, store, socket, and the daemon that answers there."""
 
 import os
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _database(folder: Path) -> Iterator[Check]:
     yield passed("sqlite", f"{SQLITE_VERSION}{bug}", version=SQLITE_VERSION, wal_reset_bug=not safe)
     file = folder / open_store.DATABASE
     if not file.exists():
-        yield passed("windows", "none yet: the first window makes the store", windows_count=0)
+        yield passed("windows", "none yet: the first window creates the store", windows_count=0)
         return
     try:
         with Reader(folder) as store:
@@ -93,7 +93,7 @@ def _large(size_bytes: int) -> str:
 def _socket(settings: Settings) -> Check:
     folder = settings.socket.parent
     if not folder.exists():
-        return passed("socket", f"{settings.socket} (the first window makes its folder)", path=str(settings.socket))
+        return passed("socket", f"{settings.socket} (the first window creates its folder)", path=str(settings.socket))
     try:
         config.ensure_socket_folder(settings.socket)
     except UsageError as error:
@@ -107,7 +107,7 @@ def _daemon(settings: Settings) -> Check:
             facts = client.status()
     except DaemonError as error:
         if error.code == "unreachable":
-            return passed("daemon", "none runs; the first window starts one and it leaves by itself", running=False)
+            return passed("daemon", "none runs; the first window starts one, which exits by itself", running=False)
         return failed(
             "daemon",
             str(error),
@@ -127,8 +127,10 @@ def _running(facts: dict[str, Any]) -> Check:
     if late_us:
         found += f", readings at most {max(late_us):.0f} µs late in 99 of 100"
     if facts.get("absence"):
-        return warned("daemon", f"{found}: {facts['absence']}", "see driver above; it looks again every few seconds", **facts)
+        return warned(
+            "daemon", f"{found}: {facts['absence']}", "see driver above; the daemon tries again every few seconds", **facts
+        )
     if lost:
-        rest = "the other GPUs are watched" if len(lost) < len(gpus) else "none is watched until it is back"
+        rest = "the other GPUs are watched" if len(lost) < len(gpus) else "no GPU is watched until the driver is back"
         return warned("daemon", f"{found}; lost: {', '.join(lost)}", f"dmesg may name the cause; {rest}", **facts)
     return passed("daemon", found, **facts)

@@ -21,7 +21,7 @@ PATCHES = {
 
 
 class PatchingFinder(MetaPathFinder):
-    """A finder that wraps the loader of the modules above, whoever finds them."""
+    """A finder that wraps the loaders that other finders return for the modules above."""
 
     def __init__(self) -> None:
         self._finding: set[str] = set()
@@ -61,7 +61,7 @@ class _PatchingLoader(Loader):
 
 
 def apply_patch(name: str, module: ModuleType) -> None:
-    """Patch an imported module.  A failure leaves the harness as it was, in one line of standard error."""
+    """Patch an imported module.  A failure leaves the harness alone and prints one line to standard error."""
     place, _, function = PATCHES[name].partition(":")
     try:
         patch: Callable[[ModuleType], None] = getattr(importlib.import_module(place), function)

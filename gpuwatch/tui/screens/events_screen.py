@@ -81,16 +81,16 @@ def lines(found: Sequence[EventEntry], live: Live, format_time: Callable[[int], 
             Piece(words.cut(each.words, max(width - column - 18, 8))),
         ]
     if not found:
-        yield [Piece("  nothing in the hour before", Tone.DIM)]
+        yield [Piece("  no event in the hour before", Tone.DIM)]
 
 
 class EventsScreen(ChoosingScreen, SecondaryScreen):
     """The last hour, newest first; one line is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="What came after it"),
-        Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="What came before it"),
-        Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The next event"),
+        Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The event before"),
+        Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Go back to the time of the event"),
     ]
 
     def __init__(self, past: HistorySource | None) -> None:

@@ -32,14 +32,21 @@ class GpuScreen(SecondaryScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "left", "cursor(-1)", "cursor", id="cursor-back", key_display="← →", tooltip="Exact values of an earlier moment"
+            "left",
+            "cursor(-1)",
+            "cursor",
+            id="cursor-back",
+            key_display="← →",
+            tooltip="Show exact values of an earlier moment",
         ),
-        Binding("right", "cursor(1)", "cursor later", id="cursor-on", show=False, tooltip="Exact values of a later moment"),
+        Binding(
+            "right", "cursor(1)", "cursor later", id="cursor-on", show=False, tooltip="Show exact values of a later moment"
+        ),
         Binding("plus,equals_sign", "zoom(-1)", "zoom", id="zoom-in", key_display="+ -", tooltip="A shorter time range"),
         Binding("minus", "zoom(1)", "zoom out", id="zoom-out", show=False, tooltip="A longer time range"),
         Binding("shift+left", "pan(-1)", "pan", id="pan-back", show=False, tooltip="Half a screen earlier"),
         Binding("shift+right", "pan(1)", "pan later", id="pan-on", show=False, tooltip="Half a screen later"),
-        Binding("end", "follow", "follow", id="follow", show=False, tooltip="No cursor, the newest at the right edge"),
+        Binding("end", "follow", "follow", id="follow", show=False, tooltip="Remove the cursor and follow the newest reading"),
         Binding("n,tab", "turn(1)", "next", id="gpu-next", key_display="n", tooltip="The next GPU, at the same time"),
         Binding("N,shift+tab", "turn(-1)", "GPU before", id="gpu-before", show=False, tooltip="The GPU before this one"),
     ]
@@ -66,7 +73,7 @@ class GpuScreen(SecondaryScreen):
 
     @property
     def uuid(self) -> str:
-        """The GPU on the screen now."""
+        """Return the UUID of the GPU on the screen."""
         return self._timeline.uuid
 
     def show_content(self, content: ScreenContent) -> None:

@@ -47,7 +47,7 @@ class HelpScreen(ModalScreen[None]):
             *([Piece(f"  {mark:<8}"), Piece(means, Tone.DIM)] for mark, means in words.MARKS.items()),
         ]
         if self._kept_at is not None:
-            lines += [[Piece("Kept: theme, rate, order; and keys of yours, as "), Piece('"keys": {"pause": "f5,space"}')]]
+            lines += [[Piece("Stored: theme, rate, order; and your own keys, as "), Piece('"keys": {"pause": "f5,space"}')]]
             lines += [[Piece(f"  {self._kept_at}")], [Piece(f"  {', '.join(sorted(self._actions))}", Tone.DIM)]]
         self.query_one(TextLines).show(lines)
 

@@ -42,10 +42,10 @@ class OverviewScreen(ChoosingScreen):
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The GPU or window below"),
         Binding("enter", "open", "open", id="open", key_display="⏎", tooltip="The chosen GPU or window in detail"),
         Binding("o", "order", "order", id="order", show=False, tooltip="The worst windows first, or the newest"),
-        Binding("f", "filter", "filter", id="filter", show=False, tooltip="Only windows of one verdict, in turn; then all"),
-        Binding("e", "explain", "explain", id="explain", show=False, tooltip="The page of what is found there"),
-        Binding("p", "app.processes", "processes", id="processes", tooltip="Who is on the GPUs"),
-        Binding("v", "app.events", "events", id="events", tooltip="What happened in the last hour"),
+        Binding("f", "filter", "filter", id="filter", show=False, tooltip="Show windows of one verdict, in turn; then all"),
+        Binding("e", "explain", "explain", id="explain", show=False, tooltip="The page of the finding or reason"),
+        Binding("p", "app.processes", "processes", id="processes", tooltip="Every process on every GPU"),
+        Binding("v", "app.events", "events", id="events", tooltip="Driver reports and windows of the last hour"),
         *(
             Binding(str(number), f"number({number})", "GPU of that number", id=f"gpu{number}", show=False)
             for number in range(10)
@@ -113,7 +113,7 @@ class OverviewScreen(ChoosingScreen):
         live, chosen = self._live, self._chosen
         if live is None:
             return
-        names, notice = [], "nothing was found there"
+        names, notice = [], "this window has no finding"
         for window in live.windows:
             if window.run == chosen:
                 names = window.hazards[:1]
@@ -141,7 +141,7 @@ class OverviewScreen(ChoosingScreen):
         answer = await self._fetcher.fetch(query.run, query.at_ns)
         if answer is not None:
             self._histories.add_answer(query, answer)
-        if self.query(GpuList):  # not there any more as the monitor leaves
+        if self.query(GpuList):  # gone while the monitor exits
             self.draw()
             self._fetch_missing()
 

@@ -74,18 +74,18 @@ def lines(live: Live, order: str, width: int) -> Iterator[list[Piece]]:
         ]
     if not found:
         seen = any(gpu.process_list is not None for gpu in live.gpus)
-        yield [Piece("  nobody is on any GPU" if seen else "  the process lists were not observed", Tone.DIM)]
+        yield [Piece("  no process on any GPU" if seen else "  the process lists were not observed", Tone.DIM)]
     if left_out_count := sum(gpu.processes_left_out_count for gpu in live.gpus):
         yield [Piece(f"  and {left_out_count} more", Tone.DIM)]
     if any(gpu.process_list is not None and gpu.process_list.visibility is Visibility.NAMESPACE for gpu in live.gpus):
-        yield [Piece(words.cut("  ≥ a container's view: others may be on the GPUs unseen", width), Tone.DIM)]
+        yield [Piece(words.cut("  ≥ a container's view: other processes may be on the GPUs unseen", width), Tone.DIM)]
 
 
 class ProcessesScreen(SecondaryScreen):
     """All GPUs' processes in one table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "sort", id="sort", tooltip="By GPU, memory, user or name in turn; it is kept"),
+        Binding("s", "sort", "sort", id="sort", tooltip="Sort by GPU, memory, user or name in turn; the order is stored"),
     ]
 
     def __init__(self, order: str) -> None:

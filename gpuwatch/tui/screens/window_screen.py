@@ -24,11 +24,11 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
         Binding("down", "choose(1)", "choose", id="down", show=False, tooltip="The finding below"),
-        Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Back in time to when it happened"),
+        Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Go back to the time of the finding"),
         Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
-        Binding("c", "copy", "copy", id="copy", tooltip="The verdict as Markdown, to the terminal's clipboard"),
+        Binding("c", "copy", "copy", id="copy", tooltip="Copy the verdict as Markdown to the terminal's clipboard"),
         # Eighty columns hold the names of nine keys; the page itself names this one, and who goes back in time jumps.
-        Binding("a", "all", "all", id="all", show=False, tooltip="What was clear and what was not checked, too"),
+        Binding("a", "all", "all", id="all", show=False, tooltip="Show clear and unchecked rules too"),
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
 
@@ -40,7 +40,7 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         self._content = content
         self._verdicts: Sequence[Verdict] = ()
         self._asked: str | None = None  # the window's status when its verdicts were asked for
-        self._why = "its verdict is read" if past is not None else "there is no store to read its verdict from"
+        self._why = "reading its verdict" if past is not None else "no store holds its verdict"
         self._every = False
 
     def show_content(self, content: ScreenContent) -> None:
@@ -56,7 +56,7 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
     async def _ask(self, past: HistorySource) -> None:
         try:
             self._verdicts = await asyncio.to_thread(past.verdicts, self._run)
-            self._why = "it has no verdict yet"
+            self._why = "no verdict yet"
         except GpuwatchError as error:
             self._why = str(error)
         if self._chosen is None and self._verdicts:
@@ -115,15 +115,15 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         if chosen is not None:
             self.post_message(ExplainNames((chosen[1].rule,)))
         else:
-            self.notify("there is no finding to explain; Ctrl+P explains any rule", timeout=4)
+            self.notify("no finding to explain; Ctrl+P explains any rule", timeout=4)
 
     def action_copy(self) -> None:
         if not self._verdicts:
-            self.notify("there is no verdict to copy yet", severity="warning", timeout=4)
+            self.notify("no verdict to copy yet", severity="warning", timeout=4)
             return
         self.app.copy_to_clipboard("\n".join(report.markdown(verdict) for verdict in self._verdicts))
         self.notify(
-            "the verdict went to the terminal's clipboard as Markdown (OSC 52; tmux: set -g set-clipboard on)", timeout=6
+            "copied the verdict to the terminal's clipboard as Markdown (OSC 52; tmux: set -g set-clipboard on)", timeout=6
         )
 
     def action_all(self) -> None:

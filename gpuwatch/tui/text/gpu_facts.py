@@ -107,7 +107,7 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
     opened = open_windows_on(live.windows, gpu.device.uuid, {process.pid for process, _ in seen})
     lines = [_process(process, owner, _role(process, owner, opened), width) for process, owner in seen[:fit]]
     rest = [f"and {count - fit} more"] if count > fit else []
-    rest += ["a container's view: others may be on it unseen"] if partial else []
+    rest += ["a container's view: other processes may be on it unseen"] if partial else []
     return [*lines, [Piece(words.cut(f" {', '.join(rest)}", width), Tone.DIM)]] if rest and most > 1 else lines
 
 

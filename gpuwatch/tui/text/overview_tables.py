@@ -99,10 +99,10 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableCol
 
 
 def absence_lines(live: Live) -> list[list[Piece]]:
-    """Say why there is no GPU, and what to do."""
+    """Return the reason for an empty table, and the remedy."""
     return [
         [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source names none')}")],
-        [Piece("`gpuwatch doctor` says why; --source simulated shows invented ones", Tone.DIM)],
+        [Piece("`gpuwatch doctor` gives the reason; --source simulated shows simulated GPUs", Tone.DIM)],
     ]
 
 

@@ -74,7 +74,7 @@ STATUSES: Mapping[str, Chip] = {
 MARKS: Mapping[str, str] = {
     "!": "power at its limit, or within 5 °C of slow-down; !! past it",
     "o F": "processes of your open windows (own), and others (Foreign)",
-    "≥": "a container's view: others may be on the GPU unseen",
+    "≥": "a container's view: other processes may be on the GPU unseen",
     "2 min": "the gravest reason of each moment; above it the clock at its lowest",
     "so far": "seen while the window is open: no verdict yet",
     "STALE": "the GPU's sampler has been silent for this long",

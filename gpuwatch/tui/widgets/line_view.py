@@ -70,5 +70,5 @@ class LineView(Widget):
 
     @property
     def text(self) -> str:
-        """The shown text."""
+        """Return the shown text."""
         return "\n".join("".join(piece.text for piece in line).rstrip() for line in self._lines)

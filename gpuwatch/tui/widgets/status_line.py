@@ -73,11 +73,11 @@ class StatusLine(TextLines):
         if state is ScreenState.GONE:
             line += [Piece(words.cut(f"  r starts one; {report.plain(problem or '')}", room))]
         elif content is None:
-            line += [Piece(words.cut("  the daemon is asked, or started", room), Tone.DIM)]
+            line += [Piece(words.cut("  connecting to the daemon, or starting one", room), Tone.DIM)]
         else:
             opened_count = sum(each.end_ns is None for each in content.live.windows)
             said = (
-                f"  make it {LEAST_COLUMNS}×{LEAST_LINES}: some of it is cut"
+                f"  make it {LEAST_COLUMNS}×{LEAST_LINES}: some text is cut off"
                 if is_small
                 else f"  {words.counted(len(content.live.gpus), 'GPU')}, {words.counted(opened_count, 'open window')}"
             )

@@ -242,7 +242,7 @@ class TestFunctions:
             (["a.py:f", "b.py:value"], "expected a function 'value'"),
             (["a.py:f", "broken.py:f"], "SyntaxError"),
             (["a.py:f", "takes.py:f"], "inputs()"),
-            (["a.py:f", "given.py:f"], "none: expected both"),
+            (["a.py:f", "given.py:f"], "found that the second takes none"),
             (["a.py:f", "leaves.py:f"], "found one that calls sys.exit(0)"),
             (["a.py:f", "leaves.py:f", "--no-check"], "found one that calls sys.exit(0)"),
             (["a.py:f", "later.py:f", "--no-check"], "later.py:f: expected a function that does its work"),

@@ -105,9 +105,9 @@ def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Sett
         (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
         (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
         (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected it without --own user"),
-        (("begin", "a", "--work", "flops=1"), "--work: expected --untrusted beside it"),
+        (("begin", "a", "--work", "flops=1"), "--work: expected --untrusted with it"),
         (("begin", "a", "--untrusted", "--work", "flops=many"), "--work: expected flops=COUNT"),
-        (("end", "a", "--call-time", "2us"), "--call-time: expected --calls beside it"),
+        (("end", "a", "--call-time", "2us"), "--call-time: expected --calls with it"),
         (("end", "a", "--calls", "1", "--call-time", "0s"), "--call-time: expected more than 0 s"),
         (("end", "a", "--calls", "1", "--call-time", "fast"), "--call-time: expected a duration"),
     ],
@@ -145,7 +145,7 @@ def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: 
     with running(tmp_path):
         ended = mark(gpuwatch, found, "end", "kept", "--fail-on", "unproven")
         assert ended.code == 12, ended.err
-        assert "mark kept was lost when its daemon ended; what it had watched is unproven" in ended.err
+        assert "mark kept was lost when its daemon ended; its window is unproven" in ended.err
         assert "the daemon ended while the window was open" in ended.out
         assert "marks end with their daemon" in mark(gpuwatch, found, "end", "other").err
         assert mark(gpuwatch, found, "begin", "left", "--expires", "1s").code == 0

@@ -45,7 +45,7 @@ def test_run_without_the_claim_it_waits_for_is_unproven(daemon: Settings, tmp_pa
 def test_run_takes_a_claim_of_untrusted_code_only(options: tuple[str, str]) -> None:
     ended = run(*options, "--", "true")
     assert ended.returncode == 125
-    assert f"{options[0]}: expected --untrusted beside it" in ended.stderr
+    assert f"{options[0]}: expected --untrusted with it" in ended.stderr
 
 
 def test_claim_is_read_or_its_fault_is_said(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     where = ("--state", str(tmp_path / "state"))
     empty = gpuwatch("selftest", "--show", *where)
     assert (empty.code, empty.out) == (0, "")
-    assert "no floor is kept yet" in empty.err
+    assert "no floor is stored yet" in empty.err
     floor_record.store(tmp_path / "state", "GPU-1", Floor(kind="gemm", floor_ratio=0.0012, trials_count=8, measured_wall_s=1e9))
     assert "0.120%" in gpuwatch("selftest", "--show", *where).out
     data = gpuwatch("selftest", "--show", *where, "--json").data

@@ -104,7 +104,7 @@ class TestOtherWork:
             w.other_work(kind)
 
     def test_other_work_outside_of_the_window_is_refused(self, copying: Settings) -> None:
-        with pytest.raises(UsageError, match="inside of the window"):
+        with pytest.raises(UsageError, match="inside the window"):
             gpuwatch.window(settings=copying).other_work("flush")
 
 

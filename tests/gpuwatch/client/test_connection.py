@@ -75,13 +75,13 @@ def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> N
 
 
 def test_dripped_greeting_is_given_up_at_its_deadline() -> None:
-    with answering(drip) as connection, pytest.raises(DaemonError, match="no answer within") as caught:
+    with answering(drip) as connection, pytest.raises(DaemonError, match="no answer from the daemon within") as caught:
         Client(connection, SETTINGS)
     assert caught.value.code == "silent"
 
 
 def test_dripped_answer_is_given_up_at_its_deadline() -> None:
-    said = f"no answer within {ANSWER_S:g} s"
+    said = f"no answer from the daemon within {ANSWER_S:g} s"
     with (
         answering(greet_and_drip) as connection,
         Client(connection, SETTINGS) as asking,

@@ -220,7 +220,7 @@ def test_iterations_nest_and_each_thread_has_its_own(copying: Settings) -> None:
 @pytest.mark.parametrize("doing", ["iteration", "record", "iterations", "inputs"])
 def test_outside_of_its_block_a_window_takes_nothing(copying: Settings, doing: str) -> None:
     w = gpuwatch.window(settings=copying)
-    with pytest.raises(gpuwatch.UsageError, match=f"{doing}: expected to be called inside"):
+    with pytest.raises(gpuwatch.UsageError, match=f"{doing}: expected a call inside"):
         getattr(w, doing)(*{"record": ([1.0],), "iterations": (3,)}.get(doing, ()))
 
 

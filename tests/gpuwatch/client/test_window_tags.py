@@ -89,7 +89,7 @@ def test_a_bad_tag_of_the_surroundings_is_named(caplog: pytest.LogCaptureFixture
         tags = WindowTags().at_opening(None, environment)
     assert (tags["ok"], tags["job"]) == ("1", "4711")
     assert "job_name" not in tags
-    assert len([each for each in caplog.messages if "a tag found around this process is left out" in each]) == 3
+    assert len([each for each in caplog.messages if "of this process's environment is left out" in each]) == 3
 
 
 def test_tags_found_are_bounded_with_the_users() -> None:

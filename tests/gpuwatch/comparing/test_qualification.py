@@ -55,7 +55,7 @@ def test_results_and_folders_are_references(tmp_path: Path) -> None:
 def test_files_of_something_else_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
-    with pytest.raises(UsageError, match=r"other\.json: expected what --save-reference"):
+    with pytest.raises(UsageError, match=r"other\.json: expected a file of --save-reference"):
         read_cards([path])
     with pytest.raises(UsageError):
         save_card(path, healthy())
@@ -68,7 +68,7 @@ def test_numbers_that_are_none_are_refused(tmp_path: Path, wrong: dict[str, Any]
     fields = {"value": 1.0, "half_ratio": 0.1} | wrong
     data = card.to_dict() | {"amounts": {"copy_s": fields}}
     path.write_text(json.dumps({"schema": 1, "cards": [data]}))
-    with pytest.raises(UsageError, match=r"copy_s is no positive number|expected what"):
+    with pytest.raises(UsageError, match=r"copy_s is no positive number|expected a file of"):
         read_cards([path])
 
 

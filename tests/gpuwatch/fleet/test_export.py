@@ -327,7 +327,7 @@ def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> N
     (state / "last-export").mkdir()
     ended = gpuwatch(*call)
     assert ended.code == 0
-    assert "the daemon's metric of the last export stays as it was" in ended.err
+    assert "the daemon's metric of the last export could not be updated" in ended.err
     assert gpuwatch("export", "--parquet", "x", "--jitter", "soon").code == 2
 
 

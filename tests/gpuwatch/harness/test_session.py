@@ -57,7 +57,7 @@ def test_windows_of_a_process_are_bounded(fresh: session.HarnessSession) -> None
     for _ in range(502):
         session.open_window("a harness", "work")
     assert len(fresh.windows) == 500
-    assert "2 × a harness: no window, as this process had 500" in session.summarize(fresh)
+    assert "2 × a harness: no window, because this process has had 500" in session.summarize(fresh)
 
 
 def test_forked_child_has_its_own_session(fresh: session.HarnessSession) -> None:

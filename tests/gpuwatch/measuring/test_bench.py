@@ -86,7 +86,7 @@ class TestDuration:
         assert measured.count == 1
         assert sum(world.timer.takes) <= 5
         assert measured.ci_s is None
-        assert "width not known" in str(measured)
+        assert "width unknown" in str(measured)
 
 
 class TestLaunches:
@@ -149,7 +149,7 @@ class TestWarmup:
         assert not measured.warmup.steady
         assert measured.warmup.took_s == pytest.approx(5.0, abs=0.2)
         assert world.windows[0].declared["warmup_steady"] is False
-        assert "never steady in 5" in str(measured)
+        assert "not steady after 5" in str(measured)
 
     def test_work_that_settles_late_is_waited_for(self) -> None:
         def settling(at_s: Values, calls: int) -> tuple[Values, Values]:
@@ -470,13 +470,13 @@ def _numbers() -> Iterator[int]:
     [
         ({"fn": 3}, "bench: expected a function, found 3"),
         ({"fn": _promised}, "bench: expected a function that does its work when it is called"),
-        ({"fn": _numbers}, "a generator only makes it"),
+        ({"fn": _numbers}, "found a coroutine or generator function"),
         ({"args": 3}, "args: expected a tuple"),
         ({"rotate": []}, "rotate: expected a list of tuples"),
-        ({"rotate": [(1,)], "args": (1,)}, "expected instead of args"),
+        ({"rotate": [(1,)], "args": (1,)}, "expected either args or rotate"),
         ({"timer": "sundial"}, "timer: expected one of events, graph, host, found 'sundial'"),
         ({"timer": 3}, "timer: expected a name or a timer"),
-        ({"timer": "host", "cache": "cold"}, "cache='cold': no GPU"),
+        ({"timer": "host", "cache": "cold"}, "cache='cold': expected a GPU"),
         ({"cache": "tepid"}, "cache: expected 'cold' or 'warm'"),
         ({"flops": -1}, "flops: expected a number above 0, found -1"),
         ({"bytes": float("nan")}, "bytes: expected a number above 0, found nan"),
@@ -501,12 +501,12 @@ def _numbers() -> Iterator[int]:
         ({"settings": {}}, "settings: expected gpuwatch.config.settings.Settings"),
         ({"label": "x" * 300}, "label: expected at most 256 characters"),
         ({"check_inputs": True, "args": (np.broadcast_to(np.ones(1), (5,)),), "fn": np.sum}, "can be changed in place"),
-        ({"retries": -1}, "retries: expected how many"),
+        ({"retries": -1}, "retries: expected a count"),
         ({"label": 3}, "label: expected text"),
         ({"claim": "fast"}, "claim"),
         ({"claim": "burst", "policy": Policy()}, "contradicts"),
         ({"check_inputs": True}, "check_inputs: expected floating-point tensors"),
-        ({"reference": 1.0}, "returned nothing to compare"),
+        ({"reference": 1.0}, "found one that returns nothing to compare"),
     ],
 )
 def test_bad_input_is_one_clear_line(options: dict[str, object], complaint: str) -> None:
@@ -602,5 +602,5 @@ def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
     world = World(ScriptedTimer(constant(1e-3)), gpu=TorchDevice(H200, None))
     from gpuwatch.measuring.cache import make_flush
 
-    with pytest.raises(UsageError, match="does not say how large the L2 cache is"):
+    with pytest.raises(UsageError, match="knows the size of the L2 cache"):
         make_flush(world.gpu.l2_bytes if world.gpu else None)

@@ -83,7 +83,7 @@ def test_what_an_older_torch_does_not_say_is_not_known(properties: SimpleNamespa
     assert found is not None
     assert found.l2_bytes is None
     assert found.device.sm_clock_max_mhz is None
-    with pytest.raises(UsageError, match="does not say how large"):
+    with pytest.raises(UsageError, match="knows the size of the L2 cache"):
         make_flush(found.l2_bytes)
 
 

@@ -78,7 +78,7 @@ def test_the_worst_of_several_results_decides() -> None:
 
 
 def test_nothing_cannot_be_compared_and_text_neither() -> None:
-    with pytest.raises(UsageError, match="returned nothing"):
+    with pytest.raises(UsageError, match="returns nothing"):
         match_results(None, 1.0)
     with pytest.raises(UsageError, match="expected tensors, arrays or numbers"):
         match_results("fast", "fast")

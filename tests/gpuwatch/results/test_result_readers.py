@@ -49,7 +49,7 @@ def test_nvbench_without_its_samples_says_so(tmp_path: Path) -> None:
     found = read_results(tmp_path / "r1.json")
     assert not len(found.series[0].took_s)
     assert found.series[0].figures["mean"] == pytest.approx(195.7e-6, rel=1e-3)
-    assert any("r1.json-bin/0.bin is not beside the file" in each for each in found.series[0].remarks)
+    assert any("r1.json-bin/0.bin is missing beside the file" in each for each in found.series[0].remarks)
     assert "single samples: run it with --jsonbin" in found.cannot
 
 
@@ -206,7 +206,7 @@ def test_table_follows_a_dotted_path_in_json(tmp_path: Path, whole: object, name
         ("a\n", "a", "expected times in a, found none"),
         ('{"a": [1, true]}', "a", "expected numbers, found 'True'"),
         ('{"a": 1}', "a.b", "--times a.b: expected 'b', found int"),
-        ("[" * 100_000, "a", "nested too deeply"),
+        ("[" * 100_000, "a", "found deeper nesting"),
     ],
 )
 def test_table_says_what_is_wrong(tmp_path: Path, text: str, names: str, words: str) -> None:

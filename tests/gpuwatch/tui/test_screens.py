@@ -71,7 +71,7 @@ def test_open_window_shows_hazards_so_far_and_no_verdict() -> None:
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "so far: foreign process, power cap" in shown(app, WindowList))
         await pilot.click(WindowList, offset=(5, 1), times=2)
-        await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "it has no verdict yet" in shown(app, RowList))
+        await until(pilot, lambda: isinstance(app.screen, WindowScreen) and "no verdict yet" in shown(app, RowList))
         await pilot.press("c", "e")
         assert any("no verdict to copy" in each.message for each in app._notifications)
 

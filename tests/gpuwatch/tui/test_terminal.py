@@ -80,7 +80,7 @@ def test_terminal_shows_live_past_and_live_again(terminal: Terminal, copying: Se
     terminal.press("g")
     terminal.shows(lambda pane: "go to:" in pane)
     terminal.press("-900d", "Enter")
-    terminal.shows(lambda pane: "nothing is kept before" in pane)
+    terminal.shows(lambda pane: "the store holds nothing before" in pane)
     terminal.press("Enter")
     terminal.shows(lambda pane: "SM clock" in pane)
     terminal.press("Escape")

@@ -100,7 +100,7 @@ def test_step_before_the_first_moment_is_reported() -> None:
         app.travel_to(NOW_NS - 5000 * S)
         await until(pilot, lambda: "14:00:51, 1 min 40 s ago" in shown(app, StatusLine))
         await until(pilot, lambda: bool(app._notifications))
-        assert [str(each.message) for each in app._notifications] == ["nothing is kept before 14:00:51"]
+        assert [str(each.message) for each in app._notifications] == ["the store holds nothing before 14:00:51"]
 
     used(app, use)
 

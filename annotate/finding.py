@@ -1,0 +1,113 @@
+"""The answer of one rule, as a verdict holds it.
+
+Imports nothing heavy: the measured process reads verdicts too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+SEVERITIES = ("reject", "flag", "note")  # worst first; annotate.rule, which needs numpy, is not imported for them
+LABEL = "label"
+
+
+class Answered(StrEnum):
+    """The three answers of one rule: FOUND, CLEAR, UNOBSERVED (its evidence is missing).
+
+    Example:
+        >>> from annotate.verdict import Answered
+        >>> Answered("clear") is Answered.CLEAR
+        True
+    """
+
+    FOUND = "found"
+    CLEAR = "clear"
+    UNOBSERVED = "unobserved"
+
+
+@dataclass(frozen=True, slots=True)
+class OverriddenLimit:
+    """A limit that a policy changed.
+
+    Attributes:
+        value: Limit under which the rule was asked, in the unit that ends its name.
+        default: Limit of the rule without a policy, in the same unit.
+    """
+
+    value: float
+    default: float
+
+
+@dataclass(frozen=True, slots=True)
+class FindingCause:
+    """The cause of a hazard.
+
+    Attributes:
+        kind: Word for the cause, as collector or run-queue.
+        by: Evidence by which it is known.
+        overlap_ratio: Part of the hazard that the cause overlaps in time, as a ratio.
+    """
+
+    kind: str
+    by: str
+    overlap_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The answer of one rule.  A verdict has one for every rule.
+
+    Attributes:
+        rule: Name of the rule, as ``gpuwatch explain RULE`` takes it.
+        kind: Class of the rule: bias, integrity or label; None in verdicts of schema 1.
+        answered: Answer: found, clear or unobserved.
+        severity: Severity of a hazard that was found: note, flag or reject; else None.
+        says: Sentence for people; of an unobserved rule the reason.
+        remedy: Remedy of a hazard, as a sentence.
+        facts: Amounts behind the sentence, by names that end in their unit.
+        effect_ratio: Change of the measured time, as a ratio of it; None where it is not known.
+        span_ns: Beginning and end of the hazard on the window's clock, in nanoseconds; None where it has none.
+        cause: Cause of the hazard, as a ``FindingCause``; None where it is not known.
+        basis: Kind of evidence that the rule reads, as telemetry.
+        required: True where the verdict is unproven without this rule's answer.
+        accepted: True where the policy accepts this hazard.
+        failure: Class of the exception by which the rule failed; else None.
+        limits_overridden: Limits that the policy changed, by name.
+
+    Raises ValueError: when the severity is unknown.
+
+    Example:
+        >>> finding = judge(unpack(Path("window.capsule").read_bytes())[0]).finding("wrong-stream")
+        >>> finding.answered.value, finding.severity
+        ('found', 'flag')
+        >>> sorted(finding.facts)  # doctest: +ELLIPSIS
+        [...]
+    """
+
+    rule: str
+    kind: str | None = None  # bias, integrity or label, as ``class`` in plain data; older verdicts have none
+    answered: Answered
+    severity: str | None = None  # of a hazard found: note, flag or reject; of a bias what the judge made of its bounds
+    says: str = ""  # the sentence, or why it was unobserved
+    remedy: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)  # JSON scalars
+    effect_ratio: float | None = None
+    span_ns: tuple[int, int] | None = None
+    cause: FindingCause | None = None  # of a hazard whose cause is known
+    basis: str = "telemetry"
+    required: bool = False
+    accepted: bool = False  # the policy accepts this hazard; it stays in the verdict
+    failure: str | None = None  # of an unobserved rule that failed: the class of the exception; older verdicts have none
+    limits_overridden: Mapping[str, OverriddenLimit] = field(default_factory=dict)  # by name; older verdicts have none
+
+    def __post_init__(self) -> None:
+        if self.severity not in (None, *SEVERITIES):
+            raise ValueError(f"expected a severity of {', '.join(SEVERITIES)} or none, found {self.severity!r}")
+
+    @property
+    def is_label(self) -> bool:
+        """Return True if the hazard was found and stands in the label line, beside the number."""
+        return self.answered is Answered.FOUND and self.kind == LABEL

@@ -1,0 +1,160 @@
+"""The part of a window that is called inside its block: times, other work, inputs and declared facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpuwatch.client.iteration import Iteration
+from gpuwatch.client.testimony import Testimony
+from gpuwatch.client.window_arguments import check_kind
+from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import found_words
+from gpuwatch.wire.messages import FactValue
+
+if TYPE_CHECKING:
+    from annotate.evidence import OtherWork, Timings
+
+
+class WindowBody:
+    """The methods of a window for its open block."""
+
+    begin_ns: int | None
+    end_ns: int | None
+    _testimony: Testimony
+
+    def iteration(self) -> Iteration:
+        """Return a context manager around one iteration, whose time and true clock become evidence.
+
+        On a GPU each iteration costs about 12 µs of the host (two events, two stamps) and 4 µs of the GPU outside the
+        measured time.  Without a GPU the host's clock is read twice.
+
+        Raises UsageError: when the window's block is not open.
+
+        Example:
+            >>> with gpuwatch.window("sum") as w:
+            ...     with w.iteration():
+            ...         total = sum(range(100_000))
+        """
+        self._check_inside("iteration")
+        return self._testimony.iteration()
+
+    def iterations(self, count: int) -> Iterator[int]:
+        """Return an iterator over 0 to ``count - 1``; each pass of the loop is timed as one iteration.
+
+        One stamp is the end of an iteration and the beginning of the next, so a loop costs less than ``iteration``.
+
+        Args:
+            count: Number of passes, a count of at least 1.
+
+        Raises UsageError: when the window's block is not open, and when the count is below 1.
+
+        Example:
+            >>> with gpuwatch.window("sum") as w:
+            ...     for number in w.iterations(3):
+            ...         total = sum(range(100_000 + number))
+        """
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise UsageError(f"iterations: expected a count of at least 1, found {found_words(count)}")
+        self._check_inside("iterations")
+        return self._testimony.iterations(count)
+
+    def other_work(self, kind: str) -> Iteration:
+        """Return a context manager around work of the window that is no iteration: a flush, a warm-up, a check.
+
+        Its time becomes evidence as that of an iteration does, by CUDA events where this process uses a GPU.  The judge
+        then knows why the GPU was busy.
+
+        Args:
+            kind: Word for the work, such as ``"flush"``.
+
+        Raises UsageError: when the window's block is not open, and when the word is empty or too long.
+
+        Example:
+            >>> with gpuwatch.window("sum") as w:
+            ...     with w.other_work("check"):
+            ...         assert sum(range(3)) == 3
+        """
+        self._check_inside("other_work")
+        return self._testimony.other_work(check_kind(kind))
+
+    def record(self, times: Iterable[float] | Timings, *, at_ns: Iterable[int] | None = None) -> None:
+        """Hand over times that you took yourself, in the order in which the iterations ran.
+
+        A value that is no duration (text, a truth value, zero, infinity) never stops the benchmark: gpuwatch logs it, and
+        the verdict rejects it as an impossible time.
+
+        Args:
+            times: Durations in seconds, one per iteration; any iterable of floats, a numpy array of shape (n,) among them.
+            at_ns: Beginnings in nanoseconds on ``time.monotonic_ns``, as many as times.  Without them the iterations count
+                as back to back until now.
+
+        Raises UsageError: when the window's block is not open.
+
+        Example:
+            >>> with gpuwatch.window("taken elsewhere") as w:
+            ...     time.sleep(0.01)
+            ...     w.record([0.002, 0.0021, 0.002])
+        """
+        self._check_inside("record")
+        self._testimony.record(times, at_ns, self.begin_ns or 0)
+
+    def record_other_work(self, other: OtherWork) -> None:
+        """Hand over work that you timed yourself and that is no iteration: flushes, holds, checks.
+
+        Args:
+            other: ``annotate.evidence.OtherWork``: arrays of shape (n,) of beginnings in nanoseconds and durations in
+                seconds, and a word for each piece.
+
+        Raises UsageError: when the window's block is not open.
+
+        Example:
+            >>> import numpy as np
+            >>> from annotate.evidence import OtherWork
+            >>> with gpuwatch.window("flushed") as w:
+            ...     at_ns = np.array([time.monotonic_ns()])
+            ...     w.record_other_work(OtherWork(at_ns, np.array([0.001]), ("flush",)))
+        """
+        self._check_inside("record_other_work")
+        self._testimony.beside.recorded.append(other)
+
+    def inputs(self, *tensors: Any) -> None:
+        """Sample the inputs of the measured work: zeros and repeated values run cooler and faster than data.
+
+        Sampling reads some values of each tensor, which takes about a millisecond.  Call it before the timed part.
+
+        Args:
+            tensors: Tensors of torch or arrays of numpy, of any shape.
+
+        Raises UsageError: when the window's block is not open, and when none is a tensor.
+
+        Example:
+            >>> import numpy as np
+            >>> with gpuwatch.window("matmul") as w:
+            ...     w.inputs(np.random.rand(64, 64))
+        """
+        self._check_inside("inputs")
+        self._testimony.look_at(tensors)
+
+    def declare(self, **facts: FactValue) -> None:
+        """Declare facts that only the measured process knows.  A declared fact can only worsen the verdict.
+
+        Args:
+            facts: Values by the names of ``annotate.declared.FACTS``, in the unit that ends the name.  Other names become
+                tags, with a warning.
+
+        Raises UsageError: when a value cannot be sent.
+
+        Example:
+            >>> with gpuwatch.window("sum") as w:
+            ...     w.declare(warmup_count=10, dtype="float32")
+        """
+        self._testimony.declare(facts)
+
+    def tell(self, **facts: FactValue) -> None:
+        """Declare facts.  This former name of ``declare`` works in 0.2 and goes with 0.3."""
+        self.declare(**facts)
+
+    def _check_inside(self, doing: str) -> None:
+        if self.begin_ns is None or self.end_ns is not None:
+            raise UsageError(f"{doing}: expected a call inside the window's `with` block, found one outside of it")
