@@ -281,5 +281,5 @@ def _size(value: str, text: str) -> int:
     scale = _SCALES.get(value[-1:].lower(), 1)
     digits = value if scale == 1 else value[:-1]
     if not digits.isdecimal() or int(digits) == 0:
-        raise UsageError(f"--shape: expected a size such as n=1M, found {text!r}")
+        raise UsageError(f"--shape: expected a size such as n=1M (with k, M or G, or without), found {text!r}")
     return int(digits) * scale

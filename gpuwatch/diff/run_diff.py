@@ -11,6 +11,7 @@ from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_sid
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.kernel_arguments import check_sizes
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
 from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches
 from gpuwatch.diff.occupancy import sm_limits
@@ -82,6 +83,8 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
+    if not {"triton", "ptx"} & {each.language for each in sides}:  # Triton's constants are sizes, too, and PTX has no names
+        check_sizes([code.parameters for each in kernels for code in each.values()], request.sizes)
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
 
 
