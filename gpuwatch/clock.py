@@ -34,6 +34,12 @@ def wall_offset_ns() -> int:
     return offset_ns
 
 
+def until_tick_s(now_s: float, period_s: float) -> float:
+    """Return the time to a multiple of the period, at least half of one: timers that share ticks wake the process once."""
+    left_s = period_s - now_s % period_s
+    return left_s if left_s >= period_s / 2 else left_s + period_s
+
+
 def boot_offset_ns() -> int:
     """Return what to add to a monotonic time to get time since boot, suspension included (Linux; elsewhere 0)."""
     if not hasattr(time, "CLOCK_BOOTTIME"):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from annotate.evidence import Host, Pause, ProcessList
+from gpuwatch import clock
 from gpuwatch.daemon.user_turns import InThread
 from gpuwatch.host import cpu_pressure, gpu_sharing, processes, profilers, thread_pauses
 from gpuwatch.host.cpu_pressure import Pressure
@@ -71,7 +72,7 @@ class WindowHost:
         """Look at the launching thread again and again while the window is open, and have its pauses seen."""
         before = thread_pauses.look_at(self.pid, self.thread or None)
         while before is not None and is_open():
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(clock.until_tick_s(asyncio.get_running_loop().time(), LOOK_S))
             after = thread_pauses.look_at(self.pid, self.thread or None)
             if after is not None and (pause := thread_pauses.pause_between(before, after)) is not None:
                 see(pause)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -128,6 +128,24 @@ def plan_sizes(
     )
     leading = {slot.name: known.get(slot.name, row_length) for slot in slots if slot.is_size and slot.name not in sizes}
     return SizePlan({**known, **sizes, **leading}, volume)
+
+
+def check_sizes(kernels: Iterable[Sequence[Parameter]], sizes: Mapping[str, int]) -> None:
+    """Raise UsageError where a size is no whole number of these kernels, or more than its type holds."""
+    known = [
+        (each.name or f"argument{number + 1}", each)
+        for parameters in kernels
+        for number, each in enumerate(parameters)
+        if not each.is_pointer and not re.search(r"float|double|half|bfloat", each.type)
+    ]
+    for name, size in sizes.items():
+        found = [each for own, each in known if own == name]
+        if not found:
+            names = ", ".join(dict.fromkeys(own for own, _ in known)) or "none"
+            raise UsageError(f"--shape: expected a whole number that a kernel takes ({names}), found {name!r}")
+        largest = min(2 ** (8 * (each.bytes_count or 8) - (not each.type.startswith("u"))) - 1 for each in found)
+        if size > largest:
+            raise UsageError(f"--shape: {name}: expected at most {largest}, the most that its type holds, found {size}")
 
 
 def scalar_values(

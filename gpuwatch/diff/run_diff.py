@@ -11,6 +11,7 @@ from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_sid
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.kernel_arguments import check_sizes
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
 from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches
 from gpuwatch.diff.occupancy import sm_limits
@@ -82,19 +83,12 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
         return _with_function(sides, codes, wanted, arch, request)
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
-    if request.checks_sizes and "triton" not in (sides[0].language, sides[1].language):  # whose constants are sizes, too
-        _check_sizes(request.sizes, [kernels[index][pair[index]] for pair in pairs for index in (0, 1)])
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
+    if request.checks_sizes and not {"triton", "ptx"} & {
+        each.language for each in sides
+    }:  # Triton's constants are sizes, too, and PTX has no names
+        check_sizes([code.parameters for each in kernels for code in each.values()], request.sizes)
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
-
-
-def _check_sizes(sizes: Mapping[str, int], kernels: Sequence[KernelCode]) -> None:
-    """Raise UsageError for a size of no parameter; a kernel that does not tell its parameters' names may have any."""
-    names = {each.name: None for kernel in kernels for each in kernel.parameters}
-    unknown = next((name for name in sizes if name not in names), None)
-    if unknown is not None and "" not in names:
-        found = f"{', '.join(names)}" or "none"
-        raise UsageError(f"--shape: expected a parameter of {kernels[0].name}, which has {found}, found {unknown!r}")
 
 
 def _read_code(side: Side, asked: CompileRequest, cache: CompileCache, request: DiffRequest) -> SideCode:

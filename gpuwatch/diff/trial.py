@@ -1,5 +1,6 @@
 """One run of a pair's arguments: buffers between guard zones, filled alike before each run."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,13 +38,18 @@ class Trial:
     """Buffers for one plan of sizes; use it as a context manager, which frees them."""
 
     def __init__(self, device: KernelDevice, slots: Sequence[Slot], plan: SizePlan, terms: TrialTerms) -> None:
-        """Raises KernelFault: when the GPU has too little memory."""
+        """Raises KernelFault: when the GPU or the host has too little memory."""
         rng = np.random.default_rng(terms.seed)
         self.device, self.slots, self.plan = device, slots, plan
         self.scalars = scalar_values(slots, plan, terms.scalars, rng)
         self.aliases = terms.aliases
         self._shapes = {name: array.shape for name, array in terms.arrays.items()}
         self._pointers = [each for each in slots if each.is_pointer and each.name not in terms.aliases]
+        made_bytes = plan.elements_count * sum(each.itemsize for each in self._pointers if each.name not in terms.arrays)
+        if made_bytes > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+            raise KernelFault(
+                f"this machine has too little memory for buffers of {made_bytes >> 20} MiB; use a smaller --shape"
+            )
         self._initial = [self._make(slot, terms, rng) for slot in self._pointers]
         self._bases: list[int] = []
         self._copies: list[int] = []  # of what the buffers hold before a run: the host's take a hundred times as long

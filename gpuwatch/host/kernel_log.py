@@ -77,7 +77,7 @@ class KernelLog:
         clock: Clock,
         stop: threading.Event,
         *,
-        nap_s: float = 1.0,  # how long ``stop`` may go unseen
+        nap_s: float = 10.0,  # how long ``stop`` may go unseen
     ) -> None:
         self._descriptor = descriptor
         self._places = places  # the UUID of the GPU at each place

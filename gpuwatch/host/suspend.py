@@ -57,7 +57,8 @@ class SuspendWatch:
         if self._next_look is not None:
             self._next_look.cancel()
         again_s = again_s or (LOOK_S if self._is_busy() else IDLE_LOOK_S)
-        self._next_look = asyncio.get_running_loop().call_later(again_s, self.look)
+        loop = asyncio.get_running_loop()
+        self._next_look = loop.call_later(clock.until_tick_s(loop.time(), again_s), self.look)
         if (slept := self._sleeps.look()) is not None:
             _log.warning("the machine was suspended for %.1f s", slept.slept_s)
             self._note(slept)

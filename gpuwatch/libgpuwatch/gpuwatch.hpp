@@ -1,4 +1,4 @@
-// gpuwatch's window as an object, for the loops of Google Benchmark, NVBench and plain C++.
+// gpuwatch's window as an object, for the loops of Google Benchmark and of plain C++.
 #pragma once
 
 #include <string>

@@ -50,14 +50,14 @@ typedef struct {
     gw_label *label;
     gw_window opened, within; /* the window that this range opened, and the one whose iteration it is */
     int64_t begin_ns, stamp;
-    uint64_t key; /* of its stack: domain and depth, or the id of a started range */
+    const void *nesting; /* of its thread, whose key is a depth; NULL for a started range, whose key is its id */
+    uint64_t key;
 } gw_range;
 void gw_range_begin(gw_range *range, gw_label *label);
 void gw_range_end(gw_range *range);
 void gw_lock(void);
 void gw_unlock(void);
 void gw_flush(void);                   /* end and hand over what can be, at the end of the process */
-extern _Atomic unsigned gw_epoch;      /* counts forks: what an earlier process began is not this one's */
 extern bool gw_lists_only, gw_is_sync; /* set once, before the first range */
 void gw_windows_start(void);
 void gw_write_line(const char *path, const gw_text *line);

@@ -14,10 +14,10 @@
 
 #include "library.h"
 
-enum { PATTERNS_COUNT = 16, DOMAINS_COUNT = 64, NESTED_COUNT = 64, STARTED_COUNT = 256, LABELS_COUNT = 4096, BUCKETS_COUNT = 1024, TEXT_BYTES = 1024 };
-enum { MODULE_CORE = 1, MODULE_CORE2 = 5, TABLE_CALLBACKS = 1, MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
-enum { START_EX = 4, START_A, START_W, END, PUSH_EX, PUSH_A, PUSH_W, POP };                                     /* of CORE */
-enum { D_START_EX = 2, D_END, D_PUSH_EX, D_POP, D_STRING_A = 10, D_STRING_W, D_CREATE_A, D_CREATE_W, D_DESTROY }; /* of CORE2 */
+enum { PATTERNS_COUNT = 16, DOMAINS_COUNT = 256, NESTED_COUNT = 64, RANGES_COUNT = 1024, LABELS_COUNT = 4096, BUCKETS_COUNT = 1024, TEXT_BYTES = 1024 };
+enum { CORE = 1, CORE2 = 5, TABLE_CALLBACKS = 1, MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
+enum { START_EX = 4, START_A, START_W, END, PUSH_EX, PUSH_A, PUSH_W, POP };                                  /* of CORE */
+enum { D_START_EX = 2, D_END, D_PUSH_EX, D_POP, D_STRING_A = 10, D_STRING_W, D_CREATE_A, D_CREATE_W };       /* of CORE2 */
 
 typedef void (*function)(void);
 typedef struct {
@@ -41,32 +41,27 @@ typedef struct {
     const char *patterns[2 * PATTERNS_COUNT]; /* for the messages of this domain */
     int patterns_count;
 } domain;
-typedef struct {
-    unsigned epoch;
-    int32_t depths[DOMAINS_COUNT];
-    int count;
-    gw_range ranges[NESTED_COUNT];
-} stacks;
-
 static gw_label no_label;
-static domain default_domain = {.name = ""};
+static domain default_domain = {.name = ""}, other_domains = {.index = -1, .name = ""};
 static const char *patterns[PATTERNS_COUNT];
 static int patterns_count;
-static _Atomic int domains_count = 1;
+static int domains_count = 1;
 static pthread_mutex_t labels_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(gw_label *) buckets[BUCKETS_COUNT];
 static int labels_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_active;
-static __thread stacks *mine;
-static pthread_key_t mine_key;
-static gw_range started[STARTED_COUNT];
-static _Atomic int started_count;
-static uint64_t started_ids;
 
-/* The functions of the next injection, and what its handles stand for. */
+/* The ranges that have begun and not ended, in no order; a program may end a started one in another thread. */
+static gw_range ranges[RANGES_COUNT];
+static int ranges_count;
+static _Atomic uint64_t started_count;
+static __thread struct {
+    int32_t depth;
+    uint64_t matched; /* a bit for each depth whose range has a label */
+} nestings[DOMAINS_COUNT];
+
+/* The handles of the next injection, and what they stand for. */
 static struct {
-    function core[16], core2[16];
     bool is_there;
     pthread_mutex_t lock;
     struct {
@@ -88,8 +83,8 @@ static void *ours_of(const void *handle) {
 
 /* Return the handle for the program: the next injection's, where it has one, by which ours is found again. */
 static void *handle_of(void *ours, const void *theirs) {
-    if (!next.is_there || theirs == NULL) theirs = ours;
     if (!next.is_there) return ours;
+    if (theirs == NULL) theirs = ours;
     pthread_mutex_lock(&next.lock);
     if (next.count == next.capacity) {
         void *larger = realloc(next.handles, (next.capacity * 2 + 64) * sizeof *next.handles);
@@ -110,8 +105,7 @@ static void *handle_of(void *ours, const void *theirs) {
 void gw_nvtx_forget(void) {
     pthread_mutex_init(&labels_lock, NULL);
     pthread_mutex_init(&next.lock, NULL);
-    memset(started, 0, sizeof started);
-    atomic_store(&started_count, 0);
+    ranges_count = 0; /* the parent ends them */
 }
 
 /* Labels */
@@ -175,7 +169,7 @@ static gw_label *find_label(const domain *in, const char *message) {
 
 /* Return the label of a message that a pattern fits, else NULL. */
 static gw_label *label_of(const domain *in, const char *message) {
-    if (in == NULL || message == NULL) return NULL;
+    if (in->index < 0 || message == NULL) return NULL;
     bool is_wanted = gw_lists_only;
     for (int i = 0; i < in->patterns_count && !is_wanted; i++) {
         const char *pattern = in->patterns[i];
@@ -213,190 +207,144 @@ static gw_label *label_of_attributes(const domain *in, const attributes *of) {
     return found != &no_label ? found : NULL;
 }
 
-/* Ranges of a thread, one stack a domain */
+/* Ranges */
 
-static void free_mine(void *ended) {
-    mine = NULL; /* what still comes while the thread ends has stacks of its own */
-    free(ended);
+/* Find a range by the place in memory of its thread's nesting and its depth, or by NULL and its id; the caller has the lock. */
+static gw_range *find_range(const void *nesting, uint64_t key) {
+    for (int i = 0; i < ranges_count; i++)
+        if (ranges[i].key == key && ranges[i].nesting == nesting) return &ranges[i];
+    return NULL;
 }
 
-static stacks *my_stacks(void) {
-    if (mine == NULL) {
-        mine = calloc(1, sizeof *mine);
-        if (mine == NULL) return NULL;
-        mine->epoch = atomic_load(&gw_epoch);
-        pthread_setspecific(mine_key, mine);
-    } else if (__builtin_expect(mine->epoch != atomic_load_explicit(&gw_epoch, memory_order_relaxed), 0)) {
-        mine->epoch = atomic_load(&gw_epoch); /* a forked child: its parent ends these ranges */
-        mine->count = 0;
+static void begin_range(gw_label *label, const void *nesting, uint64_t key) {
+    gw_range begun = {.nesting = nesting, .key = key}, ended = {0};
+    gw_range_begin(&begun, label);
+    gw_lock();
+    gw_range *place = find_range(nesting, key);
+    if (place != NULL) /* left by a thread whose memory this one got */
+        ended = *place;
+    else if (ranges_count < RANGES_COUNT)
+        place = &ranges[ranges_count++];
+    else
+        ended = begun;
+    if (place != NULL) *place = begun;
+    gw_unlock();
+    if (ended.label != NULL) gw_range_end(&ended);
+}
+
+static void end_range(const void *nesting, uint64_t key) {
+    gw_range ended = {0};
+    if (nesting == NULL && key == 0) return; /* started without a label */
+    gw_lock();
+    gw_range *place = find_range(nesting, key);
+    if (place != NULL) {
+        ended = *place;
+        *place = ranges[--ranges_count];
     }
-    return mine;
+    gw_unlock();
+    if (ended.label != NULL) gw_range_end(&ended);
 }
 
 static int push(const domain *in, gw_label *label) {
-    stacks *own = my_stacks();
-    if (own == NULL || in == NULL) return -2;
-    int depth = own->depths[in->index]++;
-    if (label != NULL && own->count < NESTED_COUNT) {
-        gw_range *range = &own->ranges[own->count];
-        range->key = (uint64_t)in->index << 32 | (uint32_t)depth;
-        gw_range_begin(range, label);
-        own->count++;
+    if (in->index < 0) return -2;
+    int depth = nestings[in->index].depth++;
+    if (label != NULL && depth < NESTED_COUNT) {
+        nestings[in->index].matched |= UINT64_C(1) << depth;
+        begin_range(label, &nestings[in->index], (uint64_t)depth);
     }
     return depth;
 }
 
 static int pop(const domain *in) {
-    stacks *own = my_stacks();
-    if (own == NULL || in == NULL || own->depths[in->index] <= 0) return -1;
-    int depth = --own->depths[in->index];
-    uint64_t key = (uint64_t)in->index << 32 | (uint32_t)depth;
-    for (int i = own->count; i-- > 0;)
-        if (own->ranges[i].key == key) {
-            gw_range range = own->ranges[i];
-            memmove(&own->ranges[i], &own->ranges[i + 1], (size_t)(--own->count - i) * sizeof range);
-            gw_range_end(&range);
-            break;
-        }
+    if (in->index < 0 || nestings[in->index].depth <= 0) return -1;
+    int depth = --nestings[in->index].depth;
+    if (depth < NESTED_COUNT && nestings[in->index].matched >> depth & 1) {
+        nestings[in->index].matched &= ~(UINT64_C(1) << depth);
+        end_range(&nestings[in->index], (uint64_t)depth);
+    }
     return depth;
 }
 
-/* Ranges of the process, which may end in another thread than they began in */
-
 static uint64_t start(gw_label *label, uint64_t theirs) {
     if (label == NULL) return theirs;
-    gw_range range = {0};
-    gw_range_begin(&range, label);
-    gw_lock();
-    range.key = theirs != 0 ? theirs : ++started_ids << 32;
-    uint64_t id = range.key;
-    int place = 0;
-    while (place < STARTED_COUNT && started[place].label != NULL) place++;
-    if (place < STARTED_COUNT) {
-        started[place] = range;
-        atomic_fetch_add(&started_count, 1);
-    }
-    gw_unlock();
-    if (place == STARTED_COUNT) gw_range_end(&range); /* too many at once: it ends here */
+    uint64_t id = theirs != 0 ? theirs : (atomic_fetch_add(&started_count, 1) + 1) << 32;
+    begin_range(label, NULL, id);
     return id;
-}
-
-static void end(uint64_t id) {
-    gw_range range = {0};
-    if (id == 0 || atomic_load(&started_count) == 0) return;
-    gw_lock();
-    for (int i = 0; i < STARTED_COUNT && range.label == NULL; i++)
-        if (started[i].label != NULL && started[i].key == id) {
-            range = started[i];
-            started[i].label = NULL;
-            atomic_fetch_sub(&started_count, 1);
-        }
-    gw_unlock();
-    if (range.label != NULL) gw_range_end(&range);
-}
-
-/* The functions that NVTX calls; each calls the next injection's */
-
-#define NEXT(module, id, type) ((type)(next.module[id]))
-static int push_ex(const attributes *of) {
-    int level = push(&default_domain, label_of_attributes(&default_domain, of));
-    return NEXT(core, PUSH_EX, void *) ? NEXT(core, PUSH_EX, int (*)(const attributes *))(of) : level;
-}
-static int push_a(const char *message) {
-    int level = push(&default_domain, label_of(&default_domain, message));
-    return NEXT(core, PUSH_A, void *) ? NEXT(core, PUSH_A, int (*)(const char *))(message) : level;
-}
-static int push_w(const wchar_t *message) {
-    int level = push(&default_domain, label_of_wide(&default_domain, message));
-    return NEXT(core, PUSH_W, void *) ? NEXT(core, PUSH_W, int (*)(const wchar_t *))(message) : level;
-}
-static int pop_one(void) {
-    int theirs = NEXT(core, POP, void *) ? NEXT(core, POP, int (*)(void))() : 0, level = pop(&default_domain);
-    return NEXT(core, POP, void *) ? theirs : level;
-}
-static uint64_t start_ex(const attributes *of) {
-    uint64_t id = NEXT(core, START_EX, void *) ? NEXT(core, START_EX, uint64_t(*)(const attributes *))(of) : 0;
-    return start(label_of_attributes(&default_domain, of), id);
-}
-static uint64_t start_a(const char *message) {
-    uint64_t id = NEXT(core, START_A, void *) ? NEXT(core, START_A, uint64_t(*)(const char *))(message) : 0;
-    return start(label_of(&default_domain, message), id);
-}
-static uint64_t start_w(const wchar_t *message) {
-    uint64_t id = NEXT(core, START_W, void *) ? NEXT(core, START_W, uint64_t(*)(const wchar_t *))(message) : 0;
-    return start(label_of_wide(&default_domain, message), id);
-}
-static void end_one(uint64_t id) {
-    end(id);
-    if (NEXT(core, END, void *)) NEXT(core, END, void (*)(uint64_t))(id);
-}
-static const domain *domain_of(const void *handle) { return handle == NULL ? &default_domain : ours_of(handle); }
-static int domain_push(const void *in, const attributes *of) {
-    const domain *found = domain_of(in);
-    int level = push(found, label_of_attributes(found, of));
-    return NEXT(core2, D_PUSH_EX, void *) ? NEXT(core2, D_PUSH_EX, int (*)(const void *, const attributes *))(in, of) : level;
-}
-static int domain_pop(const void *in) {
-    int theirs = NEXT(core2, D_POP, void *) ? NEXT(core2, D_POP, int (*)(const void *))(in) : 0, level = pop(domain_of(in));
-    return NEXT(core2, D_POP, void *) ? theirs : level;
-}
-static uint64_t domain_start(const void *in, const attributes *of) {
-    uint64_t id = NEXT(core2, D_START_EX, void *) ? NEXT(core2, D_START_EX, uint64_t(*)(const void *, const attributes *))(in, of) : 0;
-    return start(label_of_attributes(domain_of(in), of), id);
-}
-static void domain_end(const void *in, uint64_t id) {
-    end(id);
-    if (NEXT(core2, D_END, void *)) NEXT(core2, D_END, void (*)(const void *, uint64_t))(in, id);
 }
 
 static void *make_domain(const char *name, const void *theirs) {
     static domain *made[DOMAINS_COUNT];
     domain *found = NULL;
     pthread_mutex_lock(&labels_lock);
-    int count = atomic_load(&domains_count);
-    for (int i = 1; i < count && found == NULL; i++)
+    for (int i = 1; i < domains_count && found == NULL; i++)
         if (name != NULL && !strcmp(made[i]->name, name)) found = made[i];
-    if (found == NULL && name != NULL && count < DOMAINS_COUNT && (found = calloc(1, sizeof *found)) != NULL) {
-        found->index = count;
+    if (found == NULL && name != NULL && domains_count < DOMAINS_COUNT && (found = calloc(1, sizeof *found)) != NULL) {
+        found->index = domains_count;
         found->name = strdup(name);
         if (found->name == NULL) found->name = "";
         prepare_domain(found);
-        made[count] = found;
-        atomic_store(&domains_count, count + 1);
+        made[domains_count++] = found;
     }
     pthread_mutex_unlock(&labels_lock);
-    return handle_of(found, theirs);
-}
-static void *create_a(const char *name) {
-    return make_domain(name, NEXT(core2, D_CREATE_A, void *) ? NEXT(core2, D_CREATE_A, void *(*)(const char *))(name) : NULL);
-}
-static void *create_w(const wchar_t *name) {
-    char text[TEXT_BYTES];
-    return make_domain(narrow(name, text), NEXT(core2, D_CREATE_W, void *) ? NEXT(core2, D_CREATE_W, void *(*)(const wchar_t *))(name) : NULL);
-}
-/* A registered string is its label, or the one of all that no pattern fits. */
-static void *make_string(gw_label *label, const void *theirs) { return handle_of(label != NULL ? label : &no_label, theirs); }
-static void *string_a(const void *in, const char *text) {
-    return make_string(label_of(domain_of(in), text),
-                       NEXT(core2, D_STRING_A, void *) ? NEXT(core2, D_STRING_A, void *(*)(const void *, const char *))(in, text) : NULL);
-}
-static void *string_w(const void *in, const wchar_t *text) {
-    return make_string(label_of_wide(domain_of(in), text),
-                       NEXT(core2, D_STRING_W, void *) ? NEXT(core2, D_STRING_W, void *(*)(const void *, const wchar_t *))(in, text) : NULL);
+    if (found == NULL && name != NULL)
+        gw_trouble("expected at most %d NVTX domains, found more: ranges of %s and later ones are not seen", DOMAINS_COUNT - 1, name);
+    return handle_of(found != NULL ? found : &other_domains, theirs);
 }
 
+static const domain *domain_of(const void *handle) {
+    const domain *found = handle == NULL ? &default_domain : ours_of(handle);
+    return found != NULL ? found : &other_domains;
+}
+
+/* A registered string is its label, or the one of all that no pattern fits. */
+static void *make_string(gw_label *label, const void *theirs) { return handle_of(label != NULL ? label : &no_label, theirs); }
+
+/* The functions that NVTX calls.  Each first calls the next injection's, where there is one.  NVTX ignores an int of END. */
+
+static int level(bool has_next, int theirs, int ours) { return has_next ? theirs : ours; }
+#define IN(in) domain_of(in)
+#define HOOKS(_) \
+    _(CORE, PUSH_EX, int, (const attributes *of), (of), level(has_next, given, push(IN(NULL), label_of_attributes(IN(NULL), of)))) \
+    _(CORE, PUSH_A, int, (const char *text), (text), level(has_next, given, push(IN(NULL), label_of(IN(NULL), text)))) \
+    _(CORE, PUSH_W, int, (const wchar_t *text), (text), level(has_next, given, push(IN(NULL), label_of_wide(IN(NULL), text)))) \
+    _(CORE, POP, int, (void), (), level(has_next, given, pop(IN(NULL)))) \
+    _(CORE, START_EX, uint64_t, (const attributes *of), (of), start(label_of_attributes(IN(NULL), of), given)) \
+    _(CORE, START_A, uint64_t, (const char *text), (text), start(label_of(IN(NULL), text), given)) \
+    _(CORE, START_W, uint64_t, (const wchar_t *text), (text), start(label_of_wide(IN(NULL), text), given)) \
+    _(CORE, END, int, (uint64_t id), (id), (end_range(NULL, id), given)) \
+    _(CORE2, D_PUSH_EX, int, (const void *in, const attributes *of), (in, of), level(has_next, given, push(IN(in), label_of_attributes(IN(in), of)))) \
+    _(CORE2, D_POP, int, (const void *in), (in), level(has_next, given, pop(IN(in)))) \
+    _(CORE2, D_START_EX, uint64_t, (const void *in, const attributes *of), (in, of), start(label_of_attributes(IN(in), of), given)) \
+    _(CORE2, D_END, int, (const void *in, uint64_t id), (in, id), (end_range(NULL, id), given)) \
+    _(CORE2, D_CREATE_A, void *, (const char *name), (name), make_domain(name, given)) \
+    _(CORE2, D_CREATE_W, void *, (const wchar_t *name), (name), make_domain(narrow(name, (char[TEXT_BYTES]){0}), given)) \
+    _(CORE2, D_STRING_A, void *, (const void *in, const char *text), (in, text), make_string(label_of(IN(in), text), given)) \
+    _(CORE2, D_STRING_W, void *, (const void *in, const wchar_t *text), (in, text), make_string(label_of_wide(IN(in), text), given))
+
+#define NUMBER(module, id, ...) HOOK_##id,
+enum { HOOKS(NUMBER) HOOKS_COUNT };
+static function nexts[HOOKS_COUNT];
+#define DEFINE(module, id, type, parameters, arguments, result) \
+    static type hook_##id parameters { \
+        bool has_next = nexts[HOOK_##id] != NULL; \
+        type given = has_next ? ((type(*) parameters)nexts[HOOK_##id])arguments : 0; \
+        return result; \
+    }
+HOOKS(DEFINE)
+#define ROW(module, id, ...) {module, id, (function)hook_##id},
 static const struct {
-    int module, id;
+    int module;
+    unsigned id;
     function call;
-} hooks[] = {
-    {MODULE_CORE, PUSH_EX, (function)push_ex}, {MODULE_CORE, PUSH_A, (function)push_a}, {MODULE_CORE, PUSH_W, (function)push_w},
-    {MODULE_CORE, POP, (function)pop_one}, {MODULE_CORE, START_EX, (function)start_ex}, {MODULE_CORE, START_A, (function)start_a},
-    {MODULE_CORE, START_W, (function)start_w}, {MODULE_CORE, END, (function)end_one}, {MODULE_CORE2, D_PUSH_EX, (function)domain_push},
-    {MODULE_CORE2, D_POP, (function)domain_pop}, {MODULE_CORE2, D_START_EX, (function)domain_start},
-    {MODULE_CORE2, D_END, (function)domain_end}, {MODULE_CORE2, D_CREATE_A, (function)create_a},
-    {MODULE_CORE2, D_CREATE_W, (function)create_w}, {MODULE_CORE2, D_STRING_A, (function)string_a},
-    {MODULE_CORE2, D_STRING_W, (function)string_w},
-};
+} hooks[] = {HOOKS(ROW)};
+
+/* Return NVTX's place for the function of a hook, or NULL. */
+static function *place_of(const callbacks *table, int hook) {
+    function **places = NULL;
+    unsigned count = 0;
+    bool is_there = table->module_table(hooks[hook].module, &places, &count) && places != NULL && hooks[hook].id < count;
+    return is_there ? places[hooks[hook].id] : NULL;
+}
 
 /* The list of ranges, which `gpuwatch run --nvtx-list` prints */
 
@@ -434,15 +382,13 @@ static void read_environment(void) {
     gw_is_sync = secure_getenv("GPUWATCH_NVTX_SYNC") != NULL;
     for (char *each; rest != NULL && (each = strsep(&rest, "\n")) != NULL;) /* the patterns keep the text */
         if (*each && patterns_count < PATTERNS_COUNT) patterns[patterns_count++] = each;
-    is_active = (patterns_count > 0 || gw_lists_only) && pthread_key_create(&mine_key, free_mine) == 0;
     prepare_domain(&default_domain);
     gw_windows_start();
 }
 
 /* Let the next injection take its functions, and keep them. */
 static void call_next(const void *(*export_table)(uint32_t), const callbacks *table) {
-    static const int modules[] = {MODULE_CORE, MODULE_CORE2};
-    function **slots[2] = {0}, before[2][16] = {{0}};
+    function before[HOOKS_COUNT], *place;
     const char *path = secure_getenv("GPUWATCH_NVTX_NEXT");
     void *library = path != NULL && path[0] ? dlopen(path, RTLD_LAZY) : NULL;
     int (*initialize)(const void *(*)(uint32_t)) = NULL;
@@ -451,15 +397,10 @@ static void call_next(const void *(*export_table)(uint32_t), const callbacks *ta
         if (path != NULL && path[0]) gw_trouble("%s: expected an injection for NVTX, found none", path);
         return;
     }
-    for (int i = 0; i < 2; i++) {
-        unsigned count = 0;
-        if (!table->module_table(modules[i], &slots[i], &count)) slots[i] = NULL;
-        for (unsigned id = 0; slots[i] != NULL && id < count && id < 16; id++) before[i][id] = slots[i][id] ? *slots[i][id] : NULL;
-    }
+    for (int i = 0; i < HOOKS_COUNT; i++) before[i] = (place = place_of(table, i)) != NULL ? *place : NULL;
     if (!initialize(export_table)) return;
-    for (int i = 0; i < 2; i++)
-        for (int id = 0; slots[i] != NULL && id < 16; id++)
-            if (slots[i][id] && *slots[i][id] != before[i][id]) (i ? next.core2 : next.core)[id] = *slots[i][id];
+    for (int i = 0; i < HOOKS_COUNT; i++)
+        if ((place = place_of(table, i)) != NULL && *place != before[i]) nexts[i] = *place;
     next.is_there = true;
 }
 
@@ -469,12 +410,10 @@ GW_EXPORT int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t)) {
     const callbacks *table = export_table != NULL ? export_table(TABLE_CALLBACKS) : NULL;
     if (table == NULL || table->size < sizeof *table || table->module_table == NULL) return 0;
     call_next(export_table, table);
-    if (!is_active) return next.is_there;
-    for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++) {
-        function **slots = NULL;
-        unsigned count = 0;
-        if (table->module_table(hooks[i].module, &slots, &count) && slots != NULL && (unsigned)hooks[i].id < count && slots[hooks[i].id])
-            *slots[hooks[i].id] = hooks[i].call;
+    bool is_active = patterns_count > 0 || gw_lists_only;
+    for (int i = 0; i < HOOKS_COUNT && is_active; i++) {
+        function *place = place_of(table, i);
+        if (place != NULL) *place = hooks[i].call;
     }
-    return 1;
+    return is_active || next.is_there;
 }

@@ -38,7 +38,6 @@ typedef struct {
     gw_text facts, label; /* as JSON */
 } window;
 
-_Atomic unsigned gw_epoch;
 bool gw_lists_only, gw_is_sync;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
@@ -67,7 +66,6 @@ static void forget_all(void) {
     memset(windows, 0, sizeof windows);
     has_finisher = false;
     atomic_store(&is_ending, false);
-    atomic_fetch_add(&gw_epoch, 1);
     gw_wire_forget();
     gw_stamps_forget();
     gw_nvtx_forget();
@@ -254,9 +252,7 @@ static void finish(window *each) {
     if (!each->is_outer) tell_end(each);
     if (count < 2) count = 0;                                    /* the time of one range is the window's own */
     if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be those of launches */
-    bool is_sorted = true;
-    for (size_t i = 1; i < count && is_sorted; i++) is_sorted = each->entries[i - 1].begin_ns <= each->entries[i].begin_ns;
-    if (!is_sorted && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
+    if (count > 0 && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
     const char *timer = stamped.has_stamps ? "stamps" : "host";
     bool is_taken = count == 0 || send_times(each->run, each->entries, stamped.has_stamps ? clocks_mhz : NULL, count);
     free(clocks_mhz);
@@ -444,7 +440,7 @@ static window *window_for(gw_label *label, window *around, int64_t now_ns) {
 }
 
 void gw_range_begin(gw_range *range, gw_label *label) {
-    *range = (gw_range){.label = label, .stamp = GW_NO_STAMP, .key = range->key, .begin_ns = gw_now_ns()};
+    *range = (gw_range){.label = label, .stamp = GW_NO_STAMP, .nesting = range->nesting, .key = range->key, .begin_ns = gw_now_ns()};
     if (gw_lists_only) return;
     bool has_room = false;
     gw_lock();

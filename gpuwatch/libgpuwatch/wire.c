@@ -1,5 +1,6 @@
 /* The conversation with the daemon: lines of JSON over a Unix socket, each answered by one line. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
@@ -83,10 +84,8 @@ static bool make_room(gw_text *out, size_t count) {
     if (out->length + count + 1 > out->capacity) {
         size_t capacity = (out->length + count + 1) * 2;
         char *text = realloc(out->text, capacity);
-        if (text == NULL) {
-            out->failed = true;
-            return false;
-        }
+        out->failed = text == NULL;
+        if (out->failed) return false;
         out->text = text;
         out->capacity = capacity;
     }
@@ -100,6 +99,13 @@ static void make_numbers(void) {
     numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
 }
 
+static void append(gw_text *out, const void *bytes, size_t count) {
+    if (!make_room(out, count)) return;
+    memcpy(out->text + out->length, bytes, count);
+    out->length += count;
+    out->text[out->length] = 0;
+}
+
 void gw_add(gw_text *out, const char *format, ...) {
     pthread_once(&numbers_once, make_numbers);
     locale_t programs = numbers != (locale_t)0 ? uselocale(numbers) : (locale_t)0;
@@ -108,10 +114,7 @@ void gw_add(gw_text *out, const char *format, ...) {
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, again);
     va_end(again);
-    if (length >= 0 && make_room(out, (size_t)length)) {
-        vsnprintf(out->text + out->length, (size_t)length + 1, format, arguments);
-        out->length += (size_t)length;
-    }
+    if (length >= 0 && make_room(out, (size_t)length)) out->length += (size_t)vsnprintf(out->text + out->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
     if (programs != (locale_t)0) uselocale(programs);
 }
@@ -132,21 +135,15 @@ static size_t character_bytes(const unsigned char *text) {
 /* Add text as it stands between the quotes of JSON; what is no UTF-8 becomes U+FFFD. */
 void gw_add_json(gw_text *out, const char *utf8, size_t most_characters) {
     const unsigned char *at = (const unsigned char *)utf8;
-    for (size_t i = 0; i < most_characters && *at; i++) {
+    for (size_t i = 0; i < most_characters && *at && !out->failed; i++) {
         size_t bytes = character_bytes(at);
-        if (bytes == 0) {
-            gw_add(out, "\\ufffd");
-            at++;
-        } else if (bytes == 1 && (*at < 0x20 || *at == '"' || *at == '\\' || *at == 0x7F)) {
-            gw_add(out, "\\u%04x", *at++);
-        } else if (make_room(out, bytes)) {
-            memcpy(out->text + out->length, at, bytes);
-            out->length += bytes;
-            out->text[out->length] = 0;
-            at += bytes;
-        } else {
-            return;
-        }
+        if (bytes == 0)
+            append(out, "\\ufffd", 6);
+        else if (bytes == 1 && (*at < 0x20 || *at == '"' || *at == '\\' || *at == 0x7F))
+            gw_add(out, "\\u%04x", *at);
+        else
+            append(out, at, bytes);
+        at += bytes ? bytes : 1;
     }
 }
 
@@ -201,33 +198,20 @@ static bool wait_for(int fd, short events, int64_t until_ns) {
     }
 }
 
-static bool send_all(int fd, const char *text, size_t length, int64_t until_ns) {
-    while (length > 0) {
-        ssize_t sent = send(fd, text, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent > 0) {
-            text += sent;
-            length -= (size_t)sent;
-        } else if (sent < 0 && errno != EINTR && errno != EAGAIN) {
-            return false;
-        } else if (!wait_for(fd, POLLOUT, until_ns)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Read one line.  The daemon says nothing unasked, so that what follows a line is no daemon's. */
-static bool receive(int fd, gw_reply *reply, int64_t until_ns) {
+/* Send a request and read one line.  The daemon says nothing unasked, so that what follows a line is no daemon's. */
+static bool converse(int fd, const gw_text *request, gw_reply *reply, int64_t until_ns) {
     if (reply_buffer == NULL && (reply_buffer = malloc(GW_REPLY_BYTES + 1)) == NULL) return false;
-    for (size_t length = 0; length < GW_REPLY_BYTES;) {
-        ssize_t got = recv(fd, reply_buffer + length, GW_REPLY_BYTES - length, MSG_DONTWAIT);
-        if (got > 0) {
-            length += (size_t)got;
+    for (size_t sent = 0, length = 0; length < GW_REPLY_BYTES;) {
+        bool is_sending = sent < request->length;
+        ssize_t count = is_sending ? send(fd, request->text + sent, request->length - sent, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                   : recv(fd, reply_buffer + length, GW_REPLY_BYTES - length, MSG_DONTWAIT);
+        if (count > 0 && is_sending) {
+            sent += (size_t)count;
+        } else if (count > 0) {
+            length += (size_t)count;
             reply_buffer[length] = 0;
             if (reply_buffer[length - 1] == '\n') return gw_parse_reply(reply_buffer, reply);
-        } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
-            return false;
-        } else if (!wait_for(fd, POLLIN, until_ns)) {
+        } else if (count == 0 || (errno != EINTR && errno != EAGAIN) || !wait_for(fd, is_sending ? POLLOUT : POLLIN, until_ns)) {
             return false;
         }
     }
@@ -266,8 +250,7 @@ static bool dial(const char *path, int64_t until_ns) {
     gw_text hello = {0};
     gw_reply welcome = {0};
     gw_add(&hello, "{\"type\":\"hello\",\"protocol\":%d,\"version\":\"libgpuwatch\"}\n", PROTOCOL);
-    bool is_welcome = is_there && !hello.failed && send_all(fd, hello.text, hello.length, until_ns) && receive(fd, &welcome, until_ns) &&
-                      !strcmp(welcome.type, "welcome");
+    bool is_welcome = is_there && !hello.failed && converse(fd, &hello, &welcome, until_ns) && !strcmp(welcome.type, "welcome");
     if (is_there && !is_welcome)
         snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a greeting, found none in time");
     free(hello.text);
@@ -313,7 +296,10 @@ static bool start_daemon(int64_t until_ns) {
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawn_file_actions_init(&files);
     for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
-    for (int fd = 3; fd < 1024; fd++) posix_spawn_file_actions_addclose(&files, fd);
+    DIR *ours = opendir("/proc/self/fd");
+    for (struct dirent *each; ours != NULL && (each = readdir(ours)) != NULL;)
+        if (atoi(each->d_name) > 2) posix_spawn_file_actions_addclose(&files, atoi(each->d_name));
+    if (ours != NULL) closedir(ours);
     int failure = posix_spawnp(&pid, arguments[0], &files, &attributes, arguments, environment);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
@@ -329,19 +315,16 @@ static bool start_daemon(int64_t until_ns) {
 }
 
 static bool connect_daemon(bool may_start) {
-    char user[4096];
-    const char *named = secure_getenv("GPUWATCH_NVTX_SOCKET"), *last = "";
+    char user[108];
+    const char *named = secure_getenv("GPUWATCH_NVTX_SOCKET");
     if (named == NULL) named = secure_getenv("GPUWATCH_SOCKET");
+    bool is_named = named != NULL && named[0];
     int64_t now_ns = gw_now_ns();
-    if (named != NULL && named[0]) {
-        if (dial(named, now_ns + ANSWER_NS)) return true;
-    } else {
-        user_socket(user, sizeof user);
-        if (dial(SYSTEM_SOCKET, now_ns + ANSWER_NS) || dial(user, gw_now_ns() + ANSWER_NS)) return true;
-    }
+    user_socket(user, sizeof user);
+    if (!is_named && dial(SYSTEM_SOCKET, now_ns + ANSWER_NS)) return true;
+    if (dial(is_named ? named : user, gw_now_ns() + ANSWER_NS)) return true;
     if (!may_start || secure_getenv("GPUWATCH_NVTX_REPORT") != NULL) return false; /* `gpuwatch run` had one: it is gone */
-    last = named != NULL && named[0] ? named : user;
-    return start_daemon(now_ns + START_NS) && dial(last, gw_now_ns() + ANSWER_NS);
+    return start_daemon(now_ns + START_NS) && dial(is_named ? named : user, gw_now_ns() + ANSWER_NS);
 }
 
 /* Send one request and read its answer; false where the daemon refuses, is silent, or goes away.  No signal is raised. */
@@ -361,7 +344,7 @@ bool gw_exchange(const gw_text *request, const char *expected, gw_reply *reply, 
             break;
         }
         int64_t until_ns = gw_now_ns() + ANSWER_NS;
-        if (send_all(wire_fd, request->text, request->length, until_ns) && receive(wire_fd, reply, until_ns)) {
+        if (converse(wire_fd, request, reply, until_ns)) {
             done = !strcmp(reply->type, expected);
             if (!done) gw_trouble("the daemon refused: %s", reply->message[0] ? reply->message : reply->type);
             break;

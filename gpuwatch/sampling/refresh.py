@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from annotate.evidence import Lane, Reading
 from gpuwatch.interfaces import Sweep
+from gpuwatch.sampling.plan import PULSE
 
 # Values that move with every refresh under load.  Memory in use answers at once, and a mask changes when the state does,
 # so the time between their changes says nothing about the page they are read from.
@@ -12,6 +13,7 @@ _MOVING = frozenset({
     "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
     "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",
 })  # fmt: skip
+_MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has nothing else, 100 times a second
 
 
 class Refresh:
@@ -50,7 +52,7 @@ class Refresh:
         if reading.uuid != self.uuid:
             return
         at_ns = reading.at_ns
-        for name in _MOVING:
+        for name in _MOVING_PULSE if reading.lane is Lane.PULSE else _MOVING:
             value = getattr(reading, name)
             if value is None:
                 continue

@@ -30,7 +30,7 @@ class SamplerTiming:
     rest_ns: int = 30_000_000_000  # what is asked beside the plan's lanes, while the GPU rests and nobody is connected
     idle_process_use_ns: int = 10_000_000_000
     hang_ns: int = 5_000_000_000  # the dearest call known took 0.3 s at worst
-    nap_ns: int = 1_000_000_000  # ``stop`` of the sampler wakes its threads; the event alone is seen after this
+    nap_ns: int = 10_000_000_000  # ``stop`` of the sampler wakes its threads; the event alone is seen after this
     give_way_ns: int = 5_000_000  # an edge is read first: slow calls hold the driver's locks
 
 

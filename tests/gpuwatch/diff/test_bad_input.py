@@ -15,6 +15,7 @@ from tests.gpuwatch.diff.conftest import WriteSource
 OK = "__global__ void k(float* x) { x[0] = 1; }\n"
 TWO = "__global__ void f(float* x) { x[0] = 1; }\n__global__ void g(float* x) { x[0] = 2; }\n"
 BIG = "__global__ void k(float* x) { __shared__ float s[20000]; s[threadIdx.x] = *x; __syncthreads(); x[1] = s[5]; }\n"
+SIZED = "__global__ void k(float* x, int n) { x[n] = 1; }\n"
 TEMPLATE = "template <int N> __global__ void t(float* x) { x[N] = 1; }\n"
 
 
@@ -71,7 +72,12 @@ def test_source_that_cannot_be_compared(gpuwatch: Gpuwatch, source: WriteSource,
         (["ok.cu", "ok.cu", "--launch", "smem=999999"], "expected at most 232448 bytes of shared memory"),
         (["ok.cu", "ok.cu", "--shape", "n=many"], "--shape: expected a size such as n=1M"),
         (["ok.cu", "ok.cu", "--shape", "n=1k,many"], "--shape: expected a size such as n=1M"),
-        (["ok.cu", "ok.cu", "--shape", "m=5"], "--shape: expected a parameter of k, which has x, found 'm'"),
+        (["ok.cu", "ok.cu", "--shape", "m=5"], "--shape: expected a whole number that a kernel takes (none), found 'm'"),
+        (["sized.cu", "sized.cu", "--shape", "m=5"], "--shape: expected a whole number that a kernel takes (n), found 'm'"),
+        (
+            ["sized.cu", "sized.cu", "--shape", "n=2G"],
+            "n: expected at most 2147483647, the most that its type holds, found 2147483648",
+        ),
         (
             ["ok.cu", "ok.cu", "--shape", "x=" + "9" * 30],
             "--shape: expected a size such as n=1M, from 1 to 1099511627776, found",
@@ -96,7 +102,14 @@ def test_source_that_cannot_be_compared(gpuwatch: Gpuwatch, source: WriteSource,
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
 def test_argument_that_names_no_comparison(gpuwatch: Gpuwatch, source: WriteSource, arguments: list[str], words: str) -> None:
-    for name, text in (("ok.cu", OK), ("two.cu", TWO), ("f.py", ""), ("noise.cubin", "noise"), ("empty.cubin", "")):
+    for name, text in (
+        ("ok.cu", OK),
+        ("two.cu", TWO),
+        ("f.py", ""),
+        ("noise.cubin", "noise"),
+        ("empty.cubin", ""),
+        ("sized.cu", SIZED),
+    ):
         folder = source(name, text).parent
     (folder / "folder.cu").mkdir()
     before = sorted(folder.iterdir())

@@ -152,6 +152,14 @@ def test_loop_over_the_grid_fills_the_gpu() -> None:
         assert KernelSideRun(device, kernel_job("k", strides=True)).geometry(trial)[0] == (8, 1, 1)
 
 
+def test_buffers_beyond_memory_are_refused() -> None:
+    """Sizes whose data this machine cannot hold are named before any of it is made."""
+    device = HostDevice(k=saxpy)
+    with pytest.raises(KernelFault, match=r"too little memory for buffers of \d+ MiB; use a smaller --shape"):
+        Trial(device, SAXPY, plan_sizes(SAXPY, {"n": 1 << 60}, 1, is_plane=False), TrialTerms())
+    assert not device.held
+
+
 def test_launch_that_leaves_holes_wants_a_given_one() -> None:
     def holes(launch: HostLaunch) -> None:
         launch.at(1, 4096)[::2] = 1

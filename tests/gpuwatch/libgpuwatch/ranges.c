@@ -72,6 +72,19 @@ int main(int count, char **arguments) {
         nvtxRangePop();
         series("timed", 3, 1);
         puts("out");
+    } else if (!strcmp(mode, "domains")) { /* a range in each of 300 domains */
+        nvtxEventAttributes_t of = {0};
+        of.version = NVTX_VERSION;
+        of.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+        of.messageType = NVTX_MESSAGE_TYPE_ASCII;
+        of.message.ascii = "one";
+        for (int i = 0; i < 300; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "d%d", i);
+            nvtxDomainHandle_t domain = nvtxDomainCreateA(name);
+            nvtxDomainRangePushEx(domain, &of);
+            nvtxDomainRangePop(domain);
+        }
     } else if (!strcmp(mode, "fork")) { /* a child ends its parent's range and has one of its own */
         nvtxRangePushA("timed");
         if (fork() == 0) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -143,6 +144,14 @@ def test_ranges_are_listed(copying: Settings, ranges: Path) -> None:
     assert rows["warmup"][1] == "1"
 
 
+def test_domains_beyond_the_most_are_said(copying: Settings, ranges: Path) -> None:
+    """Ranges of 255 domains are seen; later domains are named once, and their ranges are nobody else's."""
+    ended = run("--nvtx-list", "--", str(ranges), "domains", settings=copying)
+    listed = {line.split()[0] for line in ended.stderr.splitlines() if " ns" in line or " µs" in line}
+    assert listed == {f"d{number}:one" for number in range(255)}
+    assert " ".join(ended.stderr.split()).count("expected at most 255 NVTX domains, found more: ranges of d255") == 1
+
+
 def test_python_ranges_become_windows(copying: Settings) -> None:
     """Ranges of Python's nvtx package are seen, in the default domain and in one of their own."""
     pytest.importorskip("nvtx")
@@ -271,6 +280,20 @@ def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert ended.stdout.startswith("|0|1|no daemon answers, and the command gpuwatch is not on PATH")
     assert ended.stderr.count("gpuwatch:") == 1
+
+
+def test_started_daemon_has_no_files_of_the_program(api: Path, tmp_path: Path) -> None:
+    """A file of the program, whatever its number, does not stay open in the daemon that the library starts."""
+    number = min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
+    command = tmp_path / "gpuwatch"
+    command.write_text(f"#!/bin/sh\nls /proc/$$/fd > {tmp_path}/seen\n")
+    command.chmod(0o755)
+    environment = {"GPUWATCH_SOCKET": str(tmp_path / "none"), "PATH": f"{tmp_path}:/usr/bin:/bin", "KEPT_OPEN": str(number)}
+    ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert ended.returncode == 0
+    seen = {int(line) for line in (tmp_path / "seen").read_text().split()}
+    assert {0, 1, 2} <= seen
+    assert number not in seen
 
 
 @pytest.fixture
