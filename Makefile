@@ -42,7 +42,7 @@ harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of t
 
 test: system harness check  ## everything CI runs: format, lint, types, walls, generated pages, tests
 
-# The checks run beside each other; a test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
+# The checks run beside each other; a test that fails beside the others runs once more alone (docs/decisions/0073).
 check: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh
 	@rm -rf .pytest_cache
