@@ -68,6 +68,11 @@ imports: $(STAMP)
 shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, parameters, names
 	$(BIN)/python -m tests.shape
 
+.PHONY: docs
+docs: $(STAMP)  ## the documentation as a site in build/site, with warnings as errors
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d build/doctrees . build/site
+	@echo "build/site/index.html"
+
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m tests.pages
 
