@@ -120,3 +120,13 @@ def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
     """Only gpuwatch's own commands run while pages are written."""
     with pytest.raises(ValueError, match="expected a gpuwatch command"):
         shown_output.run_command("rm -r x", tmp_path)
+
+
+def test_decisions_are_numbered_once() -> None:
+    """Each decision has a number of its own, which its title repeats; two branches may have taken the same one."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        title, date, *_ = page.read_text(encoding="utf-8").split("\n\n")
+        assert title.startswith(f"# {page.name[:4]}: "), page.name
+        assert re.fullmatch(r"Date: \d{4}-\d\d-\d\d", date), page.name

@@ -22,6 +22,7 @@ include_patterns = [
 ]
 exclude_patterns = [".*", "build", "docs/site", "**/__pycache__"]
 myst_heading_anchors = 4
+smartquotes = False  # "--option" in a sentence stays an option
 suppress_warnings = [
     "toc.not_included",  # decisions: a hundred entries beside every page help nobody; a test follows all links
     "misc.highlighting_failure",  # Pygments knows no PromQL with recording rules; such a block has fewer colours
