@@ -43,7 +43,7 @@ harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of t
 
 test: system harness check  ## everything CI runs: format, lint, types, walls, generated pages, tests
 
-# The checks run beside each other; a test that fails beside the others runs once more alone (DEVELOPMENT.md, decisions).
+# The checks run beside each other; a test that fails beside the others runs once more alone (docs/decisions/0073).
 check: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh collected
 	@rm -rf .pytest_cache
@@ -73,6 +73,11 @@ collected: $(STAMP)
 .PHONY: shape
 shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, parameters, names
 	$(BIN)/python -m tests.shape
+
+.PHONY: docs
+docs: $(STAMP)  ## the documentation as a site in build/site, with warnings as errors
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d build/doctrees . build/site
+	@echo "build/site/index.html"
 
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m tests.pages

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from dashboards import build
-from tests import load_record
+from tests import load_record, shown_output
 from tests.annotate.output import page as rules
 from tests.bench import render as bench
 from tests.dashboards import long_run
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     codes = [
         rules.main(given, rules.WRITTEN),
         metrics.main(given),
+        shown_output.main(given),
         columns.main(given),
         ptx_header.main(given),
         build.main(given),

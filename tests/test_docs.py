@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from tests.gpuwatch.live import running
 ROOT = Path(__file__).parents[1]
 ROOMS_COUNT = 30  # a map with more of them is no map
 PAGES = (
-    "README.md", "DEVELOPMENT.md", "SECURITY.md", "docs/ALERTS.md", "docs/API.md", "docs/BENCH.md", "docs/CLI.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
-    "docs/FLEET.md", "docs/INTEGRATIONS.md", "docs/MARKS.md", "docs/METRICS.md", "docs/RESULTS.md", "docs/TRUE_CLOCK.md", "docs/UNTRUSTED.md",
-    "dashboards/README.md", "systemd/README.md",
+    "README.md", "CONTRIBUTING.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md", "dashboards/README.md", "systemd/README.md",
+    "docs/ALERTS.md", "docs/BENCH.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
+    "docs/FLEET.md", "docs/INTEGRATIONS.md", "docs/MARKS.md", "docs/METRICS.md", "docs/RESULTS.md", "docs/SCHEMAS.md", "docs/TRUE_CLOCK.md",
+    "docs/UNTRUSTED.md", "docs/guide.md", "docs/index.md", "docs/decisions/README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for folder in ("concepts", "howto") for path in (ROOT / "docs" / folder).glob("*.md")),
 )  # fmt: skip
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,
@@ -36,7 +39,7 @@ CALLS: dict[str, Callable[..., object]] = {
 def blocks(language: str) -> Iterator[tuple[str, str]]:
     for page in PAGES:
         for text in re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S):
-            yield page, text
+            yield page, textwrap.dedent(text)
 
 
 def whole(code: str) -> bool:

@@ -1,0 +1,44 @@
+"""Sphinx's settings for the documentation site: ``make docs`` builds it from the Markdown where it lies."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+project = "gpuwatch"
+release = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+# The source is the root of the repository; pages lie where code and tests link to them.
+include_patterns = [
+    "*.md",
+    "docs/**.md",
+    "annotate/RULES.md",
+    "dashboards/README.md",
+    "systemd/README.md",
+    "tests/traces/README.md",
+]
+exclude_patterns = [".*", "build", "docs/site", "**/__pycache__"]
+myst_heading_anchors = 4
+smartquotes = False  # "--option" in a sentence stays an option
+suppress_warnings = [
+    "toc.not_included",  # decisions: a hundred entries beside every page help nobody; a test follows all links
+    "misc.highlighting_failure",  # Pygments knows no PromQL with recording rules; such a block has fewer colours
+    "myst.header",  # some generated pages begin a section below the next level
+]
+
+html_theme = "furo"
+html_title = f"gpuwatch {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+templates_path = ["templates"]
+html_additional_pages = {"index": "redirect.html"}  # the home page is docs/index.html
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+html_use_index = False
+html_permalinks_icon = "#"
+pygments_style = "tango"
+pygments_dark_style = "monokai"

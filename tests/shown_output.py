@@ -1,0 +1,69 @@
+"""Output shown on pages, written by its commands: ``python -m tests.shown_output``, or ``--check``.
+
+A block of a page is written anew where the line before it is ``MARK``.  Its commands read files of the tree and nothing of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import chdir
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from gpuwatch.cli import cli
+
+ROOT = Path(__file__).parents[1]
+MARK = "<!-- real output -->"
+BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
+
+
+def pages() -> list[Path]:
+    """Return the pages with such blocks."""
+    return [path for path in sorted((ROOT / "docs").rglob("*.md")) if MARK in path.read_text(encoding="utf-8")]
+
+
+def run_command(command: str, state: Path) -> str:
+    """Return what a command prints, with a store of its own and no settings of this user."""
+    words = shlex.split(command)
+    if words[0] != "gpuwatch":
+        raise ValueError(f"expected a gpuwatch command, found {command!r}")
+    environment: dict[str, str | None] = {name: None for name in os.environ if name.startswith("GPUWATCH_")}
+    (settings := state / "config.toml").touch()
+    environment |= {"GPUWATCH_STATE": str(state), "GPUWATCH_CONFIG": str(settings)}
+    with chdir(ROOT):
+        return CliRunner().invoke(cli, words[1:], env=environment, catch_exceptions=False).output
+
+
+def write_page(text: str) -> str:
+    """Return the page with today's output under each command."""
+
+    def written(found: re.Match[str]) -> str:
+        commands = [line.removeprefix("$ ") for line in found[1].splitlines() if line.startswith("$ ")]
+        with tempfile.TemporaryDirectory() as state:
+            shown = "".join(f"$ {command}\n{run_command(command, Path(state))}" for command in commands)
+        return f"```console\n{shown}```"
+
+    return BLOCK.sub(written, text)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the pages; with ``--check`` return 1 if one is stale."""
+    stale = {
+        path: fresh for path in pages() if (fresh := write_page(path.read_text(encoding="utf-8"))) != path.read_text("utf-8")
+    }
+    for path, fresh in stale.items():
+        if "--check" in arguments:
+            sys.stderr.write(f"{path.relative_to(ROOT)} is stale; write it again: python -m tests.shown_output\n")
+        else:
+            path.write_text(fresh, encoding="utf-8")
+    return int("--check" in arguments and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""The documentation site: it builds without warnings, and its pages fetch nothing and are all linked."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests import shown_output
+
+ROOT = Path(__file__).parents[1]
+# Elements whose address a browser fetches by itself; a link is fetched when a reader follows it.
+FETCHED = {("link", "href"), ("script", "src"), ("img", "src"), ("source", "src"), ("iframe", "src"), ("object", "data")}
+UNLINKED = {"search.html", "index.html"}  # the form's target; the redirect to the home page
+
+
+class PageAddresses(HTMLParser):
+    """The addresses of one page: those that a browser fetches, and those that a reader can follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: set[str] = set()
+        self.followed: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the addresses of an element."""
+        for name, value in attrs:
+            if value and (tag, name) in FETCHED:
+                self.fetched.add(value)
+            elif value and (tag, name) == ("a", "href"):
+                self.followed.add(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the built site."""
+    out = tmp_path_factory.mktemp("site")
+    folders = ["-d", str(out / "trees"), ".", str(out / "html")]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site", *folders]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out / "html"
+
+
+def read_pages(site: Path) -> Iterator[tuple[Path, PageAddresses]]:
+    for path in sorted(site.rglob("*.html")):
+        page = PageAddresses()
+        page.feed(path.read_text(encoding="utf-8"))
+        yield path, page
+
+
+def test_site_fetches_nothing_from_outside(site: Path) -> None:
+    """Every style, script, font and picture lies beside the pages, so the site works without a network."""
+    for path, page in read_pages(site):
+        for address in page.fetched:
+            assert not urlsplit(address).netloc, (path.name, address)
+            target = site if address.startswith("/") else path.parent
+            assert address.startswith("data:") or (target / unquote(urlsplit(address).path)).exists(), (path.name, address)
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", style.read_text(encoding="utf-8")), style.name
+
+
+def test_every_page_is_reached_from_home(site: Path) -> None:
+    """A reader reaches every page by links, decisions included, and no link leads to a missing page."""
+    links = {
+        path: {
+            (path.parent / unquote(urlsplit(each).path)).resolve()
+            for each in page.followed
+            if not urlsplit(each).scheme and urlsplit(each).path
+        }
+        for path, page in read_pages(site)
+    }
+    seen, waiting = set[Path](), [site / "docs" / "index.html"]
+    while waiting:
+        page = waiting.pop()
+        if page in seen:
+            continue
+        seen.add(page)
+        for target in links.get(page, ()):
+            assert target.exists(), (page.name, target.name)
+            waiting += [target] if target.suffix == ".html" else []
+    unseen = {path.relative_to(site).as_posix() for path in set(links) - seen}
+    assert unseen <= UNLINKED, unseen
+
+
+def test_home_is_found_at_the_root(site: Path) -> None:
+    """Opening the folder leads to the home page."""
+    assert 'url=docs/index.html"' in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_site_has_light_and_dark_colours(site: Path) -> None:
+    """The theme follows the reader's choice of light or dark."""
+    assert "prefers-color-scheme" in (site / "_static" / "styles" / "furo.css").read_text(encoding="utf-8")
+
+
+def test_shown_output_is_what_commands_print() -> None:
+    """The verdicts on the guide and the concept pages are output of today's judge."""
+    assert len(shown_output.pages()) >= 4
+    for path in shown_output.pages():
+        text = path.read_text(encoding="utf-8")
+        assert shown_output.write_page(text) == text, f"{path.name} is stale: python -m tests.shown_output"
+
+
+def test_shown_output_replaces_what_is_stale() -> None:
+    """A block with other output is written anew, with the command kept."""
+    command = "gpuwatch judge docs/concepts/recordings/steady-gemm.capsule"
+    page = f"{shown_output.MARK}\n```console\n$ {command}\nREJECTED of old\n```\n"
+    fresh = shown_output.write_page(page)
+    assert fresh.startswith(f"{shown_output.MARK}\n```console\n$ {command}\nVALID  SIMULATED")
+    assert "of old" not in fresh
+
+
+def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
+    """Only gpuwatch's own commands run while pages are written."""
+    with pytest.raises(ValueError, match="expected a gpuwatch command"):
+        shown_output.run_command("rm -r x", tmp_path)
+
+
+def test_decisions_are_numbered_once() -> None:
+    """Each decision has a number of its own, which its title repeats; two branches may have taken the same one."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
+    for page in pages:
+        title, date, *_ = page.read_text(encoding="utf-8").split("\n\n")
+        assert title.startswith(f"# {page.name[:4]}: "), page.name
+        assert re.fullmatch(r"Date: \d{4}-\d\d-\d\d", date), page.name
