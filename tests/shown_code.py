@@ -70,9 +70,8 @@ class Block:
 @cache
 def pages() -> tuple[str, ...]:
     """Every Markdown page of the tree; new ones before their commit, too."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("*.md")]
     return tuple(sorted(name for name in names if not name.startswith(NOT_PAGES) and (ROOT / name).exists()))
 
@@ -143,10 +142,11 @@ def asked_command(words: list[str]) -> tuple[click.Command, click.Context, list[
 
 
 def is_same(shown: str, printed: str, *, numbers_vary: bool) -> bool:
-    """Compare lines: an ellipsis alone stands for any lines, one inside a line for any characters."""
-    pattern = "\n".join(line.rstrip() for line in shown.strip("\n").splitlines())
-    text = "\n".join(line.rstrip() for line in printed.strip("\n").splitlines())
+    """Compare word by word, however lines are wrapped: an ellipsis stands for any characters, between words for any words."""
+    words, text = " ".join(shown.split()), " ".join(printed.split())
     if numbers_vary:
-        pattern, text = _NUMBER.sub("#", pattern), _NUMBER.sub("#", text)
-    pieces = [rf"(?:{'.*'.join(map(re.escape, line.split(OMITTED)))}\n)" if line != OMITTED else r"(?:.*\n)*" for line in pattern.split("\n")]
-    return re.fullmatch("".join(pieces), f"{text}\n") is not None
+        words, text = _NUMBER.sub("#", words), _NUMBER.sub("#", text)
+    expression = re.escape(words).replace(rf"\ {OMITTED}\ ", r"\ (?:.*\ )?")
+    expression = re.sub(rf"^{OMITTED}\\ ", r"(?:.* )?", expression)
+    expression = re.sub(rf"\\ {OMITTED}$", r"(?: .*)?", expression)
+    return re.fullmatch(expression.replace(OMITTED, ".*"), text) is not None

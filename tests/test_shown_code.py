@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -41,7 +42,13 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.delenv(name)
         here = Path(folder) / "checkout"
         here.mkdir()
-        for name, value in {"HOME": folder, "TMPDIR": folder, "NO_COLOR": "1", "COLUMNS": COLUMNS, "GPUWATCH_SOURCE": SCENE}.items():
+        for name, value in {
+            "HOME": folder,
+            "TMPDIR": folder,
+            "NO_COLOR": "1",
+            "COLUMNS": COLUMNS,
+            "GPUWATCH_SOURCE": SCENE,
+        }.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         for name in ("examples", "tests"):
@@ -64,7 +71,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         try:
             yield here
         finally:
-            main(["daemon", "stop"])
+            for socket in Path(folder).glob("gpuwatch-*/*.sock"):
+                main(["--socket", str(socket), "daemon", "stop"])
 
 
 def run_git(here: Path, *arguments: str) -> None:
@@ -173,7 +181,11 @@ def test_python_blocks_print_what_is_shown(place: Path, capfd: pytest.CaptureFix
 
 
 def why_not_python(block: Block) -> str | None:
-    return next((shown_exceptions.PYTHON_NOT_RUN[line] for line in block.code.splitlines() if line in shown_exceptions.PYTHON_NOT_RUN), None)
+    """Return the reason that stands in the list; None for a block that runs."""
+    return shown_exceptions.PAGES_ELSEWHERE.get(block.page) or next(
+        (shown_exceptions.PYTHON_NOT_RUN[line] for line in block.code.splitlines() if line in shown_exceptions.PYTHON_NOT_RUN),
+        None,
+    )
 
 
 @pytest.mark.parametrize("block", [each for each in blocks() if each.language in ("yaml", "toml")], ids=lambda each: each.place)
@@ -194,9 +206,11 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [each for each in commands() if why_not_run(each) is not None], ids=lambda each: each.line)
 def test_commands_not_run_are_parsed(command: Command) -> None:
-    """Options exist, take their values, and no argument is missing."""
+    """Options exist, take their values, and no argument is missing; modules and scripts of other commands are there."""
     words = Command("", command_line(command)).words
     if words[0] != "gpuwatch":
+        assert words[:2] != ["python", "-m"] or importlib.util.find_spec(words[2]) is not None
+        assert not words[0].startswith("dashboards/") or os.access(ROOT / words[0], os.X_OK)
         return
     found, context, left = asked_command(words)
     with found.make_context(context.info_name, left, parent=context.parent) as made:
@@ -223,7 +237,7 @@ def test_inline_commands_exist() -> None:
 
 def test_blocks_are_of_known_languages() -> None:
     """A block in another language would be neither run nor checked."""
-    assert {block.language for block in blocks()} <= LISTED
+    assert {block.language for block in blocks() if not block.language.startswith("{")} <= LISTED  # braces: Sphinx's own
 
 
 def test_exceptions_are_shown_somewhere() -> None:
@@ -233,7 +247,7 @@ def test_exceptions_are_shown_somewhere() -> None:
         assert any(line.startswith(name) for line in lines), name
     for name in (*shown_exceptions.NOT_RUN_WHOLE, *shown_exceptions.EXIT_CODES):
         assert f"{name}\n" in lines, name
-    assert set(shown_exceptions.PAGES_ELSEWHERE) <= {each.page for each in commands()}
+    assert set(shown_exceptions.PAGES_ELSEWHERE) <= {block.page for block in blocks() if block.language in (*SHELL, "python")}
     code = {line for block in blocks() if block.language == "python" for line in block.code.splitlines()}
     assert set(shown_exceptions.PYTHON_NOT_RUN) <= code
     for why in (*shown_exceptions.PAGES_ELSEWHERE.values(), *shown_exceptions.NOT_RUN.values()):
@@ -246,7 +260,7 @@ def test_exceptions_are_shown_somewhere() -> None:
     [
         ("a 1.5 s\n", "a 1.5 s  \n", False, True), ("a 1.5 s", "a 2.5 s", False, False), ("a 1.5 s", "a 22 s", True, True),
         ("a\n…\nb", "a\nx\ny\nb", False, True), ("a\n…\nb", "a\nb", False, True), ("a\n…\nb", "a\nx\nbc", False, False),
-        ("GPU-… busy", "GPU-12 busy", False, True), ("…\nb", "x\nb", False, True), ("a\n…", "a\nb\nc", False, True), ("a\n…", "ab", False, False),
+        ("GPU-… busy", "GPU-12 busy", False, True), ("a b\n  c", "a\n b c", False, True), ("…\nb", "x\nb", False, True), ("a\n…", "a\nb\nc", False, True), ("a\n…", "ab", False, False),
     ],
 )  # fmt: skip
 def test_is_same_reads_ellipses_and_numbers(shown: str, printed: str, *, vary: bool, same: bool) -> None:
