@@ -22,7 +22,7 @@ NOT_PAGES = ("CHANGELOG.md", "tests/", "docs/decisions/")
 OMITTED = "…"
 _NUMBER = re.compile(r"[-+±]?\d+(?:[.,:]\d+)*(?:e-?\d+)?")
 _BACKTICKS = re.compile(r"(?<!`)`((?:sudo )?gpuwatch [-a-z][^`\n]*)`(?!`)")
-_HELP_LINE = re.compile(r"^ +(gpuwatch .+?)(?:  .*)?$", re.M)
+_HELP_LINE = re.compile(r"^(?: +|Example: )(gpuwatch .+?)(?:  .*)?$", re.M)
 
 
 @dataclass(frozen=True, slots=True)

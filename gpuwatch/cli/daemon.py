@@ -14,7 +14,7 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, SYSTEM_STATE, Settings
 
 @click.group("daemon", cls=CheckedGroup, short_help="Watch the GPUs, in the foreground.", invoke_without_command=True)
 @click.option(
-    "--on-demand", is_flag=True, help="Exit after `daemon.idle_exit` without clients; write messages to daemon.log in the state folder."
+    "--on-demand", is_flag=True, help="Leave after a minute without a client; messages go to daemon.log in the state folder."
 )
 @click.option(
     "--system", is_flag=True, help=f"Serve every user of this machine, by default at {SYSTEM_SOCKET} from {SYSTEM_STATE}."

@@ -19,7 +19,7 @@ from gpuwatch.systemd import units
 from gpuwatch.systemd.units import File, InstallPlan
 
 _scope = click.option(
-    "--system/--user", "system", default=None, help="For every user of this machine, or for you. Default: --system for root, else --user."
+    "--system/--user", "system", default=None, help="For every user of this machine, or for you. Default: as you are."
 )
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _root = click.option(
