@@ -71,7 +71,7 @@ shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, pa
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m tests.pages
 
-pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
+pictures: $(STAMP)  ## the pictures of README and docs, from the commands themselves, in both themes
 	$(BIN)/python -m tests.pictures
 
 .PHONY: pages-fresh

@@ -22,7 +22,9 @@ NOT_PAGES = ("CHANGELOG.md", "tests/", "docs/decisions/")
 OMITTED = "…"
 _NUMBER = re.compile(r"[-+±]?\d+(?:[.,:]\d+)*(?:e-?\d+)?")
 _BACKTICKS = re.compile(r"(?<!`)`((?:sudo )?gpuwatch [-a-z][^`\n]*)`(?!`)")
-_HELP_LINE = re.compile(r"^(?: +|Example: )(gpuwatch .+?)(?:  .*)?$", re.M)
+_HELP_LINE = re.compile(
+    r"^(?: +(gpuwatch (?:[^.\n]|\.(?! ))+?)  .*|Example: (gpuwatch .+))$", re.M
+)  # beside its meaning, or in an epilog
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,16 @@ def inline_commands() -> Iterator[tuple[str, str]]:
     for page in pages():
         text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
         yield from ((page, line) for line in _BACKTICKS.findall(text))
-    yield from (("gpuwatch", line) for line in _HELP_LINE.findall(WHAT_NEXT))
+    yield from (("gpuwatch", line) for line in help_lines(WHAT_NEXT))
     for name, command in help_texts(cli, "gpuwatch"):
         text = f"{command.help or ''}\n{command.epilog or ''}"
         texts = [text, *(each.help or "" for each in command.params if isinstance(each, click.Option))]
-        yield from ((f"{name} --help", line) for each in texts for line in _BACKTICKS.findall(each) + _HELP_LINE.findall(each))
+        yield from ((f"{name} --help", line) for each in texts for line in _BACKTICKS.findall(each) + help_lines(each))
+
+
+def help_lines(text: str) -> list[str]:
+    """Return the commands that have a line of their own in a help text."""
+    return [beside or example for beside, example in _HELP_LINE.findall(text)]
 
 
 def help_texts(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:

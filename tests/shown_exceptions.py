@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 # Pages whose shell blocks other tests run, or whose every command needs what no test machine has.
 PAGES_ELSEWHERE: Mapping[str, str] = {
+    "CONTRIBUTING.md": "clones, installs, and is CI itself",
+    "DEVELOPMENT.md": "builds, installs, and is CI itself",
+    "docs/API.md": "tests/reference",
     "dashboards/README.md": "tests/dashboards/test_up.py; Docker was never run",
     "docs/DIFF.md": "tests/gpuwatch/diff/test_page.py",  # every output shown; the other forms in the tests beside it
     "docs/LIBGPUWATCH.md": "tests/gpuwatch/libgpuwatch/test_library.py",
-    "systemd/README.md": "tests/systemd/test_real.py",
 }
 
 # Commands by their first words.  Those of gpuwatch are parsed: each option exists and takes its value.
@@ -20,12 +22,10 @@ NOT_RUN: Mapping[str, str] = {
     "gpuwatch top --trace": "runs until a key ends it: tests/gpuwatch/tui drives it",
     "gpuwatch daemon --listen": "runs until it is ended: tests/gpuwatch/exporter scrapes one",
     "gpuwatch compare theirs.html": "needs reports of two machines: tests/gpuwatch/cli/test_compare_files.py compares such",
-    "gpuwatch export --parquet /shared/gpuwatch": "needs a fleet's folder: tests/gpuwatch/fleet exports and reads back",
-    "gpuwatch fleet slow-nodes /shared/gpuwatch": "needs a fleet's folder: tests/gpuwatch/fleet asks a made-up fleet",
-    "PATH=/opt/gpuwatch/bin": "settings of Slurm's prolog: tests/gpuwatch/fleet runs it",
+    "gpuwatch daemon install": "changes this machine's services: tests/systemd runs it",
+    "systemctl": "needs the service installed: tests/systemd runs it",
     "GPUWATCH_SLURM": "settings of Slurm's prolog: tests/gpuwatch/fleet runs it",
     "PASSWORD=": "writes below /etc: tests/gpuwatch/exporter serves with such a file",
-    "printf 'prometheus:": "writes below /etc: tests/gpuwatch/exporter serves with such a file",
     "pytest --gpuwatch --benchmark-timer": "needs pytest-benchmark: tests/gpuwatch/harness runs it",
     "gpuwatch run --times r.json -- hyperfine": "needs hyperfine: tests/gpuwatch/cli/test_judged_results.py runs it",
     "gpuwatch run --untrusted": "rejects what does no work: tests/gpuwatch/cli/test_run_untrusted.py runs it",
