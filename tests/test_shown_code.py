@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -42,43 +41,44 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_", "GITHUB_"))]:
             monkeypatch.delenv(name)
-        here = Path(folder) / "checkout"
-        here.mkdir()
-        for name, value in {
-            "HOME": folder,
-            "TMPDIR": folder,
-            "NO_COLOR": "1",
-            "COLUMNS": COLUMNS,
-            "GPUWATCH_SOURCE": SCENE,
-        }.items():
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        given = {"HOME": folder, "TMPDIR": folder, "PATH": path, "NO_COLOR": "1", "COLUMNS": COLUMNS}
+        for name, value in (given | {"GPUWATCH_SOURCE": SCENE, "SECONDS_COUNT": SECONDS_COUNT}).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-        for name in ("docs", "examples", "tests"):
-            (here / name).symlink_to(ROOT / name)
-        shutil.copytree(FILES / "nvbench-h200", here, dirs_exist_ok=True)
-        for was, now in (("r1", "before"), ("r3", "r")):
-            shutil.copy(FILES / "nvbench-h200" / f"{was}.json", here / f"{now}.json")
-        shutil.copy(ROOT / "tests" / "traces" / "h200-windows.capsule", here / "base.capsule")
         (settings := Path(folder) / ".config" / "gpuwatch").mkdir(parents=True)
         (settings / "config.toml").touch()
-        (here / "times.csv").write_text(TABLE)
-        (here / "bench.py").write_text((ROOT / "examples" / "ci" / "bench.py").read_text())
-        for name in ("a.py", "b.py", "c.py", "kernels.py"):
-            (here / name).write_text(KERNEL)
+        (here := Path(folder) / "checkout").mkdir()
+        lay_out_checkout(here)
         monkeypatch.chdir(here)
-        for name in ("naive", "tiled"):
-            shutil.copy(ROOT / "examples" / "diff" / f"transpose_{name}.cu", here / f"{name}.cu")
-        (here / "Makefile").write_text("benchmark:\n\tsleep 0.1\n")
-        monkeypatch.setenv("SECONDS_COUNT", SECONDS_COUNT)
-        run_git(here, "init", "--quiet", "--initial-branch=main")
-        run_git(here, "add", "*.py")
-        run_git(here, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "Begin")
-        run_git(here, "update-ref", "refs/remotes/origin/main", "HEAD")
+        before = dict(os.environ)
         try:
             yield here
         finally:
             for socket in Path(folder).glob("gpuwatch-*/*.sock"):
                 main(["--socket", str(socket), "daemon", "stop"])
+            os.environ.clear()  # a page may have exported any name
+            os.environ.update(before)
+
+
+def lay_out_checkout(here: Path) -> None:
+    """Write files of the names that pages use, committed where a page asks for a revision."""
+    for name in ("docs", "examples", "tests"):
+        (here / name).symlink_to(ROOT / name)
+    shutil.copytree(FILES / "nvbench-h200", here, dirs_exist_ok=True)
+    for was, now in (("r1", "before"), ("r3", "r")):
+        shutil.copy(FILES / "nvbench-h200" / f"{was}.json", here / f"{now}.json")
+    shutil.copy(ROOT / "tests" / "traces" / "h200-windows.capsule", here / "base.capsule")
+    shutil.copy(ROOT / "examples" / "ci" / "bench.py", here / "bench.py")
+    for name in ("naive", "tiled"):
+        shutil.copy(ROOT / "examples" / "diff" / f"transpose_{name}.cu", here / f"{name}.cu")
+    for name in ("a.py", "b.py", "c.py", "kernels.py"):
+        (here / name).write_text(KERNEL)
+    (here / "times.csv").write_text(TABLE)
+    (here / "Makefile").write_text("benchmark:\n\tsleep 0.1\n")
+    run_git(here, "init", "--quiet", "--initial-branch=main")
+    run_git(here, "add", "*.py")
+    run_git(here, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "Begin")
+    run_git(here, "update-ref", "refs/remotes/origin/main", "HEAD")
 
 
 def run_git(here: Path, *arguments: str) -> None:
@@ -103,7 +103,7 @@ def command_line(command: Command) -> str:
 
 def run(line: str, printed: Path) -> int:
     """Run one line in the way of a shell, gpuwatch's in this process; the exit code, with both streams in a file."""
-    words = line.split()
+    words = Command("", line).words
     if words[0] == "export":
         name, _, value = words[1].partition("=")
         os.environ[name] = value
@@ -114,9 +114,8 @@ def run(line: str, printed: Path) -> int:
     with printed.open("wb") as file:
         if words[0] != "gpuwatch" or set(line) & set("|;&$>{"):
             return subprocess.run(["bash", "-c", line], stdout=file, stderr=file, timeout=PATIENCE_S, check=False).returncode
-        arguments = Command("", line).words[1:]
         with streams_in(file.fileno()):
-            return main(arguments)
+            return main(words[1:])
 
 
 @contextlib.contextmanager
@@ -155,9 +154,8 @@ def failures_of(shown: Iterable[Command], place: Path) -> list[str]:
     return failed
 
 
-def test_readme_commands_print_what_it_shows(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_commands_print_what_it_shows(place: Path) -> None:
     """A stranger follows the README on a machine without a GPU, from its first command to its last."""
-    monkeypatch.setenv("GPUWATCH_SOURCE", SCENE)  # so that the page's own value goes with the test
     shown = [each for each in commands() if each.page == PAGE_FIRST and why_not_run(each) is None]
     assert len(shown) >= 10
     assert sum(bool(each.shown) for each in shown) >= 3
@@ -178,7 +176,7 @@ def test_commands_of_other_pages_run(place: Path, tmp_path: Path) -> None:
 
 
 def test_python_blocks_print_what_is_shown(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Every block of Python runs: whole programs as they stand, fragments with a step and two functions beside them."""
+    """Every block of Python runs: whole programs as they stand, fragments with a step beside them."""
     assert run("gpuwatch run -- sleep 0.1", place / "printed") == 0  # the daemon
     for block in blocks():
         if block.language != "python" or why_not_python(block) is not None:
@@ -201,11 +199,11 @@ def why_not_python(block: Block) -> str | None:
 
 @pytest.mark.parametrize("block", [each for each in blocks() if each.language in ("yaml", "toml")], ids=lambda each: each.place)
 def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
-    """TOML passes gpuwatch's own check and a Prometheus configuration promtool's; other YAML is read."""
+    """TOML passes gpuwatch's own check, and a Prometheus configuration promtool's; other YAML is read."""
     path = tmp_path / f"shown.{block.language}"
     path.write_text(block.code)
     if block.language == "toml":
-        assert tomllib.loads(block.code)
+        assert main(["config", "validate", str(path)]) == 0
         return
     data = yaml.safe_load(block.code)
     assert data

@@ -24,7 +24,7 @@ from annotate.capsule.pack import pack, unpack
 ROOT = Path(__file__).parents[1]
 CAPSULE = ROOT / "tests" / "traces" / "h200-windows.capsule"
 COLUMNS = 104
-JUDGED = ("clean-copy-1g", "sleeps-20ms-gemm-16384", "neighbour-gemm-4096")  # valid, flagged, rejected
+JUDGED = ("clean-copy-1g", "cpu-hogs-gemm-4096", "neighbour-gemm-4096")  # valid, flagged, rejected
 THEMES = {"light": DEFAULT_TERMINAL_THEME, "dark": DIMMED_MONOKAI}
 
 
