@@ -82,7 +82,7 @@ docs: $(STAMP)  ## the documentation as a site in build/site, with warnings as e
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m tests.pages
 
-pictures: $(STAMP)  ## the pictures of the README, from the commands themselves
+pictures: $(STAMP)  ## the pictures of README and docs, from the commands themselves, in both themes
 	$(BIN)/python -m tests.pictures
 
 .PHONY: pages-fresh

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from dashboards import build
-from tests import load_record, shown_output
+from tests import load_record, shown_output, verdict_pictures
 from tests.annotate.output import page as rules
 from tests.bench import render as bench
 from tests.dashboards import long_run
@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         api_page.main(given),
         cli_page.main(given),
         load_record.main(given or ["--render"]),
+        verdict_pictures.main(given),
     ]
     return max(codes)
 

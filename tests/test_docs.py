@@ -1,34 +1,21 @@
-"""What README and the pages in docs/ show is run where no GPU is needed, and exists where one is."""
+"""Names, links and paths of the pages exist; ``test_shown_code`` runs the code that they show."""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
 import inspect
-import os
 import re
-import shlex
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import click
 import pytest
 
 import gpuwatch
-from gpuwatch.cli import cli
 from gpuwatch.client.window import Window
-from tests.gpuwatch.live import running
+from tests.shown_code import blocks, pages
 
 ROOT = Path(__file__).parents[1]
 ROOMS_COUNT = 30  # a map with more of them is no map
-PAGES = (
-    "README.md", "CONTRIBUTING.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md", "dashboards/README.md", "systemd/README.md",
-    "docs/ALERTS.md", "docs/BENCH.md", "docs/TOP.md", "docs/COMPARE.md", "docs/DASHBOARDS.md", "docs/DIFF.md",
-    "docs/FLEET.md", "docs/INTEGRATIONS.md", "docs/MARKS.md", "docs/METRICS.md", "docs/RESULTS.md", "docs/SCHEMAS.md", "docs/TRUE_CLOCK.md",
-    "docs/UNTRUSTED.md", "docs/guide.md", "docs/index.md", "docs/decisions/README.md",
-    *sorted(path.relative_to(ROOT).as_posix() for folder in ("concepts", "howto") for path in (ROOT / "docs" / folder).glob("*.md")),
-)  # fmt: skip
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,
     "gpuwatch.compare": gpuwatch.compare,
@@ -36,42 +23,7 @@ CALLS: dict[str, Callable[..., object]] = {
 }
 
 
-def blocks(language: str) -> Iterator[tuple[str, str]]:
-    for page in PAGES:
-        for text in re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S):
-            yield page, textwrap.dedent(text)
-
-
-def whole(code: str) -> bool:
-    """Whether it runs by itself: it imports what it uses, and nothing that wants a GPU."""
-    return re.search(r"^(import|from) ", code, re.M) is not None and "torch" not in code and "step()" not in code
-
-
-SNIPPETS = list(blocks("python"))
-LINES = [
-    (page, re.sub(r"^(\$ )?(sudo )?", "", line.split("#")[0]).strip())
-    for language in ("console", "sh")
-    for page, text in blocks(language)
-    for line in text.splitlines()
-    if line.startswith("$ ") or language == "sh"
-]
-COMMANDS = [(page, line) for page, line in LINES if line.startswith("gpuwatch ")]
-PROGRAMS = [(page, line) for page, line in LINES if line.startswith(("python -m ", "dashboards/"))]
-
-
-def test_there_is_something_to_run() -> None:
-    assert sum(whole(code) for _, code in SNIPPETS) >= 3
-    assert len(COMMANDS) >= 5
-
-
-def test_what_needs_no_gpu_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    with running(tmp_path) as live:
-        for name in ("source", "state", "socket"):
-            monkeypatch.setenv(f"GPUWATCH_{name.upper()}", str(getattr(live.settings, name)))
-        for page, code in SNIPPETS:
-            if whole(code):
-                exec(compile(code, page, "exec"), {})
-                assert capsys.readouterr().out.strip()
+SNIPPETS = [(block.page, block.code) for block in blocks() if block.language == "python"]
 
 
 @pytest.mark.parametrize(("page", "code"), SNIPPETS)
@@ -87,33 +39,11 @@ def test_every_keyword_shown_is_one(page: str, code: str) -> None:
             assert hasattr(Window, name.removeprefix("w.")), page
 
 
-@pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_every_command_shown_is_one(page: str, command: str) -> None:
-    arguments = shlex.split(command)[1:]
-    found: click.Command = cli
-    while isinstance(found, click.Group) and arguments and not arguments[0].startswith("-"):
-        name, *arguments = arguments
-        below = found.get_command(click.Context(found), name)
-        assert below is not None, page
-        found = below
-    options = {option for parameter in found.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    assert {argument for argument in before if argument.startswith("--")} <= options, page
-
-
-@pytest.mark.parametrize(("page", "command"), PROGRAMS)
-def test_every_program_shown_is_there(page: str, command: str) -> None:
-    words = shlex.split(command)
-    if words[0] == "python":
-        assert importlib.util.find_spec(words[2]) is not None, page
-    else:
-        assert os.access(ROOT / words[0], os.X_OK), page
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", pages())
 def test_every_link_leads_somewhere(page: str) -> None:
+    """Every link and picture of a page is there; of a picture, both themes."""
     text = (ROOT / page).read_text()
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text):
         if "://" not in target:
             assert ((ROOT / page).parent / target).exists(), target
 

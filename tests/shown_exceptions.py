@@ -1,0 +1,53 @@
+"""Shown code that no test runs as it stands, with the reason and what holds it instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Pages whose shell blocks other tests run, or whose every command needs what no test machine has.
+PAGES_ELSEWHERE: Mapping[str, str] = {
+    "CONTRIBUTING.md": "clones, installs, and is CI itself",
+    "DEVELOPMENT.md": "builds, installs, and is CI itself",
+    "docs/API.md": "tests/reference",
+    "dashboards/README.md": "tests/dashboards/test_up.py; Docker was never run",
+    "docs/DIFF.md": "tests/gpuwatch/diff/test_page.py",  # every output shown; the other forms in the tests beside it
+    "docs/LIBGPUWATCH.md": "tests/gpuwatch/libgpuwatch/test_library.py",
+}
+
+# Commands by their first words.  Those of gpuwatch are parsed: each option exists and takes its value.
+NOT_RUN: Mapping[str, str] = {
+    "pip install": "installs packages",
+    "gpuwatch selftest": "needs minutes of a GPU: tests/gpuwatch/cli/test_selftest.py and test_qualify.py run it",
+    "gpuwatch demo": "takes 10 s: tests/gpuwatch/cli/test_demo.py runs it",
+    "gpuwatch top --trace": "runs until a key ends it: tests/gpuwatch/tui drives it",
+    "gpuwatch daemon --listen": "runs until it is ended: tests/gpuwatch/exporter scrapes one",
+    "gpuwatch compare theirs.html": "needs reports of two machines: tests/gpuwatch/cli/test_compare_files.py compares such",
+    "gpuwatch daemon install": "changes this machine's services: tests/systemd runs it",
+    "systemctl": "needs the service installed: tests/systemd runs it",
+    "GPUWATCH_SLURM": "settings of Slurm's prolog: tests/gpuwatch/fleet runs it",
+    "PASSWORD=": "writes below /etc: tests/gpuwatch/exporter serves with such a file",
+    "pytest --gpuwatch --benchmark-timer": "needs pytest-benchmark: tests/gpuwatch/harness runs it",
+    "gpuwatch run --times r.json -- hyperfine": "needs hyperfine: tests/gpuwatch/cli/test_judged_results.py runs it",
+    "gpuwatch run --untrusted": "rejects what does no work: tests/gpuwatch/cli/test_run_untrusted.py runs it",
+    "gpuwatch mark begin job-7": "needs root and another user: tests/security runs it",
+    "gpuwatch mark end job-7": "needs root and another user: tests/security runs it",
+}
+NOT_RUN_WHOLE: Mapping[str, str] = {
+    "gpuwatch top": "runs until a key ends it: tests/gpuwatch/tui drives it",
+}
+
+# Exit codes of gates, whose windows a busy machine may spoil; every other command ends with 0.
+EXIT_CODES: Mapping[str, tuple[int, ...]] = {
+    "gpuwatch mark end train --fail-on flagged,rejected": (0, 10, 11),
+    "gpuwatch ci --since 30m --fail-on flagged,rejected": (0, 1),
+    "gpuwatch ci --fail-on flagged,rejected -- python examples/ci/bench.py": (0, 1),
+}
+
+# Commands and blocks whose printed numbers depend on the machine; by the line, or the block's first line.
+NUMBERS_VARY = frozenset({"gpuwatch run --name train -- sleep 6"})
+
+# Python blocks by a line of theirs.
+PYTHON_NOT_RUN: Mapping[str, str] = {
+    "import torch": "needs a GPU with torch",
+    'policy = Policy(Claim.SUSTAINED, accept=frozenset({"dark-time"}), tolerance_ratio=0.02)': "tests/annotate/test_annotate_main.py",
+}
