@@ -22,6 +22,7 @@ from gpuwatch.config.paths import ensure_state_folder
 from gpuwatch.diff.counter_permission import Asked, read_permission
 from gpuwatch.diff.explain_diff import explain_timed, simulate_diff
 from gpuwatch.diff.fills import check_fill
+from gpuwatch.diff.kernel_arguments import read_size
 from gpuwatch.diff.launch_geometry import read_launch
 from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
@@ -29,11 +30,8 @@ from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
 from gpuwatch.diff.timing_job import TimingTerms
 from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
-from gpuwatch.utf8 import found_words
 
 _COUNTERS_HELP = "Read hardware counters: by ncu where permitted, else GPM; require fails without any."
-_MOST_SIZE, _SIZE_DIGITS = 1 << 40, 13  # more elements than any GPU's memory has bytes
-_SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 class _WithCompilerFlags(CheckedCommand):
@@ -295,13 +293,4 @@ def _several(option: str, text: str) -> tuple[str, list[str]]:
 
 def _sizes(text: str) -> tuple[str, list[int]]:
     name, values = _several("--shape", text)
-    return name, [_size(value, text) for value in values]
-
-
-def _size(value: str, text: str) -> int:
-    scale = _SCALES.get(value[-1:].lower(), 1)
-    digits = value if scale == 1 else value[:-1]
-    size = int(digits) * scale if digits.isdecimal() and len(digits) <= _SIZE_DIGITS else 0
-    if not 0 < size <= _MOST_SIZE:
-        raise UsageError(f"--shape: expected a size such as n=1M, from 1 to {_MOST_SIZE}, found {found_words(text)}")
-    return size
+    return name, [read_size(value, text) for value in values]

@@ -10,6 +10,7 @@ import numpy as np
 from gpuwatch.diff.kernel_code import Parameter
 from gpuwatch.diff.launch_geometry import is_size
 from gpuwatch.errors import UsageError
+from gpuwatch.utf8 import found_words
 
 _WORDS = {
     "f4": ("float", "fp32"),
@@ -31,6 +32,8 @@ _QUALIFIERS = re.compile(r"\b(?:const|volatile|restrict|__restrict__)\b")
 _LEADING = re.compile(r"stride\w*|ld\w*")  # the length of a row by another name
 ROW_LENGTHS = ("cols", "columns", "width", "n_cols", "n_columns")
 ROW_LENGTH = 1024  # of rows that a block takes one at a time
+_MOST_SIZE, _SIZE_DIGITS = 1 << 40, 13  # more elements than any GPU's memory has bytes
+_SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 _STEP = 256  # sizes are multiples of it, or a little more
 
 
@@ -128,6 +131,16 @@ def plan_sizes(
     )
     leading = {slot.name: known.get(slot.name, row_length) for slot in slots if slot.is_size and slot.name not in sizes}
     return SizePlan({**known, **sizes, **leading}, volume)
+
+
+def read_size(value: str, text: str) -> int:
+    """Read a size such as 1M, a part of this --shape.  Raises UsageError: for what no GPU holds."""
+    scale = _SCALES.get(value[-1:].lower(), 1)
+    digits = value if scale == 1 else value[:-1]
+    size = int(digits) * scale if digits.isdecimal() and len(digits) <= _SIZE_DIGITS else 0
+    if not 0 < size <= _MOST_SIZE:
+        raise UsageError(f"--shape: expected a size such as n=1M, from 1 to {_MOST_SIZE}, found {found_words(text)}")
+    return size
 
 
 def check_sizes(kernels: Iterable[Sequence[Parameter]], sizes: Mapping[str, int]) -> None:
