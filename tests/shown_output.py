@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from gpuwatch.cli import cli
 
 ROOT = Path(__file__).parents[1]
+TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS")  # of whoever runs it
 MARK = "<!-- real output -->"
 BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
 
@@ -33,7 +34,9 @@ def run_command(command: str, state: Path) -> str:
     words = shlex.split(command)
     if words[0] != "gpuwatch":
         raise ValueError(f"expected a gpuwatch command, found {command!r}")
-    environment: dict[str, str | None] = {name: None for name in os.environ if name.startswith("GPUWATCH_")}
+    environment: dict[str, str | None] = dict.fromkeys(
+        name for name in os.environ if name.startswith("GPUWATCH_") or name in TERMINAL
+    )
     (settings := state / "config.toml").touch()
     environment |= {"GPUWATCH_STATE": str(state), "GPUWATCH_CONFIG": str(settings)}
     with chdir(ROOT):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
 project = "gpuwatch"
@@ -42,3 +45,14 @@ html_use_index = False
 html_permalinks_icon = "#"
 pygments_style = "tango"
 pygments_dark_style = "monokai"
+
+
+def _copy_pictures(app: Sphinx, exception: Exception | None) -> None:
+    """Copy the pictures that pages show in two themes: Sphinx copies none of those that raw HTML names."""
+    if exception is None:
+        for picture in (ROOT / "docs").glob("*-*.[ps][nv]g"):
+            shutil.copy(picture, Path(app.outdir) / "docs")
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("build-finished", _copy_pictures)

@@ -31,6 +31,7 @@ _log = logging.getLogger("gpuwatch.daemon.windows")
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # how long an ended window may take to hand over its times
 # What the judge waits for after the end: one refresh of utilisation (208 ms), the slowest required signal.
+IDENTIFYING_S = 1.0  # how long its process may take to be named, on a machine that is busy
 TAIL_S = 0.25
 
 
@@ -64,6 +65,7 @@ class TrackedWindow:
         self._opened_ns = run.begin_ns  # when its client asked for it: no honest mark lies before
         self._times: list[Times] = []
         self.closed = asyncio.Event()  # its client declares nothing more
+        self._identified = asyncio.Event()  # its process is named, or never will be
         self._is_sampled = False  # its GPUs are sampled at the full rate for it
         self._is_stored = False
 
@@ -96,7 +98,9 @@ class TrackedWindow:
         if self.run.pid:
             identity = await self.host.in_thread(self._services.identities.of, self.run.pid)
             program = await self.host.in_thread(processes.program, self.run.pid)
-            self.run = replace(self.run, user=identity.user, process=identity.name, program=program)
+            if self.run.status in ("open", "closing"):  # what is signed with its verdict must not change
+                self.run = replace(self.run, user=identity.user, process=identity.name, program=program)
+            self._identified.set()
             await self.host.begin()
         self._is_stored = True
         if self.is_open:
@@ -157,6 +161,8 @@ class TrackedWindow:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.closed.wait(), DECLARING_S)
             self.closed.set()  # facts that come later are refused
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._identified.wait(), IDENTIFYING_S if self.run.pid else 0.0)
             self._store_evidence()
             await asyncio.sleep(TAIL_S)
             await self._services.gpus.edges.read_power(self.run.uuids)

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,9 +23,10 @@ from gpuwatch.daemon.window_limits import OWN_TIMES_COUNT
 from gpuwatch.daemon.windows import Windows
 from gpuwatch.errors import UsageError
 from gpuwatch.host.mark_members import KinMembers
+from gpuwatch.host.processes import Identities, Identity
 from gpuwatch.store import Reader, Store
 from gpuwatch.wire import messages
-from tests.waiting import PATIENCE_S, wait_until_async
+from tests.waiting import PATIENCE_S, let_pass, wait_until_async
 
 MINE, THEIRS, ROOT = 1000, 1001, 0
 _T = TypeVar("_T")
@@ -103,12 +105,14 @@ def windows(
     threads: Executor | None = None,
     flushing: Flushing | None = None,
     host_s: float = 60.0,
+    identities: Identities | None = None,
     **options: Any,
 ) -> Windows:
     """Windows over doubles, which have no common type with the real parts."""
     gpus, judge = gpus or NoGpus(), judge or Judge()
     pool = UserThreads(threads or ThreadPoolExecutor(2), patience_s=host_s)
     services = WindowServices(gpus=gpus, store=store, judge=judge, flushing=flushing or Flushing(store), threads=pool)
+    services = replace(services, identities=identities or services.identities)
     return Windows(services, JudgedWindows(tmp_path / "state", "boot"), boot_id="boot", **options)
 
 
@@ -377,3 +381,30 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
         await held.verdicts(run_id, uid=MINE, wait_s=PATIENCE_S)
 
     asyncio.run(body())
+
+
+def test_process_named_late_is_named_before_the_judge_signs(store: Store, tmp_path: Path) -> None:
+    """A machine that is busy names a short window's process after its end; the judge signs the name that is stored."""
+
+    class Signing(Judge):
+        async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
+            store.flush()
+            with Reader(tmp_path / "state") as reader:
+                self.asked.append(str(reader.run(run).process))
+            return Judgement(why="nothing was seen")
+
+    def identify(_pid: int) -> Identity:
+        let_pass(0.3, "the window ends before its process is named")
+        return Identity(name="slow", user="me")
+
+    async def body() -> list[str]:
+        judge = Signing()
+        held = windows(store, tmp_path, judge, identities=Identities(identify))
+        run, _ = await held.open(messages.Open(), pid=os.getpid(), uid=MINE)
+        held.close(messages.Close(run=run.id, begin_ns=run.begin_ns, end_ns=run.begin_ns), uid=MINE)
+        await held.finish()
+        return judge.asked
+
+    assert asyncio.run(body()) == ["slow"]
+    with Reader(tmp_path / "state") as reader:
+        assert [run.process for run in reader.runs()] == ["slow"]

@@ -320,9 +320,12 @@ def test_daemon_that_fails_harms_nobody(waiting: tuple[Settings, int, subprocess
         os.kill(pid, signal.SIGCONT)
 
 
-def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path) -> None:
+@pytest.mark.parametrize(
+    ("sanitizers", "count", "defined"), [("address,undefined", 10_000, fuzz_campaign.NO_FORKS), ("undefined", 2_000, "-DFORKS")]
+)
+def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitizers: str, count: int, defined: str) -> None:
     """Random ranges and calls, four threads, forks and a daemon that says nonsense: no error of memory or of behaviour."""
-    ended = fuzz_campaign.run(built.fuzzer(folder, "address,undefined"), 10_000, 4, fake_driver)
+    ended = fuzz_campaign.run(built.fuzzer(folder, sanitizers, defined), count, 4, fake_driver)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout.split()[0]) > 0
     rows = [json.loads(line) for line in (folder / "report").read_text().splitlines()]
