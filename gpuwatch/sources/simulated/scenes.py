@@ -1,8 +1,8 @@
-"""The scenes: what happens on each simulated GPU, and when.  The only module that says what a scene is called.
+"""The scenes: the scripted events on each simulated GPU.  The only module with the scenes' names.
 
-A scene scripts causes (load, neighbours, faults of the board), never readings: what the driver then shows, and what
-the judge makes of it, follows from the physics.  ``status`` and ``rules`` say what a correct judge finds in the scene's
-own benchmark under ``sustained``; only tests read them.
+A scene scripts causes (load, neighbours, faults of the board), never readings: the driver's values and the judge's
+findings follow from the physics.  ``status`` and ``rules`` state the correct verdict on the scene's own benchmark
+under ``sustained``; only tests read them.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ FOREVER_S = 1e9
 
 
 class Fault(StrEnum):
-    """A fault of a board, or something done to it."""
+    """A fault of a board, or a change made to it."""
 
-    LOST = "lost"  # it answers nothing
+    LOST = "lost"  # the board answers nothing
     HOT_AIR = "hot-air"  # value: degrees added to the cooling air
     SLOWDOWN = "hw-slowdown"  # value: share of the clock left
     POWER_BRAKE = "power-brake"  # value: share of the clock left
     SYNC_BOOST = "sync-boost"  # value: share of the clock left, as the group's slowest GPU dictates
     MEMORY_CLOCK = "mem-clock"  # value: MHz
-    POWER_LIMIT = "power-limit"  # value: watts, set by somebody
-    CLOCK_SAG = "clock-sag"  # the clock falls in a straight line, for no reason given; value: share left at the end
+    POWER_LIMIT = "power-limit"  # value: watts, set by another user
+    CLOCK_SAG = "clock-sag"  # the clock falls linearly without a stated reason; value: share left at the end
     XID = "xid"  # value: its number
     ECC_CORRECTED = "ecc-corrected"  # value: errors added at the beginning
     ECC_UNCORRECTED = "ecc-uncorrected"
@@ -45,7 +45,7 @@ class SimulatedBoard:
 
     sm_clock_max_mhz: int = 1980
     mem_clock_max_mhz: int = 3201
-    idle_clock_mhz: int = 825  # with no context; with one the clock stays at its maximum
+    idle_clock_mhz: int = 825  # without a context; with one the clock stays at its maximum
     ramp_s: float = 0.02  # time constant of the clock's rise out of that idle state
     power_limit_w: float = 700.0
     persistence_mode: bool = True
@@ -54,10 +54,10 @@ class SimulatedBoard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The work of the benchmark's own process for a while; between phases it holds a context and is idle.
+    """A period of work of the benchmark's own process; between phases it holds a context and is idle.
 
-    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work broken up more finely than the meters see, such as
-    launches that come too late.
+    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work interrupted more finely than the meters resolve, such
+    as late launches.
     """
 
     begin_s: float
@@ -70,7 +70,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """Another process: when it computes, and whether the process list names it."""
+    """Another process: its computing times, and whether the process list names it."""
 
     pid: int
     name: str
@@ -85,7 +85,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """A fault and when it holds."""
+    """A fault and its duration."""
 
     fault: Fault
     begin_s: float
@@ -95,9 +95,9 @@ class Mishap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One GPU's story.  Times are seconds since the scene's epoch; after ``length_s`` the story begins again.
+    """The script of one GPU.  Times are seconds since the scene's epoch; after ``length_s`` the script repeats.
 
-    ``bench`` is when the benchmark of the scene runs.  ``context_s`` is since when its process has a context on the GPU.
+    ``bench`` is the interval of the scene's benchmark.  Its process has a context on the GPU from ``context_s`` on.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Scene:
     board: SimulatedBoard = SimulatedBoard()
     context_s: float = 0.0
     length_s: float = FOREVER_S
-    hogged: bool = False  # busy processors keep the benchmark's launches waiting
+    hogged: bool = False  # busy processors delay the benchmark's launches
     bench: tuple[float, float] = (4.0, 7.5)
     status: str = "valid"
     rules: frozenset[str] = field(default_factory=frozenset)
