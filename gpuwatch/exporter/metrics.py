@@ -1,7 +1,8 @@
-"""READ FIRST: the closed table of metrics.  The page shows these names and no other; a name once here never changes meaning.
+"""The closed table of metrics: the page shows only these names, and a name never changes its meaning.  Read this first.
 
-Base units (hertz, watts, joules, celsius, bytes, seconds, ratios from 0 to 1); of a GPU's series only ``uuid`` and ``gpu``
-say which GPU, all else is joined from ``gpuwatch_device_info``.  What was not observed has no series: absent beats wrong.
+Values are in base units (hertz, watts, joules, celsius, bytes, seconds, ratios from 0 to 1).  Of the labels of a GPU's
+series only ``uuid`` and ``gpu`` identify it; the others are joined from ``gpuwatch_device_info``.  An unobserved
+value has no series: absent beats wrong.
 """
 
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from enum import StrEnum
 
 
 class MetricKind(StrEnum):
-    """The types of the exposition format that are used."""
+    """The types of the exposition format in use."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -25,11 +26,11 @@ POWER_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0, 1
 LATENESS_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 LENGTH_BUCKETS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0)
 JUDGING_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-OFF_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3)  # the tolerance by default, 1 %, is one of them
+OFF_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3)  # includes the default tolerance, 1 %
 SCRAPE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
-# What each clock event reason means for a benchmark: benign is asked for or idle, limiting is the board at its own limits,
-# hardware is a board protecting itself.
+# The meaning of each clock event reason for a benchmark: benign is requested or idle, limiting is the board at its own limits,
+# hardware is a board that protects itself.
 REASON_CLASSES: Mapping[str, str] = {
     "gpu_idle": "benign",
     "applications_clocks_setting": "benign",
@@ -46,16 +47,16 @@ ASKED = (
     "fast",
     "pulse",
     *LANES[1:],
-)  # the pulse comes and goes with windows: it has no age, and what loses it loses the fast lane
+)  # the pulse exists only with windows, so it has no age; its losses count for the fast lane
 
 
-RARE = "read every ten seconds at most"  # the origin of what no lane reads
+RARE = "read every ten seconds at most"  # the origin of values that no lane reads
 MOCKED = "Seen on the mock driver only."
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family: its name as queries write it, and where its values come from."""
+    """One family: its name as queries write it, and the source of its values."""
 
     name: str
     kind: MetricKind
@@ -94,7 +95,7 @@ _TABLE = (
     Metric("gpuwatch_build_info", MetricKind.INFO, "What serves this page.", ("version", "python"), "the package"),
     _gauge("gpus", "GPUs the source named when it was opened, by whether they answer now.", ("state",), "the witness",
            state=("answering", "lost")),
-    # Who a GPU is
+    # Identity of a GPU
     Metric("gpuwatch_device_info", MetricKind.INFO,
            "Who a GPU is; join on uuid. Stays while the GPU is lost. gpu is its position in the driver's order.",
            (*GPU, "name", "pci_bus_id", "driver_version", "vbios_version", "architecture", "compute_capability",
@@ -196,7 +197,7 @@ _TABLE = (
     _gauge("mig_activity_ratio", "Hardware counters (GPM) of the GPU instance, which its compute instances share: share of its SMs "
            f"with a warp, of warps resident, of time the tensor pipe was busy, of memory bandwidth. {MOCKED}", (*MIG, "unit"), RARE,
            unit=("sm", "occupancy", "tensor", "dram")),
-    # What watching costs, and how well it goes
+    # Cost and quality of watching
     _gauge("reading_age_seconds", "Age of the last answer at the time of the scrape. Grows while a GPU or lane is lost.",
            (*GPU, "lane"), "the last sweep", lane=LANES),
     _gauge("sampling_period_seconds", "How often the lane is asked now: quicker while a window is open, slower while the GPU is "

@@ -199,7 +199,7 @@ class RunReader(LedgerConnection):
             return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
 
     def recorded(self, run: Run, work: str) -> list[RecordedWindow]:
-        """Return what the user's earlier windows of this work left, the newest last; nothing in a store of an older version."""
+        """Return the numbers of the user's earlier windows of this work, newest last; none in a store of an older version."""
         if "recorded_windows" not in self._db.table_names():
             return []
         rows = self._rows(work_records.EARLIER, (run.uid, run.source, work, run.id))

@@ -59,7 +59,7 @@ class Lists:
     def _asked(
         self, function: str, entry: struct.Struct, room: int, call: Callable[[Any, Any, Any], int], *, cuts: bool = False
     ) -> list[Any]:
-        """``cuts``: a list longer than its room is no error but cut off, so a full one is asked for with more room."""
+        """Read a list.  ``cuts``: the driver truncates a list that is too long, without error, so a full one is read again."""
         ask = self._api._nvmlGetFunctionPointer(function)  # noqa: SLF001 - the binding's own way in
         room = self._rooms.get(function, room)
         while True:

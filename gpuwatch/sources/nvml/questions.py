@@ -26,7 +26,7 @@ class Row:
         self.gpm = gpm
 
     def ask(self) -> dict[str, Any]:
-        """Return the answers in the units of a Reading; a signal without an answer is left out.  Raises DeviceLostError, SourceGoneError."""
+        """Return the answers in a Reading's units, without unanswered signals.  Raises DeviceLostError, SourceGoneError."""
         values: dict[str, Any] = {}
         for call, takers in self.steps:
             try:

@@ -9,7 +9,7 @@ from gpuwatch.sources.simulated.physics import SLOWDOWN_C
 from gpuwatch.sources.simulated.scenes import Fault, Scene
 from gpuwatch.sources.simulated.script import Script
 
-UUID_PREFIX = "GPU-51301a7e-"  # "simulate" in hexadecimal digits, as far as they go
+UUID_PREFIX = "GPU-51301a7e-"  # "simulate", spelled with hexadecimal digits
 OWN_PID = 51_301  # of the scene's own process, until a window adopts it
 
 

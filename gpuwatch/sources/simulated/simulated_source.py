@@ -160,7 +160,7 @@ class Simulated:
             return kernel_times(gpu.driver.physics.history, gpu.script.scene, begin_ns, end_ns, self.epoch_ns)
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Make a real process the scene's own on this GPU, even while it is lost.  An unknown UUID: DeviceLostError."""
+        """Make a real process the scene's own on this GPU, even a lost GPU.  Raises DeviceLostError: for an unknown UUID."""
         gpu = self._known(uuid)
         with gpu.lock:
             gpu.adopt(pid)
