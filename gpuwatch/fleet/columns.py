@@ -1,7 +1,8 @@
-"""The columns of exported windows: a frozen contract, one row a window and GPU.
+"""The columns of exported windows: a frozen contract, one row per window and GPU.
 
-Columns may be added under the same schema number, and readers take them by name; none is renamed, retyped or removed
-without a new number.  The unit of an amount is the last word of its column's name.  NULL means "not observed", never zero.
+Columns may be added under the same schema number, and readers find them by name.  Renaming, retyping or removing a
+column needs a new number.  The unit of an amount is the last word of its column's name.  NULL means "not observed",
+never zero.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ SCHEMA = 1
 
 
 class ColumnKind(StrEnum):
-    """The kind of a column's values, as the page of the contract names it."""
+    """The kind of a column's values, as the contract's page names it."""
 
     TEXT = "text"
     WHOLE = "whole number"  # 64 bits, signed
@@ -127,7 +128,7 @@ _VERDICT = (
     ExportColumn("told_words", ColumnKind.WORDS, "the rest of what it told, such as torch_version", always=True),
 )  # fmt: skip
 
-# Of annotate.evidence.Device, as the GPU was when the window began.
+# From annotate.evidence.Device, for the GPU at the window's begin.
 _GPU = (
     ExportColumn("gpu_name", ColumnKind.TEXT, "its model"),
     ExportColumn("gpu_pci_bus_id", ColumnKind.TEXT, "where it sits"),
@@ -161,7 +162,7 @@ _GPU = (
     ExportColumn("gpu_idle_power_w", ColumnKind.NUMBER, "the lowest power seen with a context and no work"),
 )
 
-# Over the window, from its evidence; NULL where none was kept.  The median and its interval are the verdict's.
+# Over the window, from its evidence; NULL without stored evidence.  The median and its interval are the verdict's.
 PHYSICS = (
     ExportColumn("tags", ColumnKind.WORDS, "its tags: its user's and those of its job, pod or CI run"),
     ExportColumn("sm_clock_mean_mhz", ColumnKind.NUMBER, "the SM clock that the driver showed while the GPU worked"),
@@ -192,7 +193,7 @@ PHYSICS = (
     ExportColumn("time_clock_mhz", ColumnKind.NUMBER, "that clock: the model's reference clock where the times reach it"),
 )
 
-# Of annotate.evidence.Host, between the window's edges.
+# From annotate.evidence.Host, between the window's edges.
 _HOST = (
     ExportColumn("host_kernel", ColumnKind.TEXT, "the kernel"),
     ExportColumn("host_container", ColumnKind.TEXT, "the kind of container the daemon ran in"),

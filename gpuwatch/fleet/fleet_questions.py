@@ -1,4 +1,4 @@
-"""The questions about a fleet that have a name: each is one file of SQL in ``sql/``, asked of exported windows by DuckDB."""
+"""The named questions about a fleet: each is a file of SQL in ``sql/``, answered by DuckDB from exported windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.errors import ExportError, UsageError
 from gpuwatch.fleet.columns import COLUMNS, ColumnKind, ExportColumn
 
 _HEAD = re.compile(r"((?:-- .*\n)+)")
-# Columns that one export lacks are NULL: parts of older versions have fewer.
+# Columns that an export lacks are NULL: parts of older versions have fewer.
 _VIEW = """CREATE TEMP VIEW windows AS
 SELECT *, coalesce({tags}, "user", uid::VARCHAR) AS team FROM (
     SELECT * FROM contract
@@ -62,7 +62,7 @@ def questions() -> dict[str, FleetQuestion]:
 
 
 def question(name: str) -> FleetQuestion:
-    """Return the question of this name.  Raises UsageError: when there is none."""
+    """Return the question of this name.  Raises UsageError: for an unknown name."""
     known = questions()
     if name not in known:
         raise UsageError(f"expected one of {', '.join(known)}, found {name!r}; `gpuwatch fleet` says what each asks")
@@ -70,7 +70,7 @@ def question(name: str) -> FleetQuestion:
 
 
 def list_parts(places: Sequence[str]) -> list[str]:
-    """Return the Parquet files that these folders and files hold.  Raises UsageError: when one holds none."""
+    """Return the Parquet files in these folders, and these files.  Raises UsageError: when a place holds none."""
     found: list[str] = []
     for place in map(Path, places):
         if place.is_file():
@@ -93,7 +93,7 @@ def ask(
     most_count: int,
     with_simulated: bool = False,
 ) -> FleetAnswer:
-    """Ask these files.  Raises UsageError: without DuckDB.  Raises ExportError: for files that are no export."""
+    """Query these files.  Raises UsageError: without DuckDB.  Raises ExportError: for files not written by an export."""
     try:
         import duckdb
     except ImportError as error:
@@ -117,13 +117,13 @@ def ask(
 
 
 def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
-    """Return the statement that makes the view ``windows`` of these files, given a table ``contract`` of every column."""
+    """Return the statement that creates the view ``windows`` over these files, given a table ``contract`` of every column."""
     files = ", ".join("'" + part.replace("'", "''") + "'" for part in parts)
     return _VIEW.format(tags=_TAGS, files=f"[{files}]", simulated="true" if with_simulated else "simulated IS NOT TRUE")
 
 
 def _refuse_others(db: Any) -> None:  # a connection of duckdb
-    """Raise ExportError for a file of rows that no export wrote: it would answer every question with nothing."""
+    """Raise ExportError for a file that no export wrote: every answer from it would be empty."""
     other = db.execute("SELECT filename FROM windows WHERE boot_id IS NULL LIMIT 1").fetchone()
     if other is not None:
         raise ExportError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")

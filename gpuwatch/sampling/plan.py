@@ -43,7 +43,7 @@ class SamplingPlan:
     names: Mapping[Lane, tuple[str, ...]]
     idle_period_ns: Mapping[Lane, int]
     active_period_ns: Mapping[Lane, int]
-    least_period_ns: Mapping[Lane, int] = field(default_factory=dict)  # what the budget allows, whatever is configured
+    least_period_ns: Mapping[Lane, int] = field(default_factory=dict)  # shortest periods that the budget allows
     cost_ns: Mapping[str, int] = field(default_factory=dict)  # by signal, each read alone
     row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, all read together
     refresh_ns: Mapping[str, int] = field(default_factory=dict)

@@ -6,12 +6,12 @@ import msgspec
 
 
 class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process_list": "census"}):
-    """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
+    """One GPU now: records of ``annotate.evidence`` without unobserved fields."""
 
     device: dict[str, Any]
     lost: str | None = None
     period_ns: dict[str, int] = {}  # by lane
-    rows: list[dict[str, Any]] = []  # the last of each lane that has rows
+    rows: list[dict[str, Any]] = []  # the last row of each lane
     process_list: dict[str, Any] | None = None
     processes_left_out_count: int = 0
 
@@ -25,7 +25,7 @@ class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
     begin_ns: int
     label: str | None = None
     end_ns: int | None = None
-    uuids: list[str] = []  # empty while open: those its processes use
+    uuids: list[str] = []  # empty while it is open and names no GPU
     pids: list[int] = []
     why: str = ""
     hazards: list[str] = []
