@@ -121,9 +121,7 @@ def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
 
 
 def _own_processes(terms: messages.OpenMark, pid: int, uid: int) -> tuple[int, OwnProcesses, str]:
-    """Return a mark's first process, the test for its own processes, and the test in words.  Raises UsageError: for a hidden
-    process.
-    """
+    """Return a mark's first process, its membership test, and that test in words.  Raises UsageError: for a hidden process."""
     if not pid or user_of(pid) is None:
         raise UsageError(
             "mark: expected a process in the PID namespace of the daemon, found one outside of it; give the daemon the host's PIDs"

@@ -45,8 +45,7 @@ class LineReader:
         self._buffer = bytearray()
 
     async def next(self, most_bytes: int = messages.LINE_BYTES) -> bytes | None:
-        """Return the next line without its end, or None at the end of the stream.  Its first byte may come late, the rest may
-        not.
+        """Return the next line without its end; None at the end of the stream.  Only its first byte may come late.
 
         Raises WireError: for a line that is too long or too slow, or when this user's connections hold too many bytes.
         """

@@ -74,7 +74,7 @@ def log_to(settings: Settings, *, on_demand: bool) -> None:
     """Send log messages to their destination.  Raises UsageError: when the log cannot be opened."""
     if on_demand:
         log = _emptied(settings.log)
-        # An unexpected death is reported here too: nobody reads the standard error of a daemon that a window started.
+        # An unexpected death is reported here too: a daemon that a window started has no reader of its standard error.
         os.dup2(log.fileno(), 2)
         faulthandler.enable(log)  # also for a crash inside a driver's library
     handler = logging.StreamHandler(log if on_demand else sys.stderr)

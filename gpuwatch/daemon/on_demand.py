@@ -15,8 +15,9 @@ from gpuwatch.errors import GpuwatchError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until no client is left; ``arguments`` are ``Settings.flags``.  Returns only if no daemon is needed or none can
-    start.
+    """Run until no client is left.  Returns only if no daemon is needed or none can start.
+
+    ``arguments`` are ``Settings.flags``.
     """
     flags = dict(each.removeprefix("--").split("=", 1) for each in arguments)
 

@@ -87,7 +87,7 @@ class Server:
         await self.serve(self._place.bind())
 
     async def reappear(self) -> None:
-        """Listen again after somebody removed the socket: no client finds it, and no other daemon may take its place."""
+        """Listen again after the socket was removed: no client finds it, and no other daemon may take its place."""
         place = self._place
         if place is None:
             return
@@ -279,8 +279,9 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
-    """Refuse a connection after its greeting has arrived.  Closing earlier would discard the refusal, and the client
-    would see only a closed connection.
+    """Refuse a connection after its greeting has arrived.
+
+    Closing earlier would discard the refusal, and the client would see only a closed connection.
     """
     await send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):

@@ -10,7 +10,7 @@ from gpuwatch.errors import UsageError
 
 
 class SocketPlace:
-    """A socket path on which this daemon listens until somebody removes or replaces the socket."""
+    """A path on which this daemon listens until its socket is removed or replaced."""
 
     def __init__(self, path: Path, *, is_shared: bool) -> None:
         self.path = path

@@ -28,7 +28,7 @@ class SourceKeeper:
         self._sinks = sinks
         self._source: Source | None = None
         self._reopening = threading.Lock()
-        self._deaf = threading.Event()  # once set, nobody waits for the driver's events of the current source
+        self._deaf = threading.Event()  # once set, the daemon ignores the driver's events of the current source
         self._looked = threading.Event()
         self.devices: Mapping[str, Device] = {}  # with identity and limits from the last time the source was opened
         self.absence: str | None = None
@@ -64,7 +64,7 @@ class SourceKeeper:
         return found
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Tell a simulated GPU which real process plays the process of its scene."""
+        """Make a real process take the place of the scene's process on a simulated GPU."""
         adopt = getattr(self._source, "adopt", None)
         if adopt is not None and pid:
             adopt(uuid, pid)

@@ -136,9 +136,10 @@ class TrackedWindow:
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
     def end(self, begin_ns: int, end_ns: int) -> None:
-        """stored now: its client may declare times for long, and windows that begin meanwhile do not overlap"""
+        """Settle the interval; the benchmark goes on, and may exit at once."""
         self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
-        self._store_known()  # its client may take long to declare its times, and windows that begin meanwhile do not overlap it
+        # Stored now, because declaring its times may take long, and windows that begin meanwhile do not overlap it.
+        self._store_known()
 
     def close(self, declared: dict[str, FactValue], tags: dict[str, str] | None = None) -> None:
         """Take the last facts that its process declares, and all tags if the client sent any."""
@@ -150,10 +151,10 @@ class TrackedWindow:
         self.run = replace(self.run, declared={**self.run.declared, **declared}, tags=tags or self.run.tags)
         self.closed.set()
 
-    # Complete the evidence of an ended window and have it judged, whatever goes wrong: its client waits for a verdict.
+    # The verdict
 
     async def finish(self) -> None:
-        """Complete the evidence of a window that ended and have it judged, whatever goes wrong: its client waits for it."""
+        """Complete an ended window's evidence and have it judged, whatever goes wrong: its client waits for the verdict."""
         try:
             await self._read_end()
             with contextlib.suppress(TimeoutError):

@@ -107,8 +107,9 @@ class UserThreads:
         self._turns = UserTurns(THREADS_COUNT)
 
     def of(self, uid: int) -> InThread:
-        """Return a function that runs work in a thread in this user's turn.  It raises TimeoutError: when no thread does in
-        time.
+        """Return a function that runs work in a thread in this user's turn.
+
+        The function raises TimeoutError: when no thread becomes free in time.
         """
 
         async def in_thread(work: Callable[..., _T], *arguments: object) -> _T:

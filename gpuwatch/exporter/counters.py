@@ -280,7 +280,7 @@ class Outcomes:
                     self._count_budget(budget)
 
     def _note_canary(self, run: Run) -> None:
-        """Keep the canary of a window on one GPU.  The measured process declares it, so its alerts must page nobody."""
+        """Keep the canary of a window on one GPU.  The measured process declares it, so its alerts must not page."""
         clock_mhz = amount(run.declared, "canary_clock_mhz")
         if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
             copied = amount(run.declared, "canary_copy_bytes_count")

@@ -28,7 +28,7 @@ class Exporter:
 
     @property
     def scraped_ns(self) -> int | None:
-        """When the page was last requested."""
+        """Time of the last request for the page."""
         return self._collector.collected_ns if self._collector else None
 
     @property

@@ -36,7 +36,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class FleetQuestion:
-    """One question: its name, its words, how it is answered, how far back it looks, and its SQL over the view ``windows``."""
+    """One question: its name, its text, the form of its answer, its default period, and its SQL over the view ``windows``."""
 
     name: str
     asks: str
@@ -47,7 +47,7 @@ class FleetQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """The columns and rows of an answer, and the number of rows that were not fetched."""
+    """The columns and rows of an answer; ``is_cut``: there were more rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]

@@ -55,8 +55,9 @@ def facts(*tensors: object) -> dict[str, FactValue]:
 
 
 def has_tensor(values: tuple[object, ...]) -> bool:
-    """Return whether any value has a data type of a library: torch's and numpy's are sampled, others skipped, text is a
-    mistake.
+    """Return whether any value has a library's data type.
+
+    Torch's and numpy's are sampled, others skipped; a call without any, such as with text, is a mistake.
     """
     return any(hasattr(each, "dtype") for each in leaves(values))
 

@@ -133,7 +133,7 @@ def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    """Raises InvalidValueError, ValidationError or TypeError: when a type is wrong, for pages rely on them."""
+    """Build the verdict.  Raises InvalidValueError, ValidationError or TypeError: for a wrong type, which breaks pages."""
     verdict = Verdict.from_dict(data)
     for finding in verdict.findings:
         for name, value in finding.facts.items():

@@ -22,9 +22,7 @@ _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
-_EARLIER_RATIO = (
-    3e-3  # for a mean clock with other weights; the two reports of 0.1 differ by up to two thirds of it
-)
+_EARLIER_RATIO = 3e-3  # for a mean clock with other weights; the two reports of 0.1 differ by up to two thirds of it
 _LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
 _CLOCK_S = 2  # the id is made just before the window's begin is noted, and each is cut to its second
 

@@ -149,7 +149,7 @@ class FastLane:
             row_after_ns=self._periods.row_after_ns,
             is_woken=self._is_woken,
         )
-        if is_resting and found is not None and not found[0]:  # woken: deadlines that passed were met, and nothing said of them
+        if is_resting and found is not None and not found[0]:  # interrupted: deadlines until now were met, nothing to store
             self.turn.due_ns = max(self.turn.due_ns, self._clock.now_ns())
         rows_ns = [each.due_ns + each.late_ns for each in found[0] if each.reading.lane is Lane.FAST] if found else []
         self._row_at_ns = max(rows_ns, default=self._row_at_ns)

@@ -66,7 +66,7 @@ class StateFolder:
         self._evidence_bytes = self.ledger.evidence_bytes = evidence_bytes
 
     def begin_again(self) -> None:
-        """Begin a new store after somebody removed the folder or its files: their data is gone."""
+        """Begin a new store after the folder or its files were removed: their data is gone."""
         if not files.is_locked_by(self._lock, self.path):
             lock, self._lock = self._lock, self._locked()  # refused if another daemon owns it by now
             os.close(lock)
@@ -79,7 +79,7 @@ class StateFolder:
         _log.error("%s: files of the store were removed while it was written: begun new ones", self.path)
 
     def renew_logs(self) -> None:
-        """Save a write-ahead log that somebody removed or replaced, and begin a new one.
+        """Save a write-ahead log that was removed or replaced, and begin a new one.
 
         While a reader holds the lost log, writing continues there; the data is saved when the reader leaves.
         """

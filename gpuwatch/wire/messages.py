@@ -183,7 +183,7 @@ class Welcome(Message, tag="welcome", frozen=True):
     boot_id: str
     takes_spans: bool = False  # older daemons do not
     takes_tags: bool = False
-    holds_marks: bool = False  # likewise, and sends none of untrusted code
+    holds_marks: bool = False  # older daemons do not, and know no untrusted code
 
 
 class Opened(Message, tag="opened", frozen=True):

@@ -24,7 +24,7 @@ class RecordedTimes:
     def __init__(self) -> None:
         self._took_s = array("d")
         self._at_ns = array("q")
-        self._pieces = array("q")  # of each call: how many times, its own time, and the window's begin, or -1 with known begins
+        self._pieces = array("q")  # per call: count of times, its own time, and the window's begin (-1 with known begins)
 
     def __len__(self) -> int:
         return len(self._took_s)

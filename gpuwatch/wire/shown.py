@@ -17,7 +17,7 @@ class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process
 
 
 class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One window: ``status`` is open, closing, judging or the verdict's, ``hazards`` the rules that found one, worst first."""
+    """One window: ``status`` is open, closing, judging or the verdict's; ``hazards`` are its rules, worst first."""
 
     run: str
     claim: str
@@ -25,7 +25,7 @@ class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
     begin_ns: int
     label: str | None = None
     end_ns: int | None = None
-    uuids: list[str] = []  # empty while it is open and names no GPU
+    uuids: list[str] = []  # empty while it is open and its processes have used none
     pids: list[int] = []
     why: str = ""
     hazards: list[str] = []
