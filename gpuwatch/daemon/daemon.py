@@ -174,8 +174,8 @@ class Daemon:
         for part in (self._windows.finish, self._server.close):
             try:
                 await asyncio.wait_for(part(), FINISH_S)
-            except Exception:  # noqa: BLE001 - the daemon's end: what failed must not keep the store from the next daemon
-                _log.exception("while the daemon ended")
+            except Exception:  # noqa: BLE001 - shutdown: no failure may keep the store from the next daemon
+                _log.exception("a part of the daemon failed to shut down")
         stops: list[Callable[[], object]] = [self._store.close, self._judge.stop]
         if self._listener is None:  # a service manager keeps its socket, which starts the next daemon: clients must find it
             stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
@@ -186,7 +186,7 @@ class Daemon:
             try:
                 stop()
             except Exception:  # noqa: BLE001 - as above
-                _log.exception("while the daemon ended")
+                _log.exception("a part of the daemon failed to shut down")
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._driver_threads.shutdown(wait=False, cancel_futures=True)
 
@@ -199,7 +199,7 @@ class Daemon:
             if self._server.client_count or self._windows.tracked_count:
                 last_client_ns = clock.now_ns()
             elif self._on_demand and clock.now_ns() - last_client_ns > self.settings.idle_exit_s * 1e9:
-                _log.info("no client for %g s", self.settings.idle_exit_s)
+                _log.info("exiting: no client for %g s", self.settings.idle_exit_s)
                 return
 
     def _leave(self, request: messages.Leave) -> messages.Reply:
@@ -210,7 +210,7 @@ class Daemon:
             return messages.Refused("client-came", "a client came just now and may open a window")
         self._server.stop_listening()
         self._stop.set()
-        _log.info("asked to leave")
+        _log.info("asked to exit")
         return messages.Leaving()
 
     async def _stay_reachable(self) -> None:
@@ -232,7 +232,7 @@ class Daemon:
             store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
         except OSError as error:
             level = logging.DEBUG if self._serving else logging.WARNING
-            _log.log(level, "the socket is not on record in %s: %s", self.settings.state, error.strerror or error)
+            _log.log(level, "the socket could not be recorded in %s: %s", self.settings.state, error.strerror or error)
 
     def reload(self) -> None:
         """Read the configuration again on SIGHUP; log and keep the settings that cannot change at run time."""
@@ -246,7 +246,7 @@ class Daemon:
         try:
             fresh = self.settings.reread()
         except GpuwatchError as error:
-            _log.error("configuration kept: %s", error)
+            _log.error("the old configuration stays in force: %s", error)
             return
         for name in ("source", "state", "socket", "budget_ratio", "segment_bytes", "listen", "exporter_processes_count"):
             if getattr(fresh, name) != getattr(self.settings, name):

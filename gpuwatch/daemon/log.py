@@ -102,6 +102,6 @@ def _emptied(log: Path) -> TextIO:
         descriptor = os.open(log, flags, 0o600)
     except OSError as error:
         raise UsageError(
-            f"{log}: expected a file for messages, found: {error.strerror}; choose another with --state"
+            f"{log}: expected a log file that can be written, found: {error.strerror}; choose another with --state"
         ) from error
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")

@@ -85,7 +85,7 @@ def _end(run: Callable[[], int]) -> NoReturn:
     code = 1
     try:
         code = run()
-    except BaseException:  # noqa: BLE001 - said as the interpreter would, which is not reached
+    except BaseException:  # noqa: BLE001 - printed here because the interpreter's own report is not reached
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):

@@ -58,7 +58,7 @@ class RareReader:
         read_rare: Callable[[str], RareReading] | None = getattr(source, "read_rare", None)
         for uuid in self._answering() if read_rare is not None else ():
             try:
-                self._readings[uuid] = read_rare(uuid)  # type: ignore[misc]  # not None: the loop would have nothing to do
+                self._readings[uuid] = read_rare(uuid)  # type: ignore[misc]  # not None: otherwise there are no boards to read
             except DeviceLostError:
                 self._readings.pop(uuid, None)
             except SourceError as error:

@@ -49,7 +49,7 @@ class Exporter:
         try:
             self._access = access(settings)
         except UsageError as error:
-            _log.error("metrics: access kept as it was: %s", error)
+            _log.error("metrics: the old certificate and users stay in force: %s", error)
             return
         if self.web is not None:
             self.web.site.access = self._access

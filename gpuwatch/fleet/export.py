@@ -106,9 +106,7 @@ def _alone(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ExportError(
-                f"{state}: another export of this store is running; this one would add what it is adding"
-            ) from error
+            raise ExportError(f"{state}: another export of this store is running; export again when it has ended") from error
         except OSError:
             pass  # a file system without locks: the user's timers must not overlap
         yield

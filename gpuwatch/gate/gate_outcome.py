@@ -124,7 +124,7 @@ def _compared(found: GatedWindow, baseline: ReportedWindow, terms: GateTerms) ->
     from annotate.compare.two_runs import of_runs
 
     before, now = baseline.evidence, found.window.evidence
-    assert before is not None and now is not None  # noqa: S101, PT018 - the caller asks
+    assert before is not None and now is not None  # noqa: S101, PT018 - the caller has checked
     compared = of_runs(before, now, terms.policy, names=("baseline", found.name), terms=terms.machine)
     return replace(found, comparison=compared)
 

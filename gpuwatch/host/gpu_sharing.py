@@ -32,7 +32,7 @@ def sharing(pid: int, *, proc: Path = PROC) -> str | None:
 
 def _speaks_mps(root: str, environ: Mapping[str, str], proc: Path) -> bool:
     """Return whether its CUDA calls go through an MPS server, by the control pipe in its pipe directory."""
-    if os.path.isdir(f"{root}/"):  # noqa: PTH112 - false where it is forbidden, where a Path raises
+    if os.path.isdir(f"{root}/"):  # noqa: PTH112 - returns False if forbidden, where a Path raises
         return os.path.exists(f"{root}{environ.get(_PIPES, _PIPES_DEFAULT)}/control")  # noqa: PTH110 - the same
     return _PIPES in environ or any(
         (contents(f"{proc}/{name}/comm") or "").startswith(_MPS_NAME) for name in names(str(proc)) if name.isdigit()

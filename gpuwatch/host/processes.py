@@ -56,7 +56,7 @@ def program(pid: int, *, proc: Path = PROC) -> str | None:
 def names(folder: str) -> list[str]:
     """Return the names in a folder; nothing if it is missing, forbidden or gone."""
     try:
-        return os.listdir(folder)  # noqa: PTH208 - names are wanted, a Path for each of a hundred threads is not
+        return os.listdir(folder)  # noqa: PTH208 - only names: a Path for each of a hundred threads costs too much
     except OSError:
         return []
 

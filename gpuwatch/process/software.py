@@ -51,7 +51,7 @@ def facts() -> dict[str, FactValue]:
 def cudnn_version() -> dict[str, FactValue]:
     """Return cuDNN's version; the query loads the library, so call it only where a context exists."""
     torch: Any = sys.modules.get("torch")
-    found = _known("cudnn_version", lambda: torch.backends.cudnn.version())  # noqa: PLW0108 - it may not be there to be named
+    found = _known("cudnn_version", lambda: torch.backends.cudnn.version())  # noqa: PLW0108 - the name may be missing
     return {name: str(version) for name, version in found.items()}
 
 

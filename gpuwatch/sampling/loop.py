@@ -128,7 +128,7 @@ def sweeps(
         if wake is not None and wake.is_set():
             wake.clear()
             for hurried in turns:
-                hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
+                hurried._heed()  # noqa: SLF001 - a turn and its loop share their state
             if woken is not None:
                 woken()
         turn = min(turns, key=_due_ns)

@@ -23,7 +23,7 @@ def put(db: Database, run: Run, work: str, window: RecordedWindow) -> None:
     ).fetchone()
     db.execute("INSERT OR REPLACE INTO recorded_windows VALUES (?, ?, ?)", (record, run.id, as_json(window)))
     kept = "SELECT run FROM recorded_windows WHERE record = ? ORDER BY run DESC LIMIT ?"
-    db.execute(f"DELETE FROM recorded_windows WHERE record = ? AND run NOT IN ({kept})", (record, record, WINDOWS_COUNT))  # noqa: S608 - ours
+    db.execute(f"DELETE FROM recorded_windows WHERE record = ? AND run NOT IN ({kept})", (record, record, WINDOWS_COUNT))  # noqa: S608 - a constant
     _bound(db)
 
 

@@ -156,7 +156,7 @@ class Store:
         self._wake.set()
         self._thread.join(10.0)
         if self._thread.is_alive():
-            _log.error("the store's thread does not end: its files are left to the next start")
+            _log.error("the store's thread did not end; the next start repairs its files")
             return
         self.folder.close()
 

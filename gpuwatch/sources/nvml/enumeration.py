@@ -16,7 +16,7 @@ def _ask(api: Api, index: int, answer: Future[_Present]) -> None:
     """Answer for one place in the driver's list: a GPU and its MIG instances, or the reason for their absence."""
     try:
         answer.set_result([(board, device_facts.device(api, board)) for board in device_facts.at(api, index)])
-    except Exception as error:  # noqa: BLE001 - raised again where the answer is looked at
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is used
         answer.set_exception(error)
 
 
@@ -62,6 +62,6 @@ class RollCall:
                     self.missing[index] = error.reason
                 except SourceGoneError:
                     raise
-                except Exception as error:  # noqa: BLE001 - an answer nobody foresaw, as text that is none: it is asked again
+                except Exception as error:  # noqa: BLE001 - an unforeseen answer, such as invalid text: the GPU is asked again
                     self.missing[index] = f"its answer is not understood: {type(error).__name__}: {error}"
             return found

@@ -68,7 +68,7 @@ class EventWait:
         return tuple(found)
 
     def _failed(self, error: Exception, timeout_s: float) -> None:
-        if error.value not in (15, 16):  # type: ignore[attr-defined]  # some GPU is lost, not said which: its lanes find out
+        if error.value not in (15, 16):  # type: ignore[attr-defined]  # an unnamed GPU is lost: its lanes find out
             treat(error)
         self._closing.wait(timeout_s)
 
