@@ -27,8 +27,8 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# The largest distance between a client's mark of an edge and the daemon's: long enough for a descheduled process, too short to
-# cut off a part of the benchmark.
+# The largest distance between a client's mark of an edge and the daemon's.  It covers a descheduled process, and is too short
+# to cut off a part of the benchmark.
 EDGE_SLACK_NS = 100_000_000
 DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
 # Wait of the judge after the end: one refresh of utilisation (208 ms), the slowest required signal.

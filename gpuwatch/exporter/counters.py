@@ -34,8 +34,8 @@ from gpuwatch.interfaces import Lost, Run, Sweep
 LOADS = ("busy", "idle", "unknown")
 PEAK_NS = 60_000_000_000  # interval of the dense record's maximum, the same for every scraper
 STANDS_NS = 1_500_000_000  # a mask holds until the next sample, but a reading goes stale after this
-# Numbers of NVIDIA's catalogue that have a series from zero on, so that increase() sees their first report: faults of
-# applications, memory, NVLink, the bus and the GPU's own processors.
+# Numbers of NVIDIA's catalogue that have a series from zero on, so that increase() sees their first report.  They cover faults
+# of applications, memory, NVLink, the bus and the GPU's own processors.
 KNOWN_XIDS = (
     "13", "31", "43", "45", "48", "61", "62", "63", "64", "68", "69", "74", "79", "92", "94", "95", "109", "119", "120", "140",
 )  # fmt: skip

@@ -29,8 +29,8 @@ JUDGING_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 OFF_BUCKETS = (0.0001, 0.0003, 0.001, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3)  # includes the default tolerance, 1 %
 SCRAPE_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 
-# The meaning of each clock event reason for a benchmark: benign is requested or idle, limiting is the board at its own limits,
-# hardware is a board that protects itself.
+# The meaning of each clock event reason for a benchmark.  Benign reasons are requested or idle, limiting ones are the board at
+# its own limits, and hardware ones are a board that protects itself.
 REASON_CLASSES: Mapping[str, str] = {
     "gpu_idle": "benign",
     "applications_clocks_setting": "benign",
@@ -171,7 +171,7 @@ _TABLE = (
            (*GPU, "kind"), "pcie_generation_count, Device.pcie_generation_max_count", **_NOW_MAX),
     _gauge("gpu_pcie_link_width", "Current PCIe lanes of the link, and the most of the board in its slot.", (*GPU, "kind"),
            "pcie_width_count, Device.pcie_width_max_count", **_NOW_MAX),
-    _counter("gpu_row_remaps_total", "Memory rows remapped after errors, over the board's life, by what they were remapped for; "
+    _counter("gpu_row_remaps_total", "Memory rows remapped after errors, over the board's life, by cause; "
              "together gpuwatch_gpu_remapped_rows_total.", (*GPU, "kind"), RARE, kind=("correctable", "uncorrectable")),
     _gauge("gpu_performance_state", "P-state: 0 is P0, the fastest. An H200 is always in P0.", GPU, RARE),
     _counter("gpu_pcie_bytes_total", "Bytes the GPU sent and received over PCIe since the daemon opened it, protocol included (7 % "
@@ -222,10 +222,10 @@ _TABLE = (
     _gauge("windows_in_hand", "Windows open, closing or being judged now.", of="the windows"),
     _counter("windows_total", "Windows judged since the daemon started, by the status of the worst verdict.", ("status",),
              "the windows", status=("valid", "unproven", "flagged", "rejected")),
-    _counter("findings_total", "Hazards found in judged windows, by rule and severity, accepted ones included; once a window "
+    _counter("findings_total", "Hazards found in judged windows, by rule and severity, accepted ones included; once per window "
              "and GPU. Every rule and severity has a series from the daemon's start on.", ("rule", "severity"), "the verdicts",
              severity=("note", "flag", "reject")),
-    _counter("rule_failures_total", "Rules that failed on a window's evidence or limits, once a window and GPU; the daemon's log "
+    _counter("rule_failures_total", "Rules that failed on a window's evidence or limits, once per window and GPU; the daemon's log "
              "names the error. Every rule has a series from the daemon's start on.", ("rule",), "the verdicts"),
     _histogram("window_duration_seconds", "Lengths of judged windows.", LENGTH_BUCKETS, ("status",), "the windows",
                status=("valid", "unproven", "flagged", "rejected")),
@@ -235,9 +235,9 @@ _TABLE = (
              "the verdicts", proof=("work-seen", "books", "conditions", "nobody-else", "steady-times"),
              state=("shown", "broken", "unproven", "not-asked")),
     _histogram("window_deviation_bound_ratio", "How far the numbers that a window's claim names can be off at most for what happened "
-               "in it, the farthest of them; once a window and GPU, left out where something was seen that has no bound.", OFF_BUCKETS,
+               "in it, the farthest of them; once per window and GPU, left out after an event without a bound.", OFF_BUCKETS,
                of="the verdicts"),
-    _histogram("window_repeatability_ratio", "How well the number that leads a verdict repeats; once a window and GPU, left out where "
+    _histogram("window_repeatability_ratio", "How well the number that leads a verdict repeats; once per window and GPU, left out where "
                "it is not known.", OFF_BUCKETS, of="the verdicts"),
     _gauge("gpu_canary_clock_hertz", "True SM clock of the last canary that bench() ran on this GPU since the daemon started; the "
            "measured process declares it.", GPU, "declared.canary_clock_mhz"),

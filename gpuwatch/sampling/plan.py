@@ -11,7 +11,7 @@ FAST_ACTIVE_NS = 10_000_000
 ROW_NS = 50_000_000  # period of the whole fast row in a window: half of the driver's 100 ms refresh
 # Period of an idle GPU's pulse: work is noticed within half a second.  A whole row is read before the last one goes stale, so
 # that the state before a window is known.  After such a pause a reading took 1.2 ms of a processor on an H200, whose driver
-# seems to open its page anew; at 20 readings a second each takes 0.1 ms.
+# seems to open its page anew.  At 20 readings a second each takes 0.1 ms.
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
 SLOWING_NS = 240_000_000  # the first step towards rest: a longer one would be stored as a gap in a lane read 20 times a second

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from annotate.evidence import Lane, Reading
 from gpuwatch.interfaces import Sweep
 
-# Values that move with every refresh under load.  Used memory is not on the page, and a mask changes only with the state, so
-# the times of their changes do not show the page's period.
+# Values that move with every refresh under load.  Used memory is not on the page, and a mask changes only with the state: the
+# times of their changes do not show the page's period.
 _MOVING = frozenset({
     "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
     "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",

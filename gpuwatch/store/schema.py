@@ -116,8 +116,8 @@ def _ledger_006(db: Executes) -> None:
 
 @READINGS(name="001")
 def _readings_001(db: Executes) -> None:
-    # Time and GPU form the key: rows in order of time fill their pages, an eighth less than with any index, and the key alone
-    # answers every question about an interval.
+    # Time and GPU form the key, which alone answers every question about an interval.  Rows in order of time fill their pages:
+    # an eighth less than with any index.
     key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL"""
     lanes = (f"CREATE TABLE {table} ({key}, stood_ms INTEGER NOT NULL) STRICT" for table in ("fast", "slow", "edge"))
