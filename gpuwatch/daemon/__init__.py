@@ -1,1 +1,1 @@
-"""The process that watches: its windows, its socket, the judge's worker, its life. `daemon.py` wires it."""
+"""The daemon process: its windows, its socket, the judge's worker and its lifetime. `daemon.py` wires the parts."""

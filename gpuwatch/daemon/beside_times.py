@@ -13,20 +13,20 @@ from gpuwatch.wire.spans import NamedSpans
 
 @dataclass(slots=True)
 class BesideTimes:
-    """Pieces of time that the window's process declares, and pauses that the daemon saw itself."""
+    """Spans that the window's process declares, and pauses that the daemon observed."""
 
-    seen: list[Pause] = field(default_factory=list)  # by the daemon; the oldest is left out beyond the bound
+    seen: list[Pause] = field(default_factory=list)  # observed by the daemon; beyond the bound the oldest is dropped
     _declared: list[Spans] = field(default_factory=list)
     _counts: Counter[str] = field(default_factory=Counter)
     _names: set[str] = field(default_factory=set)
 
     @property
     def spans_count(self) -> int:
-        """The number of pieces that are stored in memory for the process."""
+        """The number of spans held in memory for the process."""
         return self._counts.total()
 
     def count(self, piece: Spans) -> int:
-        """Return how many a message adds.  Raises UsageError: for one that does not fit, or too many."""
+        """Return how many spans a message adds.  Raises UsageError: for a malformed span, or too many."""
         names = self._names | set(piece.names)
         if len(names) > SPAN_NAMES_COUNT:
             raise UsageError(f"spans: expected at most {SPAN_NAMES_COUNT} different words of a window, found {len(names)}")
@@ -38,12 +38,12 @@ class BesideTimes:
         self._names |= set(piece.names)
 
     def see(self, pause: Pause) -> None:
-        """Keep a pause that the daemon saw, the last of a bounded number."""
+        """Keep a pause that the daemon observed; beyond the bound, drop the oldest."""
         self.seen.append(pause)
         del self.seen[:-PAUSES_COUNT]
 
     def take(self, run: Run) -> dict[str, NamedSpans]:
-        """Return what is known, by what it is, and forget it; pauses as far as they lie in the window."""
+        """Return and forget all spans by their name; pauses are clipped to the window."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
         other = spans.decode([piece for piece in self._declared if piece.what == "other"])
         told = spans.decode([piece for piece in self._declared if piece.what == "pauses"])

@@ -1,4 +1,4 @@
-"""The composition root of the witness: which source feeds which sinks, who judges, and when it all ends."""
+"""The composition root of the witness: it wires sources to sinks, starts the judge, and ends everything."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost rather than waited for
-IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # at least, and until it leaves: each look wakes the daemon
+FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost
+IDLE_CHECK_S = 1.0  # at least; each check wakes the daemon
+IDLE_CHECKS_COUNT = 15  # checks until the daemon exits: it keeps the idle timeout to within a fifteenth
 ATTENDED_S = 60.0  # after a scrape, until the next one
-REACHABLE_S = 2.0  # how soon a socket that was removed is there again: a window waits longer for its daemon
-QUIET_S = 0.5  # a client that was welcomed opens its window within milliseconds
+REACHABLE_S = 2.0  # interval of checks for a removed socket; a window waits longer than this for its daemon
+QUIET_S = 0.5  # a client opens its window within milliseconds of its welcome
 FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
-STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # what a system's daemon keeps, the group of its files may read
+STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
 
 
 class Daemon:
@@ -65,7 +66,7 @@ class Daemon:
         shared: bool = False,
         manager: notify.Manager | None = None,
         listener: socket.socket | None = None,
-        leaving: Callable[[], None] = lambda: None,  # called when the end begins
+        leaving: Callable[[], None] = lambda: None,  # called when shutdown begins
     ) -> None:
         self.settings = settings
         self._ready = ready
@@ -78,7 +79,7 @@ class Daemon:
         self._begun_ns = clock.now_ns()
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        # Calls of the driver may hang; what the windows ask of /proc and the store must not wait behind them.
+        # Driver calls may hang, so they have their own pool: windows' reads of /proc and the store must not queue behind them.
         self._driver_threads = running_pool(16, "gpuwatch-edge")
         self._threads = running_pool(THREADS_COUNT, "gpuwatch-windows")
         self._serving = False
@@ -106,12 +107,12 @@ class Daemon:
         self._server = Server(self._windows, Answers(self._greeting, self.status, self._now, self._leave), is_shared=shared)
 
     def _export(self, settings: Settings) -> Exporter:
-        from gpuwatch.exporter.exporter import Exporter  # 50 ms that a daemon without a page need not spend
+        from gpuwatch.exporter.exporter import Exporter  # 50 ms, saved by a daemon without a metrics page
 
         return Exporter(settings, self._device)
 
     def _device(self, uuid: str) -> Device | None:
-        return self._gpus.devices.get(uuid)  # which is made after what counts its sweeps
+        return self._gpus.devices.get(uuid)  # the exporter is created after the object that counts its sweeps
 
     def _counting(self) -> tuple[Sink, ...]:
         return (self._exporter.tallies,) if self._exporter else ()
@@ -126,13 +127,13 @@ class Daemon:
             self._exporter.start(self._overview, figures, lambda: self._serving)
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink: the windows look through every new list of processes, in the event loop's thread."""
+        """Hand every new process list to the windows, in the event loop's thread (the daemon is a sink)."""
         if isinstance(sweep.observed, ProcessList) and self._windows.tracked_count:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is exiting
                 self._loop.call_soon_threadsafe(self._windows.note, sweep.observed)
 
     async def run(self) -> None:
-        """Serve until stopped.  Raises UsageError if the socket cannot be had."""
+        """Serve until stopped.  Raises UsageError: when the socket cannot be bound."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         self._loop.add_signal_handler(signal.SIGHUP, self.reload)
@@ -142,7 +143,7 @@ class Daemon:
             self._gpus.start()
             watches = [asyncio.create_task(self._windows.recall())]
             await self._gpus.first_sweep(FIRST_SWEEP_S)
-            # What start made is never garbage: without it in the way, a collection pauses the sampler for microseconds.
+            # Objects made at start live for good.  Freezing them shortens each garbage collection, which pauses the sampler.
             gc.collect()
             gc.freeze()
             if self._listener is not None:
@@ -168,15 +169,15 @@ class Daemon:
             _log.info("stopped")
 
     async def _end(self) -> None:
-        """End everything, each part in spite of the others, and the store before whatever may have to be waited for."""
-        self._server.stop_listening()  # a window that came now would end with us
+        """Shut down every part even if another fails; close the store before any part that may block."""
+        self._server.stop_listening()  # a window opened now would be cut off by the shutdown
         for part in (self._windows.finish, self._server.close):
             try:
                 await asyncio.wait_for(part(), FINISH_S)
-            except Exception:  # noqa: BLE001 - the daemon's end: what failed must not keep the store from the next daemon
-                _log.exception("while the daemon ended")
+            except Exception:  # noqa: BLE001 - shutdown: no failure may keep the store from the next daemon
+                _log.exception("a part of the daemon failed to shut down")
         stops: list[Callable[[], object]] = [self._store.close, self._judge.stop]
-        if self._listener is None:  # a service manager's socket starts the next daemon: clients shall find it
+        if self._listener is None:  # a service manager keeps its socket, which starts the next daemon: clients must find it
             stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
         if self._exporter is not None:
             stops.append(self._exporter.stop)
@@ -185,7 +186,7 @@ class Daemon:
             try:
                 stop()
             except Exception:  # noqa: BLE001 - as above
-                _log.exception("while the daemon ended")
+                _log.exception("a part of the daemon failed to shut down")
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._driver_threads.shutdown(wait=False, cancel_futures=True)
 
@@ -199,18 +200,18 @@ class Daemon:
             if self._server.client_count or self._windows.tracked_count:
                 last_client_ns = clock.now_ns()
             elif self._on_demand and clock.now_ns() - last_client_ns > idle_s * 1e9:
-                _log.info("no client for %g s", idle_s)
+                _log.info("exiting: no client for %g s", idle_s)
                 return
 
     def _leave(self, request: messages.Leave) -> messages.Reply:
-        """Leave once nothing would be lost by it: every window in hand was judged, and nobody is about to open one."""
+        """Exit if no window is open or being judged and no client is about to open one; otherwise refuse."""
         if (count := self._windows.tracked_count) and not request.now:
             return messages.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
         if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
             return messages.Refused("client-came", "a client came just now and may open a window")
         self._server.stop_listening()
         self._stop.set()
-        _log.info("asked to leave")
+        _log.info("asked to exit")
         return messages.Leaving()
 
     async def _stay_reachable(self) -> None:
@@ -227,15 +228,15 @@ class Daemon:
         return is_scraped or self._server.client_count > 0 or self._windows.tracked_count > 0
 
     def _record_socket(self) -> None:
-        """Tell clients whose default socket is another one where we listen; without the record only they do not find us."""
+        """Record the socket for clients whose default is another one; without the record only they cannot find this daemon."""
         try:
             store_owner.record_socket(self.settings.state, self.settings.socket, mode=self._mode)
         except OSError as error:
             level = logging.DEBUG if self._serving else logging.WARNING
-            _log.log(level, "the socket is not on record in %s: %s", self.settings.state, error.strerror or error)
+            _log.log(level, "the socket could not be recorded in %s: %s", self.settings.state, error.strerror or error)
 
     def reload(self) -> None:
-        """SIGHUP: read the configuration again; what cannot change while running is named and kept."""
+        """Read the configuration again on SIGHUP; log and keep the settings that cannot change at run time."""
         self._manager.reloading()
         try:
             self._reread()
@@ -246,7 +247,7 @@ class Daemon:
         try:
             fresh = self.settings.reread()
         except GpuwatchError as error:
-            _log.error("configuration kept: %s", error)
+            _log.error("the old configuration stays in force: %s", error)
             return
         for name in ("source", "state", "socket", "budget_ratio", "segment_bytes", "listen", "exporter_processes_count"):
             if getattr(fresh, name) != getattr(self.settings, name):
@@ -260,7 +261,7 @@ class Daemon:
         _log.info("configuration read again")
 
     def status(self) -> dict[str, Any]:
-        """What the daemon is and does, as JSON values."""
+        """Return the daemon's description and state as JSON values."""
         return {
             "version": __version__,
             "pid": os.getpid(),
@@ -284,11 +285,11 @@ class Daemon:
         return "service" if self._manager.listens or self._listener is not None else "person"
 
     def _now(self, uid: int, since_ns: int) -> messages.Readings:
-        """What this user's screens show: nothing is asked of a GPU for it."""
+        """Return the readings for this user's screens, from memory: no GPU is read."""
         return snapshot.readings(self._overview.machine(), self._windows.shown(uid), at_ns=clock.now_ns(), since_ns=since_ns)
 
     def _greeting(self) -> Greeting:
-        # Its path as the client will say it: no message holds a path that is not UTF-8.
+        # The path in the form that clients send: a message holds only UTF-8.
         state = Path(clean_text(str(self.settings.state)))
         return Greeting(self._overview.source_name, self._overview.simulated, state, self._boot_id)
 

@@ -17,7 +17,7 @@ from gpuwatch.view.snapshot import WatchedMachine
 
 
 class GpuOverview:
-    """Tells what is known of the watched GPUs already; it reads none of them."""
+    """Summarizes what is already known of the watched GPUs; it reads none of them."""
 
     def __init__(self, gpus: WatchedGpus) -> None:
         self._gpus = gpus
@@ -39,11 +39,11 @@ class GpuOverview:
         return self._gpus.source.absence
 
     def watched(self) -> tuple[WatchedGpu, ...]:
-        """Return every GPU that the source named, lost ones too, in its order."""
+        """Return every GPU that the source named, including lost ones, in the source's order."""
         return tuple(self._watched(position, uuid) for position, uuid in enumerate(self._gpus.devices))
 
     def rare(self, uuid: str) -> RareReading | None:
-        """Return what is read of a board for the metrics page only; asking has it read from then on."""
+        """Return the latest reading made only for the metrics page; asking for it keeps the reader running."""
         return self._gpus.rare.latest(uuid)
 
     def machine(self) -> WatchedMachine:
@@ -58,14 +58,14 @@ class GpuOverview:
         )
 
     def silent(self, within_s: float, idle_period_ns: int) -> tuple[str, ...]:
-        """Return the GPUs that are not declared lost and whose fast lane is too old: their sampler hangs."""
+        """Return GPUs with an outdated fast lane that are not declared lost: their samplers hang."""
         oldest_ns = clock.now_ns() - int(max(within_s * 1e9, 2 * idle_period_ns))
         latest = self._gpus.latest.by_lane()
         last = {uuid: latest.get((uuid, Lane.FAST)) for uuid, sampler in self._gpus.samplers.items() if sampler.lost is None}
         return tuple(uuid for uuid, sweep in last.items() if sweep is not None and sweep.observed.at_ns < oldest_ns)
 
     def summary(self) -> str:
-        """Return one line for people: what is watched, how often it is really read, what is lost."""
+        """Return one line for people: the watched GPUs, their real sampling rates, the lost ones."""
         if self.absence is not None:
             return f"no GPU to watch: {self.absence}"
         if not self.looked:
@@ -74,7 +74,7 @@ class GpuOverview:
         lost = {uuid: sampler.lost for uuid, sampler in samplers.items() if sampler.lost is not None}
         live = [uuid for uuid in samplers if uuid not in lost]
         names = Counter(devices[uuid].name for uuid in live if uuid in devices)
-        rates_hz = [rate_hz for uuid in live if (rate_hz := samplers[uuid].rate_hz)]  # none before the second reading
+        rates_hz = [rate_hz for uuid in live if (rate_hz := samplers[uuid].rate_hz)]  # no rate before the second reading
         parts = [", ".join(f"{count} × {name}" for name, count in names.items()) or "no GPU answers"]
         if rates_hz:
             parts[0] += f" at {min(rates_hz):.1f} Hz" if len(rates_hz) == 1 else f" at {min(rates_hz):.1f} Hz or more"
@@ -85,7 +85,7 @@ class GpuOverview:
         return "; ".join(parts)
 
     def status(self) -> dict[str, Any]:
-        """Return what is watched, as JSON values."""
+        """Return the watched GPUs as JSON values."""
         devices = self._gpus.devices
         return {
             "source": self.source_name,
@@ -101,7 +101,7 @@ class GpuOverview:
         }
 
     def _unmeasured(self) -> list[str]:
-        """Return the GPUs that wait for their plan; a lost one does not."""
+        """Return the GPUs that still wait for their lane plan, without lost ones."""
         samplers = self._gpus.samplers
         settled = {uuid for uuid, sampler in samplers.items() if sampler.plan.is_measured or sampler.lost is not None}
         return [uuid for uuid in self._gpus.devices if uuid not in settled]
@@ -117,7 +117,7 @@ class GpuOverview:
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-REPORT_S = 10.0  # how often the service manager is told at least
+REPORT_S = 10.0  # the longest interval between two reports to the service manager
 
 
 async def report_to_manager(
@@ -125,7 +125,7 @@ async def report_to_manager(
 ) -> None:
     """Report to the service manager until cancelled; feed its watchdog only while every GPU that is not lost is being read.
 
-    The event loop itself does so: where it hangs, the watchdog starves as well.
+    The event loop runs this itself: if the loop hangs, the watchdog gets no signal either.
     """
     if not manager.listens:
         return

@@ -1,4 +1,4 @@
-"""The first exchange of a connection: the daemon's description of itself, and why a client is refused."""
+"""The first exchange of a connection: the daemon describes itself, or says why it refuses the client."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _BUDGETS_SINCE = 2
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """The daemon's description of itself to every client."""
+    """The daemon's description of itself, the same for every client."""
 
     source: str
     simulated: bool
@@ -60,7 +60,7 @@ class Greeting:
 
 
 def said_in(protocol: int, verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return verdicts in the form that a client of this protocol reads: before 2 there were no budgets."""
+    """Return verdicts in the form that a client of this protocol reads: before protocol 2 there were no budgets."""
     if protocol >= _BUDGETS_SINCE:
         return [dict(each) for each in verdicts]
     return [Verdict.from_dict(each).as_schema_1() for each in verdicts]

@@ -1,4 +1,4 @@
-"""How a daemon is asked to leave: by `gpuwatch daemon stop`, and by a daemon that a person starts in its place."""
+"""The handover of a daemon's place: `gpuwatch daemon stop`, or a new daemon started by a person, asks the old one to exit."""
 
 import shlex
 import threading
@@ -12,8 +12,8 @@ from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.wire import store_owner
 
-WAIT_S = 30.0  # how long open windows of a daemon that shall leave are waited for
-GONE_S = 20.0  # how long a daemon that leaves may take to store what it has
+WAIT_S = 30.0  # how long to wait for the open windows of a daemon that was asked to exit
+GONE_S = 20.0  # how long an exiting daemon may take to store its data
 _AGAIN_S = 0.1
 
 
@@ -23,15 +23,15 @@ def stop_command(socket: Path | str) -> str:
 
 
 def started_by(facts: dict[str, Any]) -> str:
-    """Return who started a daemon, from its status: ``window``, ``person`` or ``service``; an older daemon does not tell all."""
+    """Return who started a daemon, from its status: ``window``, ``person`` or ``service``; older daemons report less."""
     return str(facts.get("started_by") or ("window" if facts.get("on_demand") else "person"))
 
 
 def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Callable[[str], object] | None = None) -> None:
-    """Have a daemon leave once it has no window in hand, waiting for those at most ``wait_s``; ``now`` ends them as unproven.
+    """Have a daemon exit once it has no window in hand.  Wait at most ``wait_s`` for windows; ``now`` ends them as unproven.
 
-    ``tell`` hears once for what it waits.
-    Raises DaemonError: when it refuses, with code ``windows-open`` where windows are still in hand.
+    ``tell`` is called once with the reason for waiting.
+    Raises DaemonError: when the daemon refuses, with code ``windows-open`` where windows are still in hand.
     """
     until_ns, pause, told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
     while True:
@@ -55,9 +55,9 @@ def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Call
 
 
 def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: bool) -> None:
-    """Have the daemon that a window started at this socket, or on this store, leave to a daemon that a person starts.
+    """Have the daemon that a window started at this socket or store exit in favour of a daemon that a person starts.
 
-    ``is_handed``: a service manager handed us the socket, so nobody else answers there.
+    ``is_handed``: a service manager handed over the socket, so no other daemon answers there.
 
     Raises UsageError: when another daemon serves there, or its windows stay open.
     """
@@ -69,7 +69,7 @@ def make_room(settings: Settings, tell: Callable[[str], object], *, is_handed: b
             with client:
                 _make_room_at(path, client, tell)
         except DaemonError as error:
-            if error.code in ("gone", "silent"):  # it leaves just now, or starts: whoever holds the locks asks again
+            if error.code in ("gone", "silent"):  # it is just exiting or starting: the caller waits for the locks, then retries
                 continue
             raise UsageError(f"{path}: {error}; stop the daemon there with: {stop_command(path)}") from error
 
@@ -87,7 +87,7 @@ def _make_room_at(path: Path, client: Client, tell: Callable[[str], object]) -> 
     pid, who = facts.get("pid"), started_by(facts)
     if who != "window":
         raise UsageError(
-            f"{path}: expected no daemon that stays, found one of pid {pid} that a {who} started; use it, stop it with:"
+            f"{path}: expected no running daemon, found one (pid {pid}) that a {who} started; use it, stop it with:"
             f" {stop_command(path)}, or choose another --socket and --state"
         )
     tell(f"taking over from the daemon that a window started (pid {pid}, {path})")
@@ -104,9 +104,9 @@ def _make_room_at(path: Path, client: Client, tell: Callable[[str], object]) -> 
 
 
 def wait_until_gone(client: Client) -> None:
-    """Wait until the daemon that was asked to leave closed this connection and let go of its store.
+    """Wait until the daemon that was asked to exit has closed this connection and released its store.
 
-    Raises DaemonError: when it stays.
+    Raises DaemonError: when it does not exit in time.
     """
     state, pid = Path(client.welcome.state), client.welcome.pid
     until_ns, pause = clock.now_ns() + round(GONE_S * 1e9), threading.Event()

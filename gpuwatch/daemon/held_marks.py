@@ -1,4 +1,4 @@
-"""Windows that no connection owns: `gpuwatch mark` begins them in one process and ends them in another, by their name."""
+"""Windows that no connection owns: `gpuwatch mark` begins one in one process and ends it by name in another."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gpuwatch.wire.mark_bounds import LONGEST_S, SHORTEST_S
 
 _log = logging.getLogger("gpuwatch.daemon.held_marks")
 
-MARKS_COUNT = 64  # open ones of a user
-EXPIRED_COUNT = 64  # of a user, whose verdict `mark end` still tells
+MARKS_COUNT = 64  # open marks of one user
+EXPIRED_COUNT = 64  # expired marks of one user; `mark end` still returns their verdicts
 _CLAIMED = frozenset({"claimed_calls_count", "claimed_call_s"})  # what only untrusted code claims
 
-_Key = tuple[int, str]  # uid and name: two users may use one name, and neither learns of the other's
+_Key = tuple[int, str]  # uid and name: users may choose the same name, and neither learns of the other's mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class _Mark:
 
 
 class HeldMarks:
-    """The open marks of every user, and those that expired.  All methods run in the daemon's event loop."""
+    """The open and expired marks of every user.  All methods run in the daemon's event loop."""
 
     def __init__(self, windows: Windows, *, shortest_s: float = SHORTEST_S, proc: Path = PROC) -> None:
         self._windows = windows
@@ -45,14 +45,14 @@ class HeldMarks:
         self._shortest_s = shortest_s
         self._begun_ns = clock.now_ns()
         self._open: dict[_Key, _Mark] = {}
-        self._expired: dict[_Key, str] = {}  # the run ids, the oldest first
+        self._expired: dict[_Key, str] = {}  # run ids, the oldest first
 
     def holds(self, run_id: str) -> bool:
-        """Return whether this window is an open mark's, which ends by its name alone."""
+        """Return whether this window belongs to an open mark, which only its name can end."""
         return any(mark.run.id == run_id for mark in self._open.values())
 
     async def answer(self, request: messages.OpenMark | messages.CloseMark, *, pid: int, uid: int) -> messages.Reply:
-        """Begin or end a mark.  Raises UsageError: in one line, for what cannot be."""
+        """Begin or end a mark.  Raises UsageError: for a request that cannot be met, in one line."""
         owner = uid if request.uid is None else request.uid
         if uid not in (owner, 0):
             raise UsageError(f"mark {request.name!r}: expected root to name the owner {owner}, found uid {uid}")
@@ -140,7 +140,7 @@ def _check_terms(request: messages.OpenMark, shortest_s: float) -> None:
 
 
 def _own_processes(terms: messages.OpenMark, pid: int, uid: int, proc: Path) -> tuple[int, OwnProcesses, str]:
-    """Return a window's first process, what tells its own, and that in words.  Raises UsageError: for what is not visible."""
+    """Return a mark's first process, its membership test, and that test in words.  Raises UsageError: for a hidden process."""
     if not pid or user_of(pid, proc=proc) is None:
         raise UsageError(
             "mark: expected a process in the PID namespace of the daemon, found one outside of it; give the daemon the host's PIDs"
@@ -160,6 +160,6 @@ def _own_processes(terms: messages.OpenMark, pid: int, uid: int, proc: Path) -> 
         return session or pid, KinMembers(uid=uid, proc=proc), f"user {uid}"
     if session is None:
         raise UsageError(f"mark {terms.name!r}: expected a process that runs, found {pid} gone")
-    if session == 0:  # As `docker exec` leaves it: one container's users keep apart, its terminals cannot be.
+    if session == 0:  # `docker exec` leaves session 0: the users of a container can be told apart, its terminals cannot.
         return pid, KinMembers(session=0, uid=uid, proc=proc), f"sessions of user {uid} begun outside this PID namespace"
     return session, KinMembers(session=session, proc=proc), f"session {session}"

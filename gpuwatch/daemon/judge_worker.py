@@ -1,6 +1,6 @@
-"""The judge's worker process: it reads a closed window's evidence from the store, judges, and answers; it writes nothing.
+"""The judge's worker process: it reads a closed window's evidence from the store and returns a judgement; it writes nothing.
 
-Judging takes tens of milliseconds of a core and imports scipy: neither belongs into the process that samples.
+Judging imports scipy and uses tens of milliseconds of CPU: both would disturb the process that samples.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger("gpuwatch.daemon.judge_worker")
 
 
 def serve(state: Path, requests: BinaryIO, answers: BinaryIO) -> None:
-    """The worker's loop: a run id in, a judgement out, until the daemon closes the pipe.  An empty id only warms."""
+    """Run the worker's loop: read a run id, write a judgement, until the daemon closes the pipe.  An empty id only warms up."""
     from gpuwatch.errors import StoreError
     from gpuwatch.signing import signer_of
 
@@ -57,7 +57,7 @@ def _import_judge() -> None:
 
 
 def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgement:
-    """Judge one stored run from its readings, and sign for it.  Raises StoreError."""
+    """Judge one stored run from its readings and sign the evidence.  Raises StoreError."""
     from annotate.capsule.pack import pack
     from annotate.evidence import Evidence, WindowRecord
     from annotate.judge import judge
@@ -92,9 +92,9 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
 
 
 def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str, RecordedWindow]]:
-    """Yield what a GPU's window adds to which record: nothing unless it is VALID against itself as well.
+    """Yield the entries that a GPU's window adds to its work's records, only if it is VALID against itself as well.
 
-    Otherwise a record that admits a window would admit the next one by it, and so drift away from the first five.
+    Otherwise a record that admits one window would admit the next by that one, and drift away from the first five.
     """
     from annotate.judge import judge
     from annotate.user_policy import Policy
@@ -109,7 +109,7 @@ def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str
 
 
 def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:
-    """Name the rules that failed, which their verdicts list as not checked: no limit and no evidence should do that."""
+    """Log the rules that failed, which the verdicts list as not checked: no limit and no evidence should make a rule fail."""
     for verdict in verdicts:
         if verdict.failed:
             failures = ", ".join(f"{finding.rule} ({finding.failure})" for finding in verdict.failed)
@@ -117,8 +117,8 @@ def log_failed_rules(run_id: str, verdicts: Sequence[Verdict]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as with a terminal's Ctrl-C: the daemon ends us, by closing our pipe
-    with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile: the next one says so of this window
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C too: the daemon ends the worker by closing its pipe
+    with contextlib.suppress(BrokenPipeError):  # the daemon died meanwhile; the next daemon reports that for this window
         serve(Path(sys.argv[1]), sys.stdin.buffer, sys.stdout.buffer)
-    with contextlib.suppress(BrokenPipeError):  # what is left of an answer is for nobody
+    with contextlib.suppress(BrokenPipeError):  # nobody reads the rest of an answer
         sys.stdout.close()

@@ -12,7 +12,7 @@ REMEMBERED_COUNT = 200  # 60 kB each
 
 
 class JudgedWindows:
-    """Finds a judged window.  What begins with ``read`` opens the store, and belongs into a thread."""
+    """Finds judged windows.  Methods that begin with ``read`` open the store and must run in a thread."""
 
     def __init__(self, state: Path, boot_id: str) -> None:
         self._state = state
@@ -37,7 +37,7 @@ class JudgedWindows:
         return self._runs.get(run_id)
 
     def read(self, run_id: str) -> Run | None:
-        """Return a window from the store: it may have been closed under an earlier daemon."""
+        """Return a window from the store: an earlier daemon may have closed it."""
         try:
             with RunReader(self._state) as reader:
                 run = reader.run(run_id)

@@ -13,11 +13,11 @@ LENGTH = struct.Struct(">I")  # before each request and each answer
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """Verdicts, worst first, as plain data, each GPU's evidence packed, and a signature under each.
+    """Verdicts as plain data, worst first, with each GPU's packed evidence and its signature.
 
-    A signature is the public key (32 bytes) and what it signed with (64); there are none where the key cannot be used.
-    ``recorded`` is what the run adds to the records of its work, by the digests of their keys.
-    ``run`` is what was asked for: an answer that comes too late must not be taken for the next one's.
+    A signature holds the public key (32 bytes) and the signature itself (64 bytes); without a usable key there are none.
+    ``recorded`` holds the run's entries for the records of its work, by the digests of their keys.
+    ``run`` is the run that was asked for: a late answer must not be taken for the next one's.
     """
 
     run: str = ""

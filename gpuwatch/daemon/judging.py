@@ -1,6 +1,6 @@
-"""The daemon's end of the judge: its worker is started when a window opens, and leaves after a minute without work.
+"""The daemon's end of the judge: it starts the worker when a window opens and ends it after a minute without work.
 
-At rest a worker would hold as much memory as the daemon itself.
+An idle worker would hold as much memory as the daemon itself.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from gpuwatch.daemon.worker_patience import WorkerPatience
 
 _log = logging.getLogger("gpuwatch.daemon.judging")
 
-WARM_S = 8.0  # a worker that imports for longer is not watched any more; the first verdicts may be late
-REST_S = 60.0  # without work: a worker is there again within a second
-_NICE = 5  # the benchmark's next window may already be running, and its first while the worker imports
-# numpy's libraries would start a thread a processor for matrices, of which the judge multiplies none.
+WARM_S = 8.0  # the daemon stops waiting for longer imports; the first verdicts may then be late
+REST_S = 60.0  # idle time before the worker exits; starting it again takes a second
+_NICE = 5  # the benchmark's next window may run while the worker judges, and its first while the worker imports
+# numpy's libraries would start a thread per processor for matrix products, and the judge uses none.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Judge:
-    """The daemon's end: one request at a time, a dead worker is replaced and asked once more."""
+    """Sends the worker one request at a time; replaces a dead worker and asks once more."""
 
     def __init__(
         self, state: Path, *, log: Path | None = None, patience: WorkerPatience | None = None, rest_s: float = REST_S
@@ -37,13 +37,13 @@ class Judge:
         self._patience = patience or WorkerPatience()
         self._rest_s = rest_s
         self._resting: asyncio.TimerHandle | None = None
-        self._log = log  # where the worker's last words go, if not to our own standard error
+        self._log = log  # receives the worker's standard error; None: the daemon's own
         self._worker: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
     async def warm(self, patience_s: float = WARM_S) -> None:
-        """Have a worker that lives, and wait until it has imported what it needs; one that takes longer goes on with it."""
-        if self._turn.locked():  # it starts or works already
+        """Start a worker if none lives, and wait until its imports are done; a slower one continues in the background."""
+        if self._turn.locked():  # a worker is already starting or judging
             return
         async with self._working():
             if self._lives:
@@ -57,7 +57,7 @@ class Judge:
                 self.stop()
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
-        """Never raises for a failing worker: a judgement without verdicts says why."""
+        """Have a run judged.  Never raises for a failing worker: the judgement then has no verdicts and says why."""
         async with self._working():
             for _ in range(2):
                 try:
@@ -68,7 +68,7 @@ class Judge:
             return Judgement(run=run, why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
 
     def stop(self) -> None:
-        """End the worker, which writes nothing and can be ended at any time."""
+        """End the worker; it writes nothing, so it can be ended at any time."""
         if self._resting is not None:
             self._resting.cancel()
         if self._worker is not None and self._lives:
@@ -82,7 +82,7 @@ class Judge:
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
-        """Have the worker to oneself; nobody's after it, it leaves in a while."""
+        """Hold the worker exclusively; after the last user, schedule its exit."""
         async with self._turn:
             if self._resting is not None:
                 self._resting.cancel()
@@ -99,12 +99,12 @@ class Judge:
             answer.cancel()
 
     async def _asked(self, run: str) -> asyncio.Task[Judgement]:
-        """Send a request to a worker that lives, and return what waits for its answer."""
+        """Send a request to a living worker, and return the task that waits for its answer."""
         if self._worker is None or not self._lives:
             with contextlib.ExitStack() as stack:
                 said = stack.enter_context(self._log.open("ab")) if self._log else None
-                # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.  A group of its
-                # own: a terminal's Ctrl-C is the daemon's to treat, and would meet the worker amid its imports.
+                # -P: import nothing from the daemon's start folder, which other users may be able to write.  The worker has its
+                # own process group: Ctrl-C in a terminal is for the daemon, and would interrupt the worker's imports.
                 self._worker = await asyncio.create_subprocess_exec(
                     sys.executable,
                     "-P",
@@ -117,7 +117,7 @@ class Judge:
                     process_group=0,
                     env={**os.environ, **_ONE_THREAD},
                 )
-            with contextlib.suppress(OSError):  # it ended already, or a filter of system calls refuses it
+            with contextlib.suppress(OSError):  # it ended already, or a filter of system calls refuses the call
                 os.setpriority(os.PRIO_PROCESS, self._worker.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
         stdin, stdout = self._worker.stdin, self._worker.stdout
         if stdin is None or stdout is None:
@@ -127,7 +127,7 @@ class Judge:
         await stdin.drain()
 
         async def answer() -> Judgement:
-            while True:  # what was not waited for, as the end of a slow start, is answered first
+            while True:  # answers that nobody waited for, such as that of a slow start, arrive first
                 (length,) = LENGTH.unpack(await stdout.readexactly(LENGTH.size))
                 judgement = msgspec.msgpack.decode(await stdout.readexactly(length), type=Judgement)
                 if judgement.run == run:

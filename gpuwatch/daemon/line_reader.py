@@ -1,4 +1,4 @@
-"""Lines from one connection and to it, and what a client may make the daemon hold and wait for while it sends them."""
+"""Reading and writing of lines on one connection, and bounds on what a client may make the daemon hold and wait for."""
 
 import asyncio
 from collections import Counter
@@ -6,14 +6,14 @@ from collections import Counter
 from gpuwatch.wire import messages
 from gpuwatch.wire.messages import WireError
 
-READ_S = 30.0  # a client that does not read its answer for this long is gone
-LINE_S = 30.0  # a line that was begun ends within this: a client that stops in the middle holds its piece no longer
+READ_S = 30.0  # a client that does not read its answer for this long is treated as gone
+LINE_S = 30.0  # a line must end within this after its first byte: a client that stops midway must not hold memory
 PIECE_BYTES = 1 << 16
-USER_HALF_SAID_BYTES = 64 << 20  # of one user's connections: a thousand may hold half a line each, and not a gigabyte
+USER_HALF_SAID_BYTES = 64 << 20  # of one user's connections: a thousand could otherwise hold a gigabyte of unfinished lines
 
 
 class UnfinishedLines:
-    """The bytes of unfinished lines that each user's connections hold: what one user holds refuses no other user."""
+    """The bytes of unfinished lines, counted by user: one user's bytes never refuse another user."""
 
     def __init__(self, user_most_bytes: int = USER_HALF_SAID_BYTES) -> None:
         self.user_most_bytes = user_most_bytes
@@ -23,7 +23,7 @@ class UnfinishedLines:
         return self._by_uid[uid]
 
     def hold(self, uid: int, count: int) -> None:
-        """Count bytes of a user; a negative count lets them go."""
+        """Count bytes of a user; a negative count releases them."""
         self._by_uid[uid] += count
         if not self._by_uid[uid]:
             del self._by_uid[uid]
@@ -35,7 +35,7 @@ class UnfinishedLines:
 
 
 class LineReader:
-    """Reads one connection line by line, and is of no more use once it raised WireError."""
+    """Reads one connection line by line.  It cannot be used after it raised WireError."""
 
     def __init__(self, reader: asyncio.StreamReader, half_said: UnfinishedLines, uid: int, *, rest_s: float = LINE_S) -> None:
         self._reader = reader
@@ -45,12 +45,12 @@ class LineReader:
         self._buffer = bytearray()
 
     async def next(self, most_bytes: int = messages.LINE_BYTES) -> bytes | None:
-        """The next line without its end; None at the end of all.  It may be long in coming, and not in ending.
+        """Return the next line without its end; None at the end of the stream.  Only its first byte may come late.
 
-        Raises WireError for one that is too long or too slow, or too much beside what this user's other connections hold.
+        Raises WireError: for a line that is too long or too slow, or when this user's connections hold too many bytes.
         """
         searched = 0
-        if self._buffer:  # who says the next before the last was answered takes turns with all others
+        if self._buffer:  # a client that sends the next line before its last answer takes turns with the others
             await asyncio.sleep(0)
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -68,9 +68,9 @@ class LineReader:
         return line
 
     async def gone(self, most_bytes: int = messages.LINE_BYTES) -> None:
-        """Return once the other end has closed the connection, and keep the lines that it sends until then.
+        """Return once the other end has closed the connection; buffer the lines that it sends until then.
 
-        Raises WireError: when it sends more than one may send before the answer to the last request.
+        Raises WireError: when it sends more than is allowed before the answer to its last request.
         """
         while piece := await self._reader.read(PIECE_BYTES):
             self._hold(piece)
@@ -101,7 +101,7 @@ class LineReader:
 async def receive(
     lines: LineReader, writer: asyncio.StreamWriter, most_bytes: int = messages.LINE_BYTES
 ) -> messages.Request | None:
-    """The next request, None at the end.  A line that is none is refused and the next one read."""
+    """Return the next request, or None at the end.  Refuse a malformed line and read on."""
     while True:
         try:
             line = await lines.next(most_bytes)
@@ -117,10 +117,10 @@ async def receive(
 
 
 async def send(writer: asyncio.StreamWriter, message: messages.Message) -> None:
-    """Raises ConnectionResetError where nobody is there any more: thousands of questions may be left of who asked and went."""
+    """Send a message.  Raises ConnectionResetError: when the peer is gone, so that its queued requests are dropped."""
     writer.write(messages.encode(message))
     if writer.is_closing():
         raise ConnectionResetError
-    # The system takes nearly every answer at once; waiting with a limit costs as much as writing it.
+    # The system takes nearly every answer at once, and waiting with a limit costs as much as writing.
     if writer.transport.get_write_buffer_size():
         await asyncio.wait_for(writer.drain(), READ_S)

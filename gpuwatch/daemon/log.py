@@ -1,4 +1,4 @@
-"""Where a daemon's messages go: to standard error, or to a log in its state folder where a window started it."""
+"""The destination of a daemon's messages: standard error, or a log in its state folder if a window started it."""
 
 import contextlib
 import faulthandler
@@ -29,9 +29,9 @@ class _Said:
 
 
 class Repeats(logging.Filter):
-    """Bounds a log's rate: a message passes once in an interval, and a line of code with so many different ones.
+    """Limits a log's rate: each message once per interval, and a bounded number of different ones per line of code.
 
-    The next to pass tells how many were held back.  Messages for debugging all pass.
+    The next message that passes reports how many were held back.  Debug messages always pass.
     """
 
     def __init__(self, *, now_ns: Callable[[], int] = clock.now_ns) -> None:
@@ -55,7 +55,7 @@ class Repeats(logging.Filter):
         return True
 
     def _held_before(self, known: dict[Hashable, _Said], key: Hashable, most_count: int) -> int | None:
-        """How many were held back before this one; None if it is held back itself."""
+        """Return how many messages were held back before this one; None if this one is held back too."""
         now_ns = self._now_ns()
         said = known.get(key)
         if said is None or now_ns - said.since_ns >= INTERVAL_S * 1e9:
@@ -71,37 +71,37 @@ class Repeats(logging.Filter):
 
 
 def log_to(settings: Settings, *, on_demand: bool) -> None:
-    """From here on.  Raises UsageError where there can be no log."""
+    """Send log messages to their destination.  Raises UsageError: when the log cannot be opened."""
     if on_demand:
         log = _emptied(settings.log)
-        # Whatever ends us in a way nobody foresaw says so there: nobody else hears a daemon that a window started.
+        # An unexpected death is reported here too: a daemon that a window started has no reader of its standard error.
         os.dup2(log.fileno(), 2)
-        faulthandler.enable(log)  # also a driver's library that crashes
+        faulthandler.enable(log)  # also for a crash inside a driver's library
     handler = logging.StreamHandler(log if on_demand else sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.addFilter(Repeats())
     root = logging.getLogger("gpuwatch")
     root.addHandler(handler)
-    logging.getLogger("asyncio").addHandler(handler)  # what its event loop cannot tell anybody else
+    logging.getLogger("asyncio").addHandler(handler)  # errors that asyncio reports only through its logger
     root.setLevel(settings.log_level.upper())
 
 
 def _emptied(log: Path) -> TextIO:
-    """The log, begun anew; never through a link, which could lead to a file that is not ours.  Raises UsageError.
+    """Open a new, empty log, never through a link, which could lead to another file.  Raises UsageError.
 
-    That of the daemon before is kept: it may tell why it was not the last.  Where one that serves another socket keeps the
-    same store, the log is its, and we say there why we cannot.
+    The previous daemon's log is kept: it may explain that daemon's end.  If a daemon of another socket owns the
+    store, the log belongs to it, and this daemon appends the reason for its own exit.
     """
     taken = store_owner.is_alive(log.parent)
     with contextlib.suppress(OSError):
         if not taken and stat.S_ISREG((before := log.lstat()).st_mode) and before.st_size:
             log.replace(log.with_name(f"{log.name}.old"))
     try:
-        # At the end, wherever that is by then: the judge's worker writes there too.
+        # Append: the judge's worker writes to the same file.
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if taken else os.O_TRUNC)
         descriptor = os.open(log, flags, 0o600)
     except OSError as error:
         raise UsageError(
-            f"{log}: expected a file for messages, found: {error.strerror}; choose another with --state"
+            f"{log}: expected a log file that can be written, found: {error.strerror}; choose another with --state"
         ) from error
     return os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace")

@@ -1,6 +1,6 @@
-"""The daemon that a window starts: ``python -m gpuwatch.daemon.on_demand --NAME=VALUE …``.
+"""Entry point of the daemon that a window starts: ``python -m gpuwatch.daemon.on_demand --NAME=VALUE …``.
 
-As ``gpuwatch daemon --on-demand``, without the imports of the command line, for which the window would wait.
+It equals ``gpuwatch daemon --on-demand`` without the command line's imports, for which the window would wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from gpuwatch.errors import GpuwatchError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run until no client is left; ``arguments`` are ``Settings.flags``.  Returns only where no daemon is needed, or can be."""
+    """Run until no client is left.  Returns only if no daemon is needed or none can start.
+
+    ``arguments`` are ``Settings.flags``.
+    """
     flags = dict(each.removeprefix("--").split("=", 1) for each in arguments)
 
     def run() -> None:
@@ -26,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _code_of(work: Callable[[], None]) -> int:
-    """Do the work, and return 1 for what was raised on purpose, said in one line; the window that waits quotes it."""
+    """Do the work; print an expected error in one line, which the waiting window quotes, and return 1."""
     try:
         work()
     except (GpuwatchError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The daemon as a process: left by its parent, alone on its socket, with its log; and how it ends."""
+"""The daemon as a process: detached from its parent, alone on its socket, with its log and a bounded end."""
 
 import asyncio
 import contextlib
@@ -28,16 +28,16 @@ from gpuwatch.systemd import notify
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-END_S = 30  # more than all that a daemon waits for at its end
+END_S = 30  # longer than the sum of all waits at the daemon's end
 
 
 def main(
     settings: Settings, *, code_of: Callable[[Callable[[], None]], int], on_demand: bool = False, shared: bool = False
 ) -> None:
-    """Run a daemon in the foreground of this process, and end it; ``shared``: for every user, each their own windows.
+    """Run a daemon in this process and end the process with it; ``shared``: serve every user, each their own windows.
 
-    Returns only where no daemon is needed.  ``code_of`` says what went wrong while it ran, and gives the code to end with.
-    Raises UsageError where one already serves the socket.
+    Returns only where no daemon is needed.  ``code_of`` reports an error and returns the exit code.
+    Raises UsageError: when another daemon already serves the socket.
     """
     manager, sockets = notify.taken(os.environ)
     listener = notify.listener_at(settings.socket, sockets)
@@ -51,7 +51,7 @@ def main(
             return
         ensure_state_folder(settings.state, mode=0o750 if shared else 0o700)
         log_to(settings, on_demand=on_demand)
-        # A thread that samples waits for the interpreter lock; the default of 5 ms would be half its period.
+        # A sampling thread waits for the interpreter lock; the default of 5 ms would be half its period.
         sys.setswitchinterval(0.0005)
         _watch_children_without_threads()
         make = partial(
@@ -71,39 +71,39 @@ async def _run(make: Callable[[], Daemon], *, on_demand: bool) -> None:
     try:
         await make().run()
     except GpuwatchError as error:
-        if on_demand:  # the log is all that the starting window can quote; else the command says it
+        if on_demand:  # the starting window can quote only the log; otherwise the command prints the error
             _log.error("%s", error)
         raise
 
 
 def _end(run: Callable[[], int]) -> NoReturn:
-    """Run, and end here: by then all that is ours is closed and flushed, and the interpreter would wait for its threads.
+    """Run, then exit without the interpreter's shutdown, which would wait for threads: all our files are closed by then.
 
-    One inside a hung call of a driver or a disk can be neither joined nor ended, and one that could not be started for
-    want of memory never says that it has ended.  What is left out are the log's flush and that of the streams, done here.
+    A thread inside a hung driver or disk call cannot be joined or ended.  A thread that failed to start for lack of
+    memory never reports its end.  Of the skipped shutdown, flushing the log and the streams matters, and happens here.
     """
     code = 1
     try:
         code = run()
-    except BaseException:  # noqa: BLE001 - said as the interpreter would, which is not reached
+    except BaseException:  # noqa: BLE001 - printed here because the interpreter's own report is not reached
         traceback.print_exc()
     finally:
         with contextlib.suppress(Exception):
             logging.shutdown()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, full, or none
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, full, or absent
                 stream.flush()
         os._exit(code)
 
 
 def _end_in_time() -> None:
-    """Have the kernel end this process if its end takes too long: a lock it held would keep the next daemon out."""
+    """Have the kernel end this process if shutdown takes too long: its locks would keep the next daemon out."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(END_S)
 
 
 def _watch_children_without_threads() -> None:
-    """Learn of the worker's end from the kernel, as Python 3.12 does; 3.11 starts a thread for each process it runs."""
+    """Learn of the worker's end through a pidfd, as Python 3.12 does; 3.11 starts a thread for each child process."""
     if sys.version_info < (3, 12):
         with contextlib.suppress(OSError):  # a service's or container's filter of system calls may refuse it
             os.close(os.pidfd_open(os.getpid()))
@@ -111,9 +111,9 @@ def _watch_children_without_threads() -> None:
 
 
 def _leave_parent() -> Callable[[], None]:
-    """Become nobody's child; gives what tells the process that was started in our place that we answer.
+    """Detach from the parent; return a function that tells the process started in our place that this daemon answers.
 
-    That one then ends with 0, or with 1 as soon as we do without having said so.
+    That process then ends with 0, or with 1 as soon as the daemon dies before the call.
     """
     here, there = os.pipe()
     if os.fork():
@@ -131,7 +131,7 @@ def _leave_parent() -> Callable[[], None]:
     return ready
 
 
-# A thousand windows are a thousand connections.  The rest a benchmark set for itself, and its daemon serves others too.
+# A thousand windows need a thousand connections.  The other limits were set by a benchmark, and its daemon serves others too.
 _LIMITS = (
     resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_DATA,
     resource.RLIMIT_NPROC,
@@ -139,7 +139,7 @@ _LIMITS = (
 
 
 def _raise_limits() -> None:
-    """Raise what this process may use to the most that it may set."""
+    """Raise this process's resource limits to the most that it may set."""
     for limit in _LIMITS:
         _, hard = resource.getrlimit(limit)
         with contextlib.suppress(OSError, ValueError):
@@ -147,26 +147,26 @@ def _raise_limits() -> None:
 
 
 def _undo_inheritance() -> None:
-    """Let go of what the benchmark that started us is bound to: its processors, its priority, its umask."""
+    """Undo what was inherited from the starting benchmark: CPU affinity, priority, umask."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.umask(0o077)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, the judge's worker would end without a code
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if ignored, the judge's worker would end without an exit code
 
 
 @contextlib.contextmanager
 def _only_one(settings: Settings, make_room: Callable[[], None] | None) -> Iterator[bool]:
-    """Hold the lock beside the socket; False if another process holds it.  The kernel lets go of it when we die.
+    """Hold the lock beside the socket; yield False if another process holds it.  The kernel releases it when this one dies.
 
-    ``make_room`` has the daemon that a window started leave; the lock is then waited for.
-    Raises UsageError: when that one stays, or another daemon serves the socket or the store.
+    ``make_room`` has a daemon that a window started exit; this call then waits for the lock.
+    Raises UsageError: when that daemon stays, or another one serves the socket or the store.
     """
     path = Path(f"{settings.socket}.lock")
     try:
-        # Never through a link somebody put there, and never emptied: it may be a file that is not ours.
+        # Never follow a link or truncate: the path may have been made to lead to another file.
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise UsageError(f"{path}: cannot be locked: {error.strerror}; choose another --socket") from error
@@ -189,7 +189,7 @@ def _is_locked_now(lock: int) -> bool:
 
 
 def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]) -> None:
-    """Lock, after the daemon that has the lock and does not answer yet, or no more, has answered or ended.
+    """Lock once the process that holds the lock, and does not answer, has answered or ended.
 
     Raises UsageError: when it does neither.
     """
@@ -209,7 +209,7 @@ def _wait_for(lock: int, path: Path, socket: Path, make_room: Callable[[], None]
 
 
 def _holder(path: Path) -> int | None:
-    """The process that holds a lock on a file, None where the kernel does not tell."""
+    """Return the process that holds a lock on a file; None where the kernel does not tell."""
     with contextlib.suppress(OSError, IndexError, ValueError):
         inode = str(path.stat().st_ino)
         for line in Path("/proc/locks").read_text().splitlines():

@@ -1,4 +1,4 @@
-"""The thread that reads what only the metrics page shows: every ten seconds at most, within a budget, while somebody scrapes."""
+"""The thread for readings that only the metrics page shows: at most every ten seconds, within a CPU budget, while scraped."""
 
 import logging
 import threading
@@ -11,16 +11,16 @@ from gpuwatch.interfaces import RareReading, Source
 _log = logging.getLogger("gpuwatch.daemon.rare_reader")
 
 PERIOD_S = 10.0
-BUDGET_RATIO = 0.002  # of one processor, for all GPUs together: 56 MIG instances are read more rarely than none
-ATTENDED_S = 300.0  # after a scrape; scrapers come every minute or more often
+BUDGET_RATIO = 0.002  # of one processor, for all GPUs together; with 56 MIG instances each is read more rarely
+ATTENDED_S = 300.0  # after a scrape; scrapers usually come every minute or more often
 STALE_PERIODS_COUNT = 3
 RETRY_S = 1.0
 
 
 class RareReader:
-    """Reads every answering board rarely, and remembers the last reading.  Nothing is read before the first scrape.
+    """Reads every answering board rarely, and remembers the last reading.  It reads nothing before the first scrape.
 
-    A driver that hangs takes this thread with it and no other; what was read before then leaves the page as it ages.
+    A hanging driver blocks only this thread; earlier readings leave the page as they age.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RareReader:
         self._thread: threading.Thread | None = None
 
     def latest(self, uuid: str) -> RareReading | None:
-        """Return a board's last reading unless it is stale; asking keeps the thread reading, and starts it the first time."""
+        """Return a board's last reading unless it is stale; the call starts the thread, or keeps it reading."""
         now_ns = clock.now_ns()
         self._attend(now_ns)
         reading = self._readings.get(uuid)
@@ -52,13 +52,13 @@ class RareReader:
         return reading if reading is not None and now_ns - reading.at_ns <= stale_ns else None
 
     def read_all(self) -> None:
-        """Read every board once, and set the pause that keeps within the budget."""
+        """Read every board once, and set the pause that keeps to the budget."""
         begun_ns = self._cpu_ns()
         source = self._source()
         read_rare: Callable[[str], RareReading] | None = getattr(source, "read_rare", None)
         for uuid in self._answering() if read_rare is not None else ():
             try:
-                self._readings[uuid] = read_rare(uuid)  # type: ignore[misc]  # not None: the loop would have nothing to do
+                self._readings[uuid] = read_rare(uuid)  # type: ignore[misc]  # not None: otherwise there are no boards to read
             except DeviceLostError:
                 self._readings.pop(uuid, None)
             except SourceError as error:
@@ -71,7 +71,7 @@ class RareReader:
         self._scraped_ns = now_ns
         with self._starting:
             if self._thread is None:
-                # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
+                # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process alive.
                 self._thread = threading.Thread(target=self._run, name="gpuwatch-rare", daemon=True)
                 self._thread.start()
 
@@ -79,5 +79,5 @@ class RareReader:
         while not self._stop.is_set():
             if clock.now_ns() - self._scraped_ns <= ATTENDED_S * 1e9:
                 self.read_all()
-            # Nobody answered: a page may be asked for before the first GPU is watched.
+            # Without an answer retry soon: a page may be requested before the first GPU is watched.
             self._stop.wait(self.pause_s if self._readings else min(RETRY_S, self.pause_s))

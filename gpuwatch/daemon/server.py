@@ -1,4 +1,4 @@
-"""The daemon's socket: connections, their users, and the answer to each message."""
+"""The daemon's socket: its connections, their users, and the dispatch of each message."""
 
 import asyncio
 import contextlib
@@ -28,21 +28,21 @@ from gpuwatch.wire.peer import peer_uid
 _log = logging.getLogger("gpuwatch.daemon.server")
 
 GREETING_S = 10.0  # a connection without a greeting for this long is closed
-GREETING_BYTES = 1 << 15  # the longest path there is, and room
-BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections that the kernel keeps until we accept them, and that we accept in a turn
+GREETING_BYTES = 1 << 15  # the longest possible path, with room to spare
+BACKLOG_COUNT, ACCEPTED_COUNT = 1024, 64  # connections queued by the kernel; connections that asyncio accepts in one turn
 CONNECTIONS_COUNT = 4096
-USER_CONNECTIONS_COUNT = 1024  # of one user of a daemon that serves many, so that the others are served too
-VERDICTS_S = 600.0  # the longest that a client may wait for a verdict
-WINDOWS_COUNT = 256  # open ones of a connection; gpuwatch.window() takes a connection for each
+USER_CONNECTIONS_COUNT = 1024  # per user of a shared daemon, so that other users are served too
+VERDICTS_S = 600.0  # the longest wait for a verdict that a client may ask for
+WINDOWS_COUNT = 256  # open windows of a connection; gpuwatch.window() uses a connection for each
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers that the daemon itself gives to clients."""
+    """Answers that come from the daemon itself, given to the server as functions."""
 
     greeting: Callable[[], Greeting]
     status: Callable[[], dict[str, Any]]
-    readings: Callable[[int, int], messages.Readings]  # for a user, since a time
+    readings: Callable[[int, int], messages.Readings]  # arguments: the user, and the time since which
     leave: Callable[[messages.Leave], messages.Reply]
 
 
@@ -55,18 +55,18 @@ class _Peer:
 
 
 class Server:
-    """Listens, greets, and hands requests to the windows; a peer's open windows end with its connection."""
+    """Listens, greets, and passes requests to the windows; a peer's open windows end with its connection."""
 
     def __init__(self, windows: Windows, answers: Answers, *, is_shared: bool) -> None:
         self._windows = windows
         self._marks = HeldMarks(windows)
-        self._untrusted: set[str] = set()  # runs of code that may cheat, on connections that are there
+        self._untrusted: set[str] = set()  # runs of untrusted code, on connections that are open now
         self._answers = answers
         self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
         self._server: asyncio.Server | None = None
-        self._place: SocketPlace | None = None  # of a socket that is ours to remove
-        self._lost: str | None = None  # why clients do not find this daemon
+        self._place: SocketPlace | None = None  # only a socket that this daemon bound: it removes no other
+        self._lost: str | None = None  # the reason why clients cannot find this daemon
         self._is_leaving = False
         self._connections: set[asyncio.Task[None]] = set()
         self._by_uid: Counter[int] = Counter()
@@ -77,17 +77,17 @@ class Server:
         return len(self._connections)
 
     def last_greeted_ns(self) -> int:
-        """When the newest connection beside the one that asks was welcomed: it may be about to open a window."""
+        """Return when another connection was last welcomed: its client may be about to open a window."""
         asking = asyncio.current_task()
         return max((at_ns for task, at_ns in self._greeted_ns.items() if task is not asking), default=0)
 
     async def listen(self, path: Path) -> None:
-        """Bind the socket and serve.  Raises UsageError: where no socket can be."""
+        """Bind the socket and serve.  Raises UsageError: when the path cannot hold a socket."""
         self._place = SocketPlace(path, is_shared=self._is_shared)
         await self.serve(self._place.bind())
 
     async def reappear(self) -> None:
-        """Listen again where somebody removed the socket: no client finds it, and no other daemon may take its place."""
+        """Listen again after the socket was removed: no client finds it, and no other daemon may take its place."""
         place = self._place
         if place is None:
             return
@@ -96,7 +96,7 @@ class Server:
                 return
             ensure_socket_folder(place.path)
             if self._server is not None:
-                self._server.close()  # the connections it made go on
+                self._server.close()  # open connections continue
             await self.serve(place.bind())
         except (UsageError, OSError) as error:
             if self._lost is None:
@@ -107,12 +107,12 @@ class Server:
             self._lost = None
 
     async def serve(self, listener: socket.socket) -> None:
-        """Serve a socket that is bound already, by us or by a service manager; clients that connected meanwhile have waited."""
-        # Python 3.13 removes the path of every listener it closes, and 3.12 does not know the option.
+        """Serve a bound socket, from this process or a service manager; clients that connected before have waited."""
+        # Python 3.13 removes the path of every listener that it closes; 3.12 does not know the option.
         cleanup: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         listener.setblocking(False)  # noqa: FBT003 - the standard library's signature
-        # asyncio accepts as many in a turn as its backlog says; where descriptors run out it fails and logs as often in each
-        # second's attempt.  The kernel keeps more of them than that.
+        # asyncio accepts up to its backlog in one turn.  Without free descriptors every attempt fails and is logged, each
+        # second. The kernel's own queue, set below, is longer.
         self._server = await asyncio.start_unix_server(
             self._connected, sock=listener, limit=PIECE_BYTES, backlog=ACCEPTED_COUNT, **cleanup
         )
@@ -124,7 +124,7 @@ class Server:
             connection.cancel()
 
     def stop_listening(self) -> None:
-        """Take no more connections and windows; connections that were made go on."""
+        """Accept no more connections and windows; open connections continue."""
         self._is_leaving = True
         if self._server is not None:
             self._server.close()
@@ -134,7 +134,7 @@ class Server:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None:  # asyncio runs every connection in one
+        if task is None:  # asyncio runs every connection in a task
             return
         pid, uid = peer_uid(writer.get_extra_info("socket"))
         peer = _Peer(pid, uid)
@@ -158,13 +158,13 @@ class Server:
         except MemoryError:
             _log.error("out of memory: the connection of process %d is closed", pid)
             writer.transport.abort()
-        except TimeoutError:  # it said nothing, or does not read: what is left for it is for nobody
+        except TimeoutError:  # the client is silent or does not read; the rest of the answer has no reader
             writer.transport.abort()
         finally:
             lines.close()
             self._connections.discard(task)
             self._greeted_ns.pop(task, None)
-            self._by_uid -= Counter((uid,))  # and forgets who has none left
+            self._by_uid -= Counter((uid,))  # forget users without connections
             writer.close()
             self._untrusted -= peer.runs
             for run in peer.runs:
@@ -186,7 +186,7 @@ class Server:
         return True
 
     async def _serve(self, peer: _Peer, lines: LineReader, writer: asyncio.StreamWriter) -> bool:
-        """One request; False when the connection is over."""
+        """Serve one request; return False when the connection is over."""
         request = await receive(lines, writer)
         if request is None:
             return False
@@ -210,7 +210,7 @@ class Server:
     async def _answer(self, peer: _Peer, request: messages.Request) -> messages.Reply:
         match request:
             case messages.Open() if self._is_leaving:
-                raise ConnectionResetError  # the client finds the daemon that takes our place
+                raise ConnectionResetError  # the client then finds the daemon that takes over
             case messages.OpenMark() | messages.CloseMark():
                 check_declared(request)
                 return await self._marks.answer(request, pid=peer.pid, uid=peer.uid)
@@ -249,14 +249,14 @@ class Server:
                 return messages.Refused("bad-message", "hello comes once, as the first message")
 
     def _check_end(self, peer: _Peer, request: messages.Request) -> None:
-        """Raise UsageError where another connection than its own speaks of an untrusted window, or of one that a mark holds."""
+        """Raise UsageError for an untrusted window of another connection, or for a window that a mark holds."""
         if not isinstance(request, messages.End | messages.Times | messages.Spans | messages.Close):
             return
         if request.run not in peer.runs and (request.run in self._untrusted or self._marks.holds(request.run)):
             raise UsageError(f"window {request.run} takes times, facts and its end only from whoever opened it")
 
     async def _verdicts(self, peer: _Peer, lines: LineReader, request: messages.AskVerdicts) -> messages.Reply:
-        """Wait for the verdicts of a window, and no longer than the client is there.
+        """Wait for the verdicts of a window, at most while the client is connected.
 
         Raises ConnectionResetError: when the client went away.  Raises WireError, UsageError.
         """
@@ -280,8 +280,10 @@ class Server:
 
 
 async def _turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, code: str, why: str) -> None:
-    """Refuse a connection, and stay until its greeting came: to a socket closed before that, it could not be written, and the
-    client would learn that somebody went away instead of why."""
+    """Refuse a connection after its greeting has arrived.
+
+    Closing earlier would discard the refusal, and the client would see only a closed connection.
+    """
     await send(writer, messages.Refused(code, why))
     with contextlib.suppress(TimeoutError, asyncio.LimitOverrunError, ValueError):
         await asyncio.wait_for(reader.readline(), GREETING_S / 10)

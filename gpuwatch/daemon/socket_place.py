@@ -10,7 +10,7 @@ from gpuwatch.errors import UsageError
 
 
 class SocketPlace:
-    """A path where this daemon listens, as long as nobody removes or replaces the socket there."""
+    """A path on which this daemon listens until its socket is removed or replaced."""
 
     def __init__(self, path: Path, *, is_shared: bool) -> None:
         self.path = path
@@ -18,9 +18,9 @@ class SocketPlace:
         self._bound: tuple[int, int] | None = None
 
     def bind(self) -> socket.socket:
-        """Bind a socket, in place of one that a dead daemon left: the caller holds the lock that proves it dead.
+        """Bind a socket and replace one that a dead daemon left; the caller's lock proves that daemon dead.
 
-        Raises UsageError: where no socket can be.
+        Raises UsageError: when the path cannot hold a socket.
         """
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(self.path.lstat().st_mode):
@@ -41,21 +41,21 @@ class SocketPlace:
         return listener
 
     def is_there(self) -> bool:
-        """Return whether the socket lies where it was bound.  Raises UsageError: where another file took its place."""
+        """Return whether the socket is still where it was bound.  Raises UsageError: when another file took its place."""
         found = _identity(self.path)
         if found not in (None, self._bound):
             raise UsageError(f"{self.path}: another socket took the place of ours; new windows do not reach this daemon")
         return found is not None
 
     def remove(self) -> None:
-        """Remove the socket, but no other file in its place."""
+        """Remove the socket, but no other file that took its place."""
         with contextlib.suppress(OSError, UsageError):
             if self.is_there():
                 self.path.unlink()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return which file lies there; None for none."""
+    """Return the identity of the file at a path; None for no file."""
     try:
         found = path.lstat()
     except OSError:

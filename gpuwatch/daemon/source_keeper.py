@@ -1,4 +1,4 @@
-"""The source of a daemon's GPUs: opened, looked for while it is absent, and opened again when it is gone."""
+"""The lifetime of a daemon's source: opened, retried while absent, and reopened after a loss."""
 
 import contextlib
 import logging
@@ -18,24 +18,24 @@ _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
 
 class SourceKeeper:
-    """Keeps one source open and knows the GPUs that it named.  Its threads may hang in a driver; others only read."""
+    """Keeps one source open, with the GPUs that it named.  Its threads may hang in a driver; other threads only read."""
 
     def __init__(
         self, spec: str, clock: Clock, *, on_new: Callable[[Source, Device], None], sinks: Callable[[], Sequence[Sink]]
     ) -> None:
-        # A daemon never takes an invention for a GPU: without a driver it serves the fact that there is none.
+        # "auto" never means simulated GPUs here: without a driver the daemon reports that there are none.
         self._spec = "nvml" if spec == "auto" else spec
         self._clock = clock
         self._on_new = on_new
         self._sinks = sinks
         self._source: Source | None = None
         self._reopening = threading.Lock()
-        self._deaf = threading.Event()  # set, the driver's events of the current source are waited for no more
+        self._deaf = threading.Event()  # once set, the daemon ignores the driver's events of the current source
         self._looked = threading.Event()
-        self.devices: Mapping[str, Device] = {}  # with identity and limits as they were when last (re)opened
+        self.devices: Mapping[str, Device] = {}  # with identity and limits from the last time the source was opened
         self.absence: str | None = None
         self._is_misnamed = False  # no scene or recording of that name: waiting brings none
-        # GPUs that the driver lists and that never said who they are, each with the reason.
+        # GPUs that the driver lists but that never answered, each with the reason.
         self.unanswered: tuple[str, ...] = ()
 
     @property
@@ -44,7 +44,7 @@ class SourceKeeper:
 
     @property
     def current(self) -> Source | None:
-        """The source that is open now; None while there is none."""
+        """The open source; None while there is none."""
         return self._source
 
     @property
@@ -57,7 +57,7 @@ class SourceKeeper:
 
     @property
     def has_looked(self) -> bool:
-        """Whether the source was opened, or found absent: before, nothing is known."""
+        """Return whether the source was opened or found absent: before that, nothing is known."""
         return self._looked.is_set()
 
     def stay_s(self, idle_s: float) -> float:
@@ -66,31 +66,31 @@ class SourceKeeper:
 
     @property
     def epoch_ns(self) -> int | None:
-        """When a simulated source's scene began."""
+        """Return when a simulated source's scene began."""
         found: int | None = getattr(self._source, "epoch_ns", None)
         return found
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Tell a simulated GPU which process stands for its scene's."""
+        """Make a real process take the place of the scene's process on a simulated GPU."""
         adopt = getattr(self._source, "adopt", None)
         if adopt is not None and pid:
             adopt(uuid, pid)
 
     def look(self) -> None:
-        """Open the source where it was absent, and see whether GPUs answer that were listed and did not."""
+        """Open the source if it was absent, and check listed GPUs that did not answer before."""
         source = self._source
         if source is None:
             self._open()
             self._looked.set()
         elif self.unanswered:
-            with contextlib.suppress(SourceError):  # the lanes tell of it
+            with contextlib.suppress(SourceError):  # the lanes report this failure
                 self._join(source, source.devices())
 
     def reopen(self, failed: Source) -> Source:
-        """Return a fresh source for a sampler whose source is gone.
+        """Return a fresh source for a sampler that lost its source.
 
-        The first to ask closes the old one, the others share the new.  NVML counts its users, so a driver is only attached
-        again after every one of them let go.  Raises SourceError.
+        The first caller closes the old source; the others share the new one.  NVML counts its users, so the driver is
+        attached again only after all of them have released it.  Raises SourceError.
         """
         with self._reopening:
             current = self._source
@@ -102,7 +102,7 @@ class SourceKeeper:
             return current
 
     def deafen(self) -> None:
-        """Wait for the driver's events no more."""
+        """Stop waiting for the driver's events."""
         self._deaf.set()
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class SourceKeeper:
     def _open(self) -> None:
         try:
             self._attach()
-        except (SourceError, UsageError) as error:  # the latter: no such scene, or a recording that cannot be read
+        except (SourceError, UsageError) as error:  # UsageError: an unknown scene, or an unreadable recording
             if self.absence != str(error):
                 _log.warning("no GPU to watch: %s", error)
             self.absence, self._is_misnamed = str(error), isinstance(error, UsageError)
@@ -120,7 +120,7 @@ class SourceKeeper:
             self.absence, self._is_misnamed = None, False
 
     def _attach(self) -> Source:
-        """Open the source and watch its GPUs.  Raises SourceError, and then holds on to nothing: NVML counts its users."""
+        """Open the source and watch its GPUs.  Raises SourceError, after releasing the driver: NVML counts its users."""
         source = open_source(self._spec, self._clock)
         try:
             devices = source.devices()
@@ -135,13 +135,13 @@ class SourceKeeper:
         return source
 
     def _join(self, source: Source, devices: Sequence[Device]) -> None:
-        """Have those boards watched that are not watched yet."""
+        """Start to watch the boards that are not watched yet."""
         known, boards = self.devices, [device for device in devices if device.parent_uuid is None]
         self.devices = _in_order(known, boards)
         for device in (board for board in boards if board.uuid not in known):
             self._on_new(source, device)
-        unanswered: tuple[str, ...] = getattr(source, "unanswered", ())  # only a driver has such
-        # Of a GPU that was watched before, its own lanes tell that it is lost, and ask again.
+        unanswered: tuple[str, ...] = getattr(source, "unanswered", ())  # only a driver has unanswered GPUs
+        # A GPU that was watched before is left out: its own lanes report the loss and retry.
         if len(unanswered) <= len(known.keys() - {board.uuid for board in boards}):
             unanswered = ()
         if unanswered != self.unanswered:
@@ -150,6 +150,6 @@ class SourceKeeper:
 
 
 def _in_order(known: Mapping[str, Device], boards: Sequence[Device]) -> dict[str, Device]:
-    """Return the known GPUs, listed now or lost, and the others, by their places on the bus, as a driver lists them."""
+    """Return all known GPUs, listed or lost, sorted by bus address as a driver lists them."""
     found = {**known, **{board.uuid: board for board in boards if board.uuid not in known}}
     return found if not known else {device.uuid: device for device in pci.in_order(found.values())}

@@ -27,11 +27,12 @@ from gpuwatch.wire.messages import FactValue, Times
 
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
-# How far a client's own mark of an edge may lie from the daemon's: a descheduled process, not a piece of the benchmark.
+# The largest distance between a client's mark of an edge and the daemon's.  It covers a descheduled process, and is too short
+# to cut off a part of the benchmark.
 EDGE_SLACK_NS = 100_000_000
-DECLARING_S = 20.0  # how long an ended window may take to hand over its times
-# What the judge waits for after the end: one refresh of utilisation (208 ms), the slowest required signal.
-IDENTIFYING_S = 1.0  # how long its process may take to be named, on a machine that is busy
+DECLARING_S = 20.0  # time limit for a client to hand over its times after the window ended
+IDENTIFYING_S = 1.0  # time limit for naming its process, on a machine that is busy
+# Wait of the judge after the end: one refresh of utilisation (208 ms), the slowest required signal.
 TAIL_S = 0.25
 
 
@@ -46,7 +47,7 @@ class WindowServices:
     threads: UserThreads
     before_edge: Callable[[], None] = lambda: None  # called before a window opens, and before it is judged
     identities: Identities = field(default_factory=Identities)
-    # A user who opens windows faster than they are judged waits for them; other users do not.
+    # A user who opens windows faster than they are judged waits for their judging; other users do not.
     judging_turns: UserTurns = field(default_factory=UserTurns)
 
 
@@ -60,28 +61,28 @@ class TrackedWindow:
         self.times_count = 0
         self.beside = BesideTimes()
         self.judging_s: float | None = None
-        self.done = asyncio.Event()  # it has its verdict, and is no longer tracked
+        self.done = asyncio.Event()  # set when the window has its verdict and is no longer tracked
         self._services = services
-        self._opened_ns = run.begin_ns  # when its client asked for it: no honest mark lies before
+        self._opened_ns = run.begin_ns  # when its client asked for it: no honest mark is earlier
         self._times: list[Times] = []
-        self.closed = asyncio.Event()  # its client declares nothing more
-        self._identified = asyncio.Event()  # its process is named, or never will be
-        self._is_sampled = False  # its GPUs are sampled at the full rate for it
+        self.closed = asyncio.Event()  # set when its client declares nothing more
+        self._identified = asyncio.Event()  # set when its process is named
+        self._is_sampled = False  # True while its GPUs are sampled at the full rate for it
         self._is_stored = False
 
     @property
     def is_open(self) -> bool:
-        """Whether its body runs."""
+        """Return whether its body runs."""
         return self.run.status == "open"
 
     def shown(self) -> Run:
-        """Return the window as screens show it, with what is known of it so far."""
+        """Return the window as screens show it, with everything known so far."""
         return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
 
-    # It opens
+    # Opening
 
     async def open(self) -> None:
-        """Read the cheap part of the opening edge, for which alone the benchmark waits; the window begins after it."""
+        """Read the cheap part of the opening edge, the only part that delays the benchmark; the window begins after it."""
         watched = self._services.gpus
         for uuid in self.gpus.named or watched.uuids[:1]:
             watched.source.adopt(uuid, self.run.pid)
@@ -89,7 +90,7 @@ class TrackedWindow:
         self.run = replace(self.run, begin_ns=clock.now_ns())
 
     async def watch(self) -> None:
-        """Read what need not hold the benchmark up: the rest of the edge, its process and the pressure on it."""
+        """Read everything that need not delay the benchmark: the rest of the edge, the process, the pressure on it."""
         watched = self._services.gpus
         watched.window_opened(self.gpus.named)
         self._is_sampled = True
@@ -106,27 +107,27 @@ class TrackedWindow:
         if self.is_open:
             self._store_known()
 
-    # It is open
+    # While it is open
 
     def note(self, listed: ProcessList) -> None:
-        """Look for its processes in a list of those on a GPU; what is new is stored, since windows beside it are judged by it."""
+        """Look for its processes in a GPU's process list; store new ones, because windows beside it are judged by them."""
         known_counts = len(self.gpus.seen), len(self.host.pids)
         self.gpus.note(listed, self.host)
         if self._is_stored and self.is_open and known_counts != (len(self.gpus.seen), len(self.host.pids)):
             self._store_known()
 
     def count_times(self, piece: Times) -> int:
-        """Return how many times a message adds.  Raises UsageError for one that does not fit, or too many."""
+        """Return how many times a message adds.  Raises UsageError: for a malformed message, or too many times."""
         return packed_times.check(piece, self._times[0] if self._times else None, self.times_count)
 
     def add_times(self, piece: Times, count: int) -> None:
         self._times.append(piece)
         self.times_count += count
 
-    # It ends
+    # The end
 
     def settled(self, begin_ns: int, end_ns: int, now_ns: int) -> tuple[int, int]:
-        """Return the interval it is judged by, from its client's marks.  Raises UsageError for marks that cannot be."""
+        """Return the interval to judge, from its client's marks.  Raises UsageError: for impossible marks."""
         if not self._opened_ns <= begin_ns <= end_ns <= now_ns:
             raise UsageError(
                 f"times of {self.run.id}: expected begin and end between {self._opened_ns} and {now_ns}, "
@@ -135,27 +136,29 @@ class TrackedWindow:
         if is_untrusted(self.run.declared):
             return self.run.begin_ns, now_ns
         # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
-        # must not cut the bad part off, so its marks stay close to the daemon's.
+        # must not cut off the bad part, so its marks must stay close to the daemon's.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
     def end(self, begin_ns: int, end_ns: int) -> None:
-        """Settle the interval; the benchmark goes on, and may itself end at once."""
+        """Settle the interval; the benchmark goes on, and may exit at once."""
         self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
-        self._store_known()  # its client may take long to declare its times, and windows that begin meanwhile do not overlap it
+        # Stored now, because declaring its times may take long, and windows that begin meanwhile do not overlap it.
+        self._store_known()
 
     def close(self, declared: dict[str, FactValue], tags: dict[str, str] | None = None) -> None:
-        """Take the last facts that its process declares, and all of its tags if some came."""
+        """Take the last facts that its process declares, and all tags if the client sent any."""
         if is_untrusted(self.run.declared):
-            # What was stated before its code ran stands; what was looked for then and not there, as a replaced timer, may come.
+            # Claims made before its code ran cannot change.  Facts that can only be observed later, such as a replaced timer,
+            # may come.
             late = {name: fact for name, fact in declared.items() if name not in CLAIM_FACTS}
             declared = {**late, **{name: fact for name, fact in self.run.declared.items() if fact}}
         self.run = replace(self.run, declared={**self.run.declared, **declared}, tags=tags or self.run.tags)
         self.closed.set()
 
-    # It gets its verdict
+    # The verdict
 
     async def finish(self) -> None:
-        """Complete the evidence of a window that ended and have it judged, whatever goes wrong: its client waits for it."""
+        """Complete an ended window's evidence and have it judged, whatever goes wrong: its client waits for the verdict."""
         try:
             await self._read_end()
             with contextlib.suppress(TimeoutError):
@@ -172,7 +175,7 @@ class TrackedWindow:
             if refusal is None:
                 await self._judge()
             else:
-                # Evidence with pieces missing would be judged as if the GPU had not been read, or nobody had been there.
+                # Missing evidence would be judged as if the GPU had not been read, or as if no other process had used it.
                 why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges what is stored by then"
                 self._put(status=Status.UNPROVEN.value, why=why)
         except Exception as error:  # noqa: BLE001 - the daemon's outermost loop, for one window
@@ -187,7 +190,7 @@ class TrackedWindow:
         await asyncio.gather(watched.edges.edge(self.gpus.at_edges(self.run.declared, watched.uuids)), self.host.end())
 
     def _store_evidence(self) -> None:
-        """Store what only this window's client and processes know of it."""
+        """Store everything that only this window's client and processes know of it."""
         watched = self._services.gpus
         self._note_latest(since_ns=self.run.begin_ns)
         uuids, why = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
@@ -206,7 +209,7 @@ class TrackedWindow:
             self._services.store.put_spans(self.run.id, what, spans)
 
     async def _missing_evidence(self) -> str | None:
-        """Return why evidence is missing in the store; None when all of it is there."""
+        """Return the reason why the store lacks evidence; None when it is complete."""
         late = await self._services.gpus.edges.hand_over(self.run.uuids)
         refusal = await self._services.flushing.refusal()
         return f"what was read of {', '.join(late)} is held up by a driver that does not answer" if late else refusal
@@ -230,7 +233,7 @@ class TrackedWindow:
         uuids, _ = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
         self._services.store.put_run(replace(self.run, uuids=uuids, pids=frozenset(self.host.pids)))
 
-    def _put(self, **changes: Any) -> None:  # of the fields' own types
+    def _put(self, **changes: Any) -> None:  # with the types of the fields
         self.run = replace(self.run, **changes)
         self._services.store.put_run(self.run)
 
@@ -247,5 +250,5 @@ class TrackedWindow:
 
 
 def is_untrusted(declared: Mapping[str, FactValue]) -> bool:
-    """Return whether the opener of a window stated that its code may cheat."""
+    """Return whether the window's opener declared its code untrusted."""
     return declared.get("untrusted") is True

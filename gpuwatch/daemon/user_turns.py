@@ -1,4 +1,4 @@
-"""Places and threads that users of one daemon share: however many windows one user has waiting, another's is next."""
+"""Fair turns for the users of one daemon: after one window of a user, another user's window is next."""
 
 import asyncio
 import contextlib
@@ -13,27 +13,27 @@ from gpuwatch.errors import DaemonError
 
 _T = TypeVar("_T")
 
-THREADS_COUNT = 4  # that read the operating system and the store for windows
-PATIENCE_S = 60.0  # milliseconds of work behind that of a thousand windows; longer is a thread that could not be started
+THREADS_COUNT = 4  # threads that read the operating system and the store for windows
+PATIENCE_S = 60.0  # a thousand queued windows take milliseconds each; a longer wait means that no thread could start
 
 
 _START_S = 10.0
 
 
 def running_pool(count: int, name: str) -> ThreadPoolExecutor:
-    """Make a pool whose threads run already.
+    """Return a pool whose threads are all running.
 
-    A thread that is started for a request may fail to start; where memory is short, starting it may never return.
+    A thread started on demand may fail to start, and where memory is short the attempt may never return.
 
     Raises DaemonError: when the machine gives fewer threads.
     """
     pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix=name)
-    met = threading.Barrier(count + 1)  # no thread is idle before all are there, so each submission starts one
+    met = threading.Barrier(count + 1)  # no thread is idle before all have started, so each submission starts one
     try:
         for _ in range(count):
             pool.submit(met.wait, _START_S)
         met.wait(_START_S)
-    except RuntimeError as error:  # a broken barrier is one, too
+    except RuntimeError as error:  # BrokenBarrierError is a RuntimeError, too
         met.abort()
         pool.shutdown(wait=False, cancel_futures=True)
         raise DaemonError(
@@ -44,9 +44,9 @@ def running_pool(count: int, name: str) -> ThreadPoolExecutor:
 
 
 class UserTurns:
-    """A number of places, each given to the waiting user who was served least recently, in the order that user asked.
+    """A number of places.  A free place goes to the waiting user served least recently, in that user's order of requests.
 
-    A user who asks for the first time waits for one place to become free, and for no queue.  All is of one event loop.
+    A user's first request waits for one place, never behind a queue.  All calls come from one event loop.
     """
 
     def __init__(self, places_count: int = 1) -> None:
@@ -57,7 +57,7 @@ class UserTurns:
 
     @contextlib.asynccontextmanager
     async def turn(self, uid: int) -> AsyncIterator[None]:
-        """Hold a place of this user's for the body."""
+        """Hold a place for this user during the body."""
         if self._free_count:
             self._free_count -= 1
             self._served[uid] = next(self._numbers)
@@ -74,7 +74,7 @@ class UserTurns:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # given in the moment in which the wait was given up
+            if place.done() and not place.cancelled():  # granted in the moment in which the wait was cancelled
                 self._pass_on()
             raise
 
@@ -85,7 +85,7 @@ class UserTurns:
             place = places.popleft()
             if not places:
                 del self._waiting[uid]
-            if not place.done():  # else its wait was given up
+            if not place.done():  # done: its wait was cancelled
                 self._served[uid] = next(self._numbers)
                 place.set_result(None)
                 return
@@ -93,13 +93,13 @@ class UserTurns:
 
 
 class InThread(Protocol):
-    """Awaits a function in a thread: reading the operating system takes milliseconds, and the loop has other windows."""
+    """Awaits a function in a thread: reads of the operating system take milliseconds, and the loop serves other windows."""
 
     def __call__(self, work: Callable[..., _T], *arguments: object) -> Awaitable[_T]: ...
 
 
 class UserThreads:
-    """Threads that read the operating system and the store, for each user in that user's turn."""
+    """Threads that read the operating system and the store, shared fairly among users."""
 
     def __init__(self, threads: Executor, *, patience_s: float = PATIENCE_S) -> None:
         self._threads = threads
@@ -107,10 +107,13 @@ class UserThreads:
         self._turns = UserTurns(THREADS_COUNT)
 
     def of(self, uid: int) -> InThread:
-        """Return what runs a function in a thread for this user.  It raises TimeoutError: where no thread does it in time."""
+        """Return a function that runs work in a thread in this user's turn.
+
+        The function raises TimeoutError: when no thread becomes free in time.
+        """
 
         async def in_thread(work: Callable[..., _T], *arguments: object) -> _T:
-            # A pool whose thread could not be started, for want of memory, keeps its work without ever doing it.
+            # Where memory is short, a pool keeps the work of a thread that could not start, and never does it.
             async with asyncio.timeout(self._patience_s), self._turns.turn(uid):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 

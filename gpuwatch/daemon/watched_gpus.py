@@ -1,4 +1,4 @@
-"""The GPUs being watched: each measured and sampled, at the full rate while windows are open on it; their latest sweeps."""
+"""The watched GPUs: each is measured and sampled, at the full rate while windows are open on it; their latest sweeps."""
 
 import asyncio
 import logging
@@ -25,36 +25,36 @@ from gpuwatch.store import Store
 
 _log = logging.getLogger("gpuwatch.daemon.watched_gpus")
 
-STOP_S = 3.0  # for the threads of all GPUs together, and then for the driver: what hangs there is left
-# Measured all at once, GPUs hold each other's calls up: of 38 on two busy processors one was then read every 9 s for good.
+STOP_S = 3.0  # time limit for all GPUs' threads, and then for the driver; threads that hang are abandoned
+# Measured all at once, GPUs delay each other's calls: of 38 on two busy processors one was then read every 9 s for good.
 MEASURED_AT_ONCE_COUNT = 4
-MEASURE_TURN_S = 60.0  # GPUs that hang while they are measured keep the others waiting for so long at most
-MEASURED_AFTER_S = 5.0  # at the latest: a daemon that does not answer by then serves what there is
-LOOK_S = 10.0  # how often an absent driver is looked for: no driver is a state, not a failure to start
+MEASURE_TURN_S = 60.0  # the longest that hanging GPUs keep others waiting for their measurement
+MEASURED_AFTER_S = 5.0  # at the latest, even if the first sweep has not been answered
+LOOK_S = 10.0  # how often an absent driver is looked for: a missing driver is a state, not a failure to start
 
 
 class LatestSweeps:
-    """A sink that keeps the last sweep of each lane.  Written by sampling threads, read by any."""
+    """A sink that keeps the last sweep of each lane.  Sampling threads write it; any thread may read it."""
 
     def __init__(self) -> None:
         self._sweeps: dict[tuple[str, Lane], Sweep] = {}
         self._process_lists: dict[str, ProcessList] = {}
-        self._with_use: dict[str, ProcessList] = {}  # by GPU, the last that told how busy each process was
+        self._with_use: dict[str, ProcessList] = {}  # by GPU, the last list that included each process's use
 
     def take(self, sweep: Sweep) -> None:
         if isinstance(sweep.observed, ProcessList):
             self._process_lists[sweep.uuid] = sweep.observed
             sweep = replace(sweep, observed=self._add_use(sweep.observed))
-        elif sweep.lane is Lane.PROCESSES:  # lost: the list before is no answer for a window
+        elif sweep.lane is Lane.PROCESSES:  # the process lane is lost: an older list must not answer for a window
             self._process_lists.pop(sweep.uuid, None)
         self._sweeps[(sweep.uuid, sweep.lane)] = sweep
 
     def by_lane(self) -> Mapping[tuple[str, Lane], Sweep]:
-        """Return the last sweep of every GPU and lane; process lists with how busy each process was when that was last read."""
+        """Return the last sweep of every GPU and lane; process lists carry each process's use from its last reading."""
         return self._sweeps
 
     def process_list(self, uuid: str) -> ProcessList | None:
-        """Return the last list as the driver gave it, None if it did not answer the last question."""
+        """Return the driver's last process list; None if the last call failed."""
         return self._process_lists.get(uuid)
 
     def _add_use(self, listed: ProcessList) -> ProcessList:
@@ -64,7 +64,7 @@ class LatestSweeps:
 
 
 class WatchedGpus:
-    """Watches every GPU of one source, and goes on without those that are lost."""
+    """Watches every GPU of one source, and continues without lost ones."""
 
     def __init__(self, settings: Settings, store: Store, *, sinks: Sequence[Sink], threads: Executor) -> None:
         self._settings = settings
@@ -72,11 +72,11 @@ class WatchedGpus:
         self._threads = threads
         self._clock = MonotonicClock()
         self._stop = threading.Event()
-        self.has_answered = threading.Event()  # set: what nobody waits for may be measured
+        self.has_answered = threading.Event()  # set once the daemon answers: measuring may then begin
         self._adding = threading.Lock()
         self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
         self._refresh: dict[str, Refresh] = {}
-        self._open_counts: Counter[str | None] = Counter()  # windows by GPU; None: on every GPU
+        self._open_counts: Counter[str | None] = Counter()  # open windows by GPU; None: on every GPU
         self.latest = LatestSweeps()
         self._sinks: tuple[Sink, ...] = (*sinks, self.latest, self)
         self.samplers: dict[str, Sampler] = {}
@@ -94,20 +94,20 @@ class WatchedGpus:
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """The GPUs that the source named, lost ones too, in its order."""
+        """GPUs that the source named, including lost ones, in its order."""
         return self.source.devices
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink of its own samplers: learn the refresh periods."""
+        """Learn refresh periods from sweeps, as a sink of its own samplers."""
         if isinstance(sweep.observed, Reading) and (refresh := self._refresh.get(sweep.uuid)):
             refresh.take(sweep)
 
     def start(self) -> None:
-        """Open the source and watch its GPUs, from threads: a driver that hangs holds up neither the caller nor other GPUs."""
+        """Open the source and watch its GPUs in threads, so that a hanging driver blocks neither the caller nor other GPUs."""
         descriptor = kernel_log.opened() if self.source.is_nvml else None
         if descriptor is not None:
             log = kernel_log.KernelLog(descriptor, self._places, self._sinks, self._clock, self._stop)
-            self._sinks = (*self._sinks, log)  # before any sampler is given them
+            self._sinks = (*self._sinks, log)  # before any sampler gets the sinks
             log.start()
         threading.Thread(target=self._keep, name="gpuwatch-keeper", daemon=True).start()
 
@@ -117,11 +117,11 @@ class WatchedGpus:
         deadline_ns = self._clock.now_ns() + round(STOP_S * 1e9)
         for sampler in self.samplers.values():
             sampler.stop(max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9))
-        # In a thread: a driver that hangs is not waited for at the end either.
+        # In a thread, because shutdown must not wait for a hanging driver either.
         wait([self._threads.submit(self.source.close)], STOP_S)
 
     async def first_sweep(self, wait_s: float) -> None:
-        """Wait until every GPU has been read once in every lane that counts, or there is none; at most ``wait_s``."""
+        """Wait at most ``wait_s`` until every GPU has been read once in every required lane, or until there is no GPU."""
         deadline_ns = self._clock.now_ns() + int(wait_s * 1e9)
         while self._clock.now_ns() < deadline_ns:
             wanted = {(uuid, lane) for uuid in self.devices for lane in (Lane.FAST, Lane.SLOW, Lane.PROCESSES)}
@@ -142,7 +142,7 @@ class WatchedGpus:
         self._count(uuids, -1)
 
     def attend(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Say whether anybody is connected: what is dear to read of a GPU at rest is read rarely only while nobody is."""
+        """Set whether any client is connected: without clients, expensive readings of idle GPUs become rare."""
         for sampler in self.samplers.values():
             sampler.rest.set_attended(attended)
 
@@ -150,7 +150,7 @@ class WatchedGpus:
         self._store.set_resting(all(sampler.rest.is_resting for sampler in self.samplers.values()))
 
     def note_suspension(self, sleep: Sleep) -> None:
-        """Store that the machine was suspended: what lies on both sides of it is not one interval of watching."""
+        """Store a suspension of the machine: the time before and after it is not one interval of watching."""
         text = f"the machine was suspended for {sleep.slept_s:.1f} s"
         for uuid in self.samplers:
             event = Event(uuid=uuid, at_ns=sleep.end_ns, kind="suspended", text=text)
@@ -166,11 +166,11 @@ class WatchedGpus:
                     sampler.set_active(self._is_wanted(uuid))
 
     def _is_wanted(self, uuid: str) -> bool:
-        """Return whether an open window wants this GPU at the full rate."""
+        """Return whether an open window needs this GPU at the full rate."""
         return self._open_counts[None] > 0 or self._open_counts[uuid] > 0
 
     def _places(self) -> Mapping[tuple[int, int, int], str]:
-        """Return the GPU at each place of the PCI buses."""
+        """Return the GPUs by their PCI addresses."""
         found = {pci.place(device.pci_bus_id): uuid for uuid, device in self.devices.items()}
         return {place: uuid for place, uuid in found.items() if place is not None}
 
@@ -184,11 +184,11 @@ class WatchedGpus:
                     self._store.put_refresh(uuid, learnt_ns)
 
     def _watch_new(self, source: Source, device: Device) -> None:
-        # Daemonic: one that never returns from the driver must not keep the process.
+        # Daemonic: a thread that never returns from the driver must not keep the process alive.
         threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True).start()
 
     def _watch(self, source: Source, device: Device) -> None:
-        """Sample one GPU at once, and measure beside it what its calls cost: the first window need not wait for that."""
+        """Sample one GPU at once, and measure its call costs at the same time, so that the first window need not wait."""
         uuid, settings = device.uuid, self._settings
         self._store.put_device(device)
         first = unmeasured(device, settings.idle_period_ns, settings.active_period_ns, why="the daemon has just started")
@@ -196,19 +196,19 @@ class WatchedGpus:
         sampler.rest.on_change = self._note_rest
         with self._adding:
             self._refresh = {**self._refresh, uuid: Refresh(uuid)}
-            # Replaced, not changed: others iterate over it.  In the source's order, however long each took to measure.
+            # Replaced, not changed: other threads iterate over it.  In the source's order, not in the order of measuring.
             found = {**self.samplers, uuid: sampler}
             self.samplers = {known: found[known] for known in self.devices if known in found}
             sampler.set_active(self._is_wanted(uuid))
         sampler.start()
-        # Its calls would hold up the first sweep, for which a window waits: they follow, as does what they import.
+        # Measuring calls, and their imports, would delay the first sweep, for which a window waits.
         self.has_answered.wait(MEASURED_AFTER_S)
         sampler.replan(self._plan(source, device))
-        sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # configured anew meanwhile
+        sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # may have changed meanwhile
 
     def _plan(self, source: Source, device: Device) -> SamplingPlan:
         settings = self._settings
-        from gpuwatch.sampling.measure import measure  # once the daemon answers
+        from gpuwatch.sampling.measure import measure  # imported only once the daemon answers
 
         targets = PlanTargets(settings.idle_period_ns, settings.active_period_ns, budget_ratio=settings.budget_ratio)
         is_turn = self._measuring.acquire(timeout=MEASURE_TURN_S)

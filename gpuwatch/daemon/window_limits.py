@@ -1,4 +1,4 @@
-"""Limits on what windows may take of the daemon, for each user and for all users together."""
+"""Limits on the daemon's memory for windows, per user and in total."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from gpuwatch.errors import UsageError
 from gpuwatch.wire import messages
 
-# A window takes 17 kB.  Windows that open faster than they are judged would fill any memory.
+# A window takes 17 kB.  Without a limit, windows opened faster than they are judged would fill any memory.
 TRACKED_COUNT, OWN_COUNT = 4096, 2048
-TIMES_COUNT = 10_000_000  # of all tracked windows, a quarter of a gigabyte; new windows are then judged without
-OWN_TIMES_COUNT = 2_500_000  # of one user of a shared daemon, so that windows of others are judged with theirs
+TIMES_COUNT = 10_000_000  # of all tracked windows: a quarter of a gigabyte; beyond it, new windows are judged without times
+OWN_TIMES_COUNT = 2_500_000  # per user of a shared daemon, so that other users' windows keep their times
 
 
 def check_windows(uids: Iterable[int], uid: int) -> None:
-    """Raise UsageError where this user, or all users, have more windows than will be judged in time."""
+    """Raise UsageError if this user, or all users together, have more windows than the judge can finish in time."""
     by_uid = Counter(uids)
     if by_uid.total() >= TRACKED_COUNT or by_uid[uid] >= OWN_COUNT:
         raise UsageError(
@@ -23,7 +23,7 @@ def check_windows(uids: Iterable[int], uid: int) -> None:
 
 
 def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: bool) -> None:
-    """Raise UsageError where ``count`` more times of this user are more than the daemon keeps in memory."""
+    """Raise UsageError if ``count`` more times of this user exceed the daemon's memory limits."""
     most_count, own_count, all_count = OWN_TIMES_COUNT if is_shared else TIMES_COUNT, by_uid[uid] + count, sum(by_uid.values())
     if own_count > most_count:
         raise UsageError(
@@ -36,7 +36,7 @@ def check_times(by_uid: Mapping[int, int], uid: int, count: int, *, is_shared: b
 
 
 def check_declared(request: messages.Open | messages.Close | messages.CloseMark) -> None:
-    """Bound all facts together, and all tags, which are stored for good; a message bounds each.  Raises UsageError."""
+    """Bound all declared facts together, and all tags; each message has its own bound.  Raises UsageError."""
     size = sum(len(name) + len(str(fact)) for name, fact in request.declared.items())
     if size > messages.DECLARED_LENGTH:
         raise UsageError(f"declared facts: expected at most {messages.DECLARED_LENGTH} characters, found {size}")
@@ -45,7 +45,7 @@ def check_declared(request: messages.Open | messages.Close | messages.CloseMark)
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
-    """Raise UsageError where the tags of a window are too many or too long together."""
+    """Raise UsageError if a window's tags are too many or too long together."""
     length = sum(len(name) + len(text) for name, text in tags.items())
     if len(tags) > messages.TAGS_COUNT or length > messages.TAGS_LENGTH:
         most = f"{messages.TAGS_COUNT} of {messages.TAGS_LENGTH} characters together"

@@ -1,7 +1,7 @@
 """The scope of one window: its GPUs and its host.
 
-Its GPUs are those it names, else those on which its processes held a context.  Its host is its process tree, how hard that
-had to fight for a processor, and what profiled it.
+Its GPUs are the ones it names, or else those on which its processes held a context.  Its host consists of its process
+tree, the tree's CPU pressure, and profilers attached to it.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gpuwatch.host.cpu_pressure import Pressure
 from gpuwatch.host.mark_members import OwnProcesses, TreeMembers
 from gpuwatch.wire.messages import FactValue
 
-LOOK_S = 0.1  # between two looks at the launching thread, of some 30 us each
+LOOK_S = 0.1  # between two reads of the launching thread's state, which take about 30 us each
 
 _UNSEEN = (
     "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
@@ -31,45 +31,45 @@ _NO_CONTEXT = "no process of this window held a context on a GPU; name the GPU i
 class WindowHost:
     """The operating system's view of one window.  Only the daemon's event loop changes it."""
 
-    pid: int  # of the process that opened the window; 0 where it is not visible from here
+    pid: int  # of the process that opened the window; 0 if the daemon cannot see it
     opened_ns: int
-    facts: Host  # that hold for the machine and the process throughout
+    facts: Host  # facts about the machine and the process that do not change
     in_thread: InThread
     pids: set[int] = field(default_factory=set)
-    thread: int = 0  # the one that launches; 0: the process's first
+    thread: int = 0  # the thread that launches; 0: the process's first
     own: OwnProcesses | None = None  # None: the process and its descendants
     _before: Pressure | None = None
     _after: Pressure | None = None
-    # Threads that ended before the window did were seen in between.
+    # Read during the window, because threads that end before it would be missed.
     _threads: dict[int, tuple[int, int]] = field(default_factory=dict)
     _owners: dict[int, int] = field(default_factory=dict)
 
     def includes(self, pid: int, *, is_new: bool) -> bool:
-        """Return whether a process is of the tree; only a new one is looked for below the window's process."""
+        """Return whether a process belongs to the tree; the tree is read again only for a new process."""
         if is_new and self.pid and pid not in self.pids and self._members().includes(pid):
             self.pids.add(pid)
         return pid in self.pids
 
     def holds(self, pid: int) -> bool:
-        """Return whether a process is of the tree now."""
+        """Return whether a process belongs to the tree now."""
         return bool(self.pid and pid) and self._members().includes(pid)
 
     async def begin(self) -> None:
-        """Read the process tree, the pressure it begins under, and what shares its GPUs or profiles it."""
+        """Read the process tree, its initial CPU pressure, and the processes that share its GPUs or profile it."""
         self.pids |= await self.in_thread(_measured, self._members())
         self._before = await self.in_thread(partial(cpu_pressure.pressure, self._tree(), there_by_ns=self.opened_ns))
         self.facts = replace(self.facts, sharing=await self.in_thread(gpu_sharing.sharing, self.pid))
         await self._look_for_profilers()
 
     async def look_again(self) -> None:
-        """Read tree and pressure in between."""
+        """Read tree and pressure during the window."""
         self.pids |= await self.in_thread(_measured, self._members())
         seen = await self.in_thread(cpu_pressure.pressure, self._tree())
         self._threads.update(seen.threads)
         self._owners.update(seen.owners)
 
     async def follow_pauses(self, is_open: Callable[[], bool], see: Callable[[Pause], None]) -> None:
-        """Look at the launching thread again and again while the window is open, and have its pauses seen."""
+        """Read the launching thread's state repeatedly while the window is open, and report its pauses to ``see``."""
         before = thread_pauses.look_at(self.pid, self.thread or None)
         while before is not None and is_open():
             await asyncio.sleep(clock.until_tick_s(asyncio.get_running_loop().time(), LOOK_S))
@@ -85,7 +85,7 @@ class WindowHost:
             await self._look_for_profilers()
 
     def between_edges(self) -> Host:
-        """Return what the host did to the window between its edges."""
+        """Return the host's effects on the window between its edges."""
         if self._before is None or self._after is None:
             return self.facts
         threads, owners = {**self._threads, **self._after.threads}, {**self._owners, **self._after.owners}
@@ -96,7 +96,7 @@ class WindowHost:
         return self.own or TreeMembers((self.pid,))
 
     def _tree(self) -> tuple[int, ...]:
-        # The first process stands for the processors and the control group of all.
+        # The first process comes first: its processors and control group are used for all.
         return tuple(sorted(self.pids, key=lambda pid: (pid != self.pid, pid)))
 
     async def _look_for_profilers(self) -> None:
@@ -105,7 +105,7 @@ class WindowHost:
 
 
 def _measured(own: OwnProcesses) -> frozenset[int]:
-    """Return a window's own processes without this daemon, which may be one: the first window starts it."""
+    """Return a window's own processes without this daemon, which the first window may have started."""
     return own.everyone() - processes.descendants(os.getpid())
 
 
@@ -114,15 +114,15 @@ class WindowGpus:
     """The GPUs that one window covers, learnt from process lists.  Only the daemon's event loop changes it."""
 
     named: tuple[str, ...] | None = None
-    seen: set[str] = field(default_factory=set)  # on which its processes held a context
-    foreign_pids: dict[str, set[int]] = field(default_factory=dict)  # by GPU, in its last process list
-    _is_hidden: bool = False  # a process list was taken that could not have shown the window's processes
+    seen: set[str] = field(default_factory=set)  # GPUs on which its processes held a context
+    foreign_pids: dict[str, set[int]] = field(default_factory=dict)  # by GPU, from its last process list
+    _is_hidden: bool = False  # True after a process list that could not have shown the window's processes
 
     def note(self, listed: ProcessList, host: WindowHost) -> None:
-        """Look for the window's processes in a list of those on a GPU."""
+        """Look for the window's processes in a GPU's process list."""
         known, foreign_pids = self.foreign_pids.get(listed.uuid, set()), set()
         for process in listed.processes:
-            # PIDs missing from the last list are looked at again: PIDs are reused.
+            # Re-check PIDs missing from the last list: PIDs are reused.
             if host.includes(process.pid, is_new=process.pid not in known):
                 self.seen.add(listed.uuid)
             else:
@@ -131,7 +131,7 @@ class WindowGpus:
         self._is_hidden = self._is_hidden or listed.visibility != "host"
 
     def at_edges(self, declared: Mapping[str, FactValue], watched: Sequence[str]) -> tuple[str, ...]:
-        """Return the GPUs to read at an edge: those of the window as far as it is known, else all."""
+        """Return the GPUs to read at an edge: the window's GPUs where they are known, else all."""
         if self.named is not None:
             return self.named
         return tuple(self.seen) or declared_gpus(declared, watched) or tuple(watched)
@@ -139,7 +139,7 @@ class WindowGpus:
     def covered(
         self, declared: Mapping[str, FactValue], watched: Sequence[str], absence: str | None, *, is_visible: bool
     ) -> tuple[tuple[str, ...], str]:
-        """Return which of the watched GPUs the window covers, and why there is none or what was beside them."""
+        """Return the watched GPUs that the window covers, and a reason why there are none or others were left out."""
         if self.named is not None:
             beside = [uuid for uuid in self.seen if uuid not in self.named]
             return self.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
@@ -155,7 +155,7 @@ class WindowGpus:
 
 
 def find_named(names: Sequence[str] | None, watched: Sequence[str]) -> tuple[tuple[str, ...] | None, str | None]:
-    """Return the watched GPUs of these names, and what is wrong with one; None where no name was given."""
+    """Return the watched GPUs of these names and an error message for a wrong name; None for the GPUs if no name was given."""
     if names is None:
         return None, None
     found: list[str] = []

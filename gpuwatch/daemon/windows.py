@@ -1,4 +1,4 @@
-"""All windows of a daemon: whose they are, how many there may be, and where the verdict of each is found.
+"""All windows of a daemon: their users, their limits, and the lookup of their verdicts.
 
 The latest verdicts are in memory, earlier ones in the store.
 """
@@ -29,12 +29,12 @@ from gpuwatch.wire.messages import Close, FactValue, Open, Spans, Times
 _log = logging.getLogger("gpuwatch.daemon.windows")
 
 FOLLOW_S = 1.0
-PAUSES_FOLLOWED_COUNT = 8  # ten looks a second each: a quarter of a percent of a core
-FOLLOWED_COUNT = 32  # with more windows at once, looking at every tree would itself be the pressure
+PAUSES_FOLLOWED_COUNT = 8  # windows with ten reads per second each: a quarter of a percent of a core
+FOLLOWED_COUNT = 32  # with more windows at once, reading every process tree would itself be CPU pressure
 
 
 class Windows:
-    """Opens, closes and finds windows, each user's apart.  All methods run in the daemon's event loop."""
+    """Opens, closes and finds windows, separately for each user.  All methods run in the daemon's event loop."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Windows:
         judged: JudgedWindows,
         *,
         boot_id: str,
-        on_judged: Callable[[Run, float | None], None] | None = None,  # given the run, and how long its judging took
+        on_judged: Callable[[Run, float | None], None] | None = None,  # arguments: the run, and the duration of its judging
         is_shared: bool = False,
     ) -> None:
         self._services = services
@@ -56,11 +56,11 @@ class Windows:
 
     @property
     def tracked_count(self) -> int:
-        """How many windows are open or wait for their verdict."""
+        """Number of windows that are open or wait for their verdict."""
         return len(self._tracked)
 
     async def open(self, request: Open, *, pid: int, uid: int, own: OwnProcesses | None = None) -> tuple[Run, str | None]:
-        """Open a window, and return it with a warning, if any.  ``own`` is given by a mark, which then holds it.
+        """Open a window, and return it with a warning, if any.  A mark passes ``own`` and then holds the window.
 
         Raises UsageError: for an unknown claim, rule or limit, and where this user has too many windows.
         """
@@ -76,14 +76,14 @@ class Windows:
         self._tracked[window.run.id] = window
         try:
             await window.open()
-        except BaseException:  # no thread can be started, or the daemon leaves: nobody will ever close it
+        except BaseException:  # no thread can start, or the daemon is exiting: no client will ever close this window
             del self._tracked[window.run.id]
             raise
         self._spawn(self._watch(window))
         return window.run, warning
 
     def add_times(self, piece: Times | Spans, *, uid: int) -> None:
-        """Take times of a window not yet closed, in order: of iterations, or beside them.  Raises UsageError."""
+        """Take times of a window that is not closed yet, in order: iterations, or spans beside them.  Raises UsageError."""
         window = self._own(piece.run, uid)
         if window.closed.is_set():
             raise UsageError(f"window {piece.run} is closed; it is {window.run.status}")
@@ -98,7 +98,7 @@ class Windows:
             window.beside.add(piece, count)
 
     def end(self, run_id: str, *, uid: int, begin_ns: int, end_ns: int) -> None:
-        """Settle a window's interval; the window is judged when it is closed.  Raises UsageError."""
+        """Settle a window's interval; the window is judged after its close.  Raises UsageError."""
         window = self._own(run_id, uid)
         if not window.is_open:
             raise UsageError(f"window {run_id} is not open; it is {window.run.status}")
@@ -115,14 +115,14 @@ class Windows:
         window.close(request.declared, tags)
 
     def abandon(self, run_id: str, why: str = "its process went away without closing it") -> None:
-        """End a window that nobody will close."""
+        """End a window that no client will close."""
         window = self._tracked.get(run_id)
         if window is None or window.closed.is_set():
             return
         if window.is_open:
             self._end(window, window.run.begin_ns, clock.now_ns())
             window.close({"abandoned": why})
-        else:  # its body had ended; what its process had still to declare is lost
+        else:  # its body had ended; the facts that its process had not declared yet are lost
             window.close({})
 
     def is_open(self, run_id: str) -> bool:
@@ -131,7 +131,7 @@ class Windows:
         return window is not None and window.is_open
 
     async def verdicts(self, run_id: str, *, uid: int, wait_s: float) -> Run:
-        """Return the run, judged if that happens within ``wait_s``.  Raises UsageError."""
+        """Return the run, with its verdict if the judge finishes within ``wait_s``.  Raises UsageError."""
         window = self._tracked.get(run_id)
         if window is not None:
             self._own(run_id, uid)
@@ -141,27 +141,27 @@ class Windows:
                 return window.run
         run = self._judged.get(run_id) or await self._services.threads.of(uid)(self._judged.read, run_id)
         if run is None or not _is_visible(run, uid):
-            # The same answer for both: whether another user has a window of this name is that user's.
+            # One answer for an unknown window and another user's: the existence of the latter is private.
             raise UsageError(f"no window {run_id!r} of yours is known")
         return run
 
     async def recall(self) -> None:
-        """Read what earlier daemons of this boot judged: a screen's recent windows outlive the daemon."""
+        """Read the windows that earlier daemons of this boot judged, so that screens still show them."""
         self._judged.add_earlier(await self._services.threads.of(os.getuid())(self._judged.read_recent))
 
     def shown(self, uid: int) -> Iterator[Run]:
-        """Yield the windows this user may see, tracked ones first, then judged ones; the newest first in each."""
+        """Yield the windows that this user may see, tracked ones first, then judged ones; the newest first in each."""
         tracked = (window.shown() for window in reversed(self._tracked.values()))
         yield from (run for run in itertools.chain(tracked, reversed(self._judged)) if _is_visible(run, uid))
 
     def note(self, listed: ProcessList) -> None:
-        """Look through a new list of a GPU's processes for those of open windows."""
+        """Look for processes of open windows in a GPU's new process list."""
         for window in self._tracked.values():
             if window.is_open:
                 window.note(listed)
 
     async def finish(self) -> None:
-        """End what is open as unproven, and wait for what is being judged, at most a few seconds."""
+        """End open windows as unproven, and wait a few seconds at most for windows being judged."""
         self._services.flushing.leave()
         for run_id in list(self._tracked):
             self.abandon(run_id, "the daemon was stopped meanwhile")
@@ -203,9 +203,9 @@ class Windows:
         return TrackedWindow(run, WindowGpus(named), host, self._services), warning
 
     async def _watch(self, window: TrackedWindow) -> None:
-        """Follow its process tree: a command under `gpuwatch run` begins after its window, and has ended before it."""
+        """Follow its process tree: under `gpuwatch run` the command begins after its window, and ends before it."""
         await window.watch()
-        self._spawn(self._services.judge.warm())  # beside the window's body, which is rarely shorter than its imports
+        self._spawn(self._services.judge.warm())  # the worker's imports run during the window's body, which is rarely shorter
         if window.run.pid and len(self._tracked) <= PAUSES_FOLLOWED_COUNT:
             self._spawn(window.host.follow_pauses(lambda: window.is_open, window.beside.see))
         while window.run.pid and window.is_open and len(self._tracked) <= FOLLOWED_COUNT:
@@ -214,7 +214,7 @@ class Windows:
 
     def _end(self, window: TrackedWindow, begin_ns: int, end_ns: int) -> None:
         window.end(begin_ns, end_ns)
-        self._spawn(self._services.judge.warm())  # it may have left during a long window
+        self._spawn(self._services.judge.warm())  # the worker may have exited during a long window
         self._spawn(self._finish(window))
 
     async def _finish(self, window: TrackedWindow) -> None:
@@ -230,7 +230,7 @@ class Windows:
     def _own(self, run_id: str, uid: int) -> TrackedWindow:
         window = self._tracked.get(run_id)
         if window is None or not _is_visible(window.run, uid):
-            # The same answer for both: whether another user has a window of this name is that user's.
+            # One answer for an unknown window and another user's: the existence of the latter is private.
             raise UsageError(f"no window {run_id} of yours is open or being judged")
         return window
 
@@ -257,9 +257,9 @@ def _is_visible(run: Run, uid: int) -> bool:
 def _around(
     parent: str | None, tracked: Iterable[TrackedWindow], pid: int, uid: int
 ) -> tuple[str | None, dict[str, FactValue]]:
-    """Return the window around a new one, its parent or the latest mark that holds its process, and the facts it inherits.
+    """Return the window around a new one (its parent, or the latest mark that holds its process) and the facts it inherits.
 
-    Whatever runs below a window of untrusted code is untrusted, whichever parent it names.
+    Every window below an untrusted window is untrusted, whichever parent it names.
     """
     inherited: dict[str, FactValue] = {}
     for window in reversed([each for each in tracked if each.run.uid == uid and each.is_open]):

@@ -1,4 +1,4 @@
-"""The daemon's patience with the judge's worker, by the processor time it uses: a busy machine may give it little."""
+"""The daemon's limits on waiting for the judge's worker, in CPU time: a busy machine may give the worker little of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeVar
 
 from gpuwatch import clock
 
-_LOOK_S = 0.5  # how often the worker's processor time is asked for, a read of /proc
+_LOOK_S = 0.5  # interval of reading the worker's CPU time from /proc
 
 _T = TypeVar("_T")
 
 
 def used_cpu_s(pid: int) -> float | None:
-    """Return the processor time that a process has used; None where it cannot be told."""
-    import psutil  # of no use before a worker has begun
+    """Return the CPU time that a process has used; None where it cannot be read."""
+    import psutil  # imported late: not needed before a worker has begun
 
     try:
         times = psutil.Process(pid).cpu_times()
@@ -27,17 +27,17 @@ def used_cpu_s(pid: int) -> float | None:
 
 @dataclass(frozen=True)
 class WorkerPatience:
-    """The limits of waiting for an answer."""
+    """Limits of waiting for an answer."""
 
-    answer_s: float = 20.0  # of processor time, or of none at all: a window takes tens of milliseconds
-    window_ratio: float = 1 / 300  # more for long windows: a day's takes half a minute here
-    starved_ratio: float = 15.0  # with less than a fifteenth of a processor it is given up: somebody waits for the verdict
+    answer_s: float = 20.0  # seconds of CPU time, or of no CPU time at all: a window takes tens of milliseconds
+    window_ratio: float = 1 / 300  # more for long windows: one of a day takes half a minute on the development machine
+    starved_ratio: float = 15.0  # given up below a fifteenth of a processor: a client waits for the verdict
     cpu_s: Callable[[int], float | None] = used_cpu_s
 
     async def wait_for(self, answer: asyncio.Task[_T], pid: int, length_s: float) -> _T:
-        """Wait for a worker's answer on a window of this length, while the worker gets on with it.
+        """Wait for a worker's answer on a window of this length, while the worker makes progress.
 
-        Raises TimeoutError: when it used too much processor time, none for too long, or got far too little.
+        Raises TimeoutError: when the worker used too much CPU time, none for too long, or got far too little.
         """
         most_s = self.answer_s + length_s * self.window_ratio
         begun_ns = progress_ns = clock.now_ns()

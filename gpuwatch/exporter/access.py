@@ -1,4 +1,4 @@
-"""The guards of the page: on loopback every local user may read it, beyond it only known users over TLS."""
+"""Access control of the page: on loopback every local user may read it, elsewhere only known users over TLS."""
 
 import base64
 import hashlib
@@ -18,18 +18,18 @@ _NOBODY = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The guards of one page.  ``users`` are names with the SHA-256 of their passwords; None asks nobody for one.
+    """Access control of one page.  ``users`` maps names to the SHA-256 of their passwords; None asks for no password.
 
-    Not bcrypt: Python brings none, and a slow hash at every scrape takes the measured machine's processor.  A slow hash
-    protects short passwords; these are long and random, so that theirs cannot be guessed.
+    Not bcrypt: Python has none, and a slow hash at every scrape would use the measured machine's CPU time.  A slow hash
+    protects short passwords; these are long and random, so nobody can guess them.
     """
 
     tls: ssl.SSLContext | None
     users: Mapping[str, str] | None
-    expiry_s: float | None = None  # wall time at which the certificate in force ends
+    expiry_s: float | None = None  # wall time at which the current certificate ends
 
     def admits(self, authorization: str | None) -> bool:
-        """Tell whether a header ``Authorization: Basic …`` names a user and their password."""
+        """Return whether a header ``Authorization: Basic …`` names a user with the right password."""
         if self.users is None:
             return True
         scheme, _, coded = (authorization or "").partition(" ")
@@ -37,7 +37,7 @@ class Access:
             return False
         try:
             user, colon, password = base64.b64decode(coded.strip(), validate=True).decode().partition(":")
-        except ValueError:  # no base64, no ASCII, no UTF-8
+        except ValueError:  # not base64, ASCII or UTF-8
             return False
         digest = hashlib.sha256(password.encode()).hexdigest()
         # An unknown name takes as long as a wrong password.
@@ -45,7 +45,7 @@ class Access:
 
 
 def access(settings: Settings) -> Access:
-    """Make the guards that the settings ask for, their files read now.  Raises UsageError."""
+    """Build the access control from the settings and the files they name.  Raises UsageError."""
     certificate, key, authorities = settings.exporter_certificate, settings.exporter_key, settings.exporter_client_ca
     if bool(certificate) != bool(key):
         raise UsageError("exporter.certificate and exporter.key: expected both or neither, found one")
@@ -70,7 +70,7 @@ def access(settings: Settings) -> Access:
 
 
 def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """Resolve ``HOST:PORT``.  Raises UsageError for a name that stands for no address."""
+    """Resolve ``HOST:PORT``.  Raises UsageError: for a name without an address."""
     host, _, port = listen.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -81,9 +81,9 @@ def address(listen: str) -> tuple[socket.AddressFamily, tuple[str, int]]:
 
 
 def own_names(listen: str) -> frozenset[str] | None:
-    """Names under which a page on loopback may be asked for; None beyond it, where others name this machine as they like.
+    """Return the Host names allowed for a page on loopback; None elsewhere, where clients may use any name.
 
-    A page of the web whose name its owner points to 127.0.0.1 is let read what that name answers, by every browser here.
+    Without this check, a web page whose owner points its name to 127.0.0.1 could read the metrics through a local browser.
     """
     if not _stays_here(listen):
         return None
@@ -92,7 +92,7 @@ def own_names(listen: str) -> frozenset[str] | None:
 
 
 def is_ours(host: str | None, names: frozenset[str]) -> bool:
-    """Tell whether a Host header names this machine: one of its names, or an address of loopback.  Browsers send one always."""
+    """Return whether a Host header names this machine: an own name, or a loopback address.  Browsers always send one."""
     if host is None:
         return True
     name = host.strip().lower()
@@ -108,7 +108,7 @@ def _stays_here(listen: str) -> bool:
 
 
 def _why(error: Exception) -> str:
-    """Without the number that the system has for it."""
+    """Return the error's text without its number."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -116,7 +116,7 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(certificate, key, password=lambda: "")  # never a question on the terminal
+        context.load_cert_chain(certificate, key, password=lambda: "")  # never prompt on the terminal
     except (OSError, ValueError) as error:
         raise UsageError(f"{certificate}, {key}: expected a certificate and its private key, found: {_why(error)}") from error
     if authorities:
@@ -129,13 +129,13 @@ def _tls(certificate: str, key: str, authorities: str) -> ssl.SSLContext:
 
 
 def _expiry_s(path: Path) -> float | None:
-    """Return when the first certificate of a chain ends; None where one is of a form that is not read here."""
-    from cryptography import x509  # which a page without TLS does not need
+    """Return when the first certificate of a chain ends; None for an unreadable form."""
+    from cryptography import x509  # imported late: a page without TLS does not need it
 
     try:
         chain = x509.load_pem_x509_certificates(path.read_bytes())
         return min(certificate.not_valid_after_utc.timestamp() for certificate in chain)
-    except (OSError, ValueError):  # OpenSSL read it just now, so it serves all the same
+    except (OSError, ValueError):  # OpenSSL accepted it, so the page still serves with it
         return None
 
 

@@ -1,4 +1,4 @@
-"""A scrape: what is known already is put on a page.  No driver, no store and no disk is asked."""
+"""The collector of a scrape: it puts known values on a page, and reads no driver, store or disk."""
 
 import os
 import platform
@@ -65,7 +65,7 @@ class DaemonFigures:
 
 
 class Collector(Collecting):
-    """A custom collector of ``prometheus_client``: it keeps no series of its own, so none can outlive its GPU."""
+    """A custom collector of ``prometheus_client``: it keeps no series, so none can outlive its GPU."""
 
     def __init__(
         self, machine: Machine, daemon: DaemonFigures, tallies: Tallies, outcomes: Outcomes, *, processes_count: int = 0
@@ -76,24 +76,24 @@ class Collector(Collecting):
         self._outcomes = outcomes
         self._processes_count = processes_count
         self._started_s = clock.wall_s()
-        self._lock = threading.Lock()  # scrapes come one after the other: counters must not fall between them
+        self._lock = threading.Lock()  # one scrape at a time: otherwise counters could go backwards
         self._scrapes = Buckets(SCRAPE_BUCKETS)
         self.collected_ns: int | None = None
         self.certificate_expiry_s: Callable[[], float | None] = lambda: None
         self._refused = dict.fromkeys(("busy", "unauthorized", "not_found", "method", "host"), 0)
 
     def describe(self) -> list[Family]:
-        return []  # or registering would collect
+        return []  # an empty list keeps registration from collecting
 
     def collect(self) -> Iterator[Family]:
         return self.page().families()
 
     def page(self) -> MetricsPage:
-        """Put all that is known on a page."""
+        """Build a page of all current values."""
         with self._lock:
             self.collected_ns = self._daemon.now_ns()
             page = MetricsPage()
-            watched = self._machine.watched()  # once: a GPU lost meanwhile must not be both on one page
+            watched = self._machine.watched()  # read once: a GPU lost meanwhile must not be on the page as both
             self._gpus(page, watched)
             self._witness(page, watched)
             self._windows(page)
@@ -101,12 +101,12 @@ class Collector(Collecting):
         return page
 
     def took(self, seconds: float) -> None:
-        """Note how long a whole page took to make: the next one shows it."""
+        """Record the time that a whole page took; the next page shows it."""
         with self._lock:
             self._scrapes.note(seconds)
 
     def refuse(self, why: str) -> None:
-        """A request was answered with an error."""
+        """Count a request answered with an error."""
         with self._lock:
             self._refused[why] += 1
 
@@ -114,7 +114,7 @@ class Collector(Collecting):
         now_ns = self._daemon.now_ns()
         for watched in gpus:
             gpu_series.identity(page, watched)
-            # Of a GPU that nothing was heard of yet its counters are shown too: a counter has to be seen at zero.
+            # Show a silent GPU's counters too: Prometheus must see a counter at zero first.
             tally = (self._tallies.of(watched.device.uuid) or self._tallies.fresh(watched.device)).copy()
             gpu_series.watching(page, watched, tally, now_ns)
             gpu_series.canary(page, watched, self._outcomes.canaries.get(watched.device.uuid))

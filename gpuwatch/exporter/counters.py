@@ -1,7 +1,7 @@
 """The exporter's counts of every sample and window since the daemon started, so that nothing between two scrapes is lost.
 
-Of GPUs, a sink of the samplers: one lock, a few additions and three bisections a sample, and no list that grows.  Of windows,
-what is counted as each is judged, and never read from the store.
+For GPUs, a sink of the samplers: per sample one lock, a few additions and three bisections, and no growing list.  For
+windows, counts at each verdict; the store is never read.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from gpuwatch.exporter.metrics import (
 from gpuwatch.interfaces import Lost, Run, Sweep
 
 LOADS = ("busy", "idle", "unknown")
-PEAK_NS = 60_000_000_000  # the dense record's maximum is of this last stretch, for as many scrapers as there are
-STANDS_NS = 1_500_000_000  # a mask stands until the next sample, but not across a hole: a reading goes stale after this
-# Numbers of NVIDIA's catalogue that stand on the page from zero, so that increase() sees the first of each: faults of
-# applications, of memory, of NVLink, of the bus and of the GPU's own processors.
+PEAK_NS = 60_000_000_000  # interval of the dense record's maximum, the same for every scraper
+STANDS_NS = 1_500_000_000  # a mask holds until the next sample, but a reading goes stale after this
+# Numbers of NVIDIA's catalogue that have a series from zero on, so that increase() sees their first report.  They cover faults
+# of applications, memory, NVLink, the bus and the GPU's own processors.
 KNOWN_XIDS = (
     "13", "31", "43", "45", "48", "61", "62", "63", "64", "68", "69", "74", "79", "92", "94", "95", "109", "119", "120", "140",
 )  # fmt: skip
 OTHER_XID = "other"
-CANARIES_COUNT = 64  # GPUs whose last canary is kept; windows name them, so they must be bounded
+CANARIES_COUNT = 64  # GPUs with a stored canary; windows name the GPUs, so their number needs a bound
 _NO_XIDS: Mapping[str, float] = {}
-XIDS_COUNT = 64  # numbers kept apart for one GPU; a label must stay bounded whatever a driver invents
+XIDS_COUNT = 64  # separate numbers for one GPU; a label must stay bounded whatever a driver reports
 
 
 @dataclass(slots=True)
 class LaneTally:
-    """One lane of one GPU: how often asked, missed and lost, the time inside its calls, and its last answer."""
+    """One lane of one GPU: answers, misses, losses, time inside its calls, and its last answer."""
 
     count: int = 0
     missed_count: int = 0
@@ -57,7 +57,7 @@ class LaneTally:
 
 
 class GpuTally:
-    """The counts of one GPU; a page is made of a copy, so that no sampler waits for it."""
+    """The counts of one GPU.  A page is made from a copy, so no sampler waits for it."""
 
     __slots__ = (
         "device",
@@ -92,9 +92,9 @@ class GpuTally:
         self.limit_w = device.power_limit_w
         self.mask: int | None = None
         self.mask_at_ns = -1
-        self.held_ns: dict[int, int] = {}  # by the whole mask: an addition a sample, and the bits come apart at the scrape
+        self.held_ns: dict[int, int] = {}  # by the whole mask: one addition per sample; the scrape separates the bits
         self.peaks_w: deque[tuple[int, float]] = deque(maxlen=256)
-        # How many, and the wall time of the last.
+        # Count, and wall time of the last.
         self.xids: dict[str, tuple[int, float | None]] = dict.fromkeys((*KNOWN_XIDS, OTHER_XID), (0, None))
         for number, last_s in xids_before.items():
             self.xids[self._xid_label(number)] = (0, last_s)
@@ -123,7 +123,7 @@ class GpuTally:
                 self.peaks_w.append((observed.at_ns, max(observed.sample_w)))
 
     def copy(self) -> GpuTally:
-        """As it is now."""
+        """Return a copy of the current counts."""
         other = GpuTally(self.device)
         with self.lock:
             other.fast, other.slow, other.process_list = self.fast, self.slow, self.process_list
@@ -135,7 +135,7 @@ class GpuTally:
         return other
 
     def peak_w(self, now_ns: int) -> float | None:
-        """The highest dense sample of the last minute."""
+        """Return the highest dense sample of the last minute."""
         return max((watts for at_ns, watts in self.peaks_w if at_ns >= now_ns - PEAK_NS), default=None)
 
     def _fast(self, reading: Reading, late_ns: int) -> None:
@@ -148,15 +148,15 @@ class GpuTally:
             self.power.note(reading.power_w / self.limit_w)
 
     def _clock(self, reading: Reading, late_ns: int) -> int:
-        """Count what a whole fast row and a pulse share; return the load it was under."""
+        """Count the signals that whole fast rows and pulses share; return the load of the sample."""
         mask = reading.event_reasons_mask
         load = 2 if mask is None else 1 if mask & Reason.GPU_IDLE.value else 0
         if (clock_mhz := reading.sm_clock_mhz) is not None and (max_mhz := self.device.sm_clock_max_mhz):
             self.sm[load].note(clock_mhz / max_mhz)
-        if late_ns:  # the edges of windows are read when they come: no deadline, no lateness
+        if late_ns:  # a window's edge has no deadline, and so no lateness
             self.lateness.note(late_ns / 1e9)
         stood_ns = reading.at_ns - self.mask_at_ns
-        if stood_ns <= 0:  # an edge was read by another thread meanwhile
+        if stood_ns <= 0:  # another thread read an edge meanwhile
             return load
         before, self.mask, self.mask_at_ns = self.mask, mask, reading.at_ns
         if before is not None and stood_ns <= STANDS_NS:
@@ -172,18 +172,18 @@ class GpuTally:
             self.xids[number] = (self.xids.get(number, (0, None))[0] + 1, clock.wall_s())
 
     def _xid_label(self, number: str) -> str:
-        """Return the label of an Xid: its number, while there is room for a further one."""
-        has_room = number in self.xids or len(self.xids) <= XIDS_COUNT  # the other ones' own place not counted
+        """Return an Xid's label: its number, or the common label beyond the bound."""
+        has_room = number in self.xids or len(self.xids) <= XIDS_COUNT  # the common label itself is not counted
         return number if has_room else OTHER_XID
 
 
 def _is_newer(reading: Reading, than: Reading | None) -> bool:
-    """Tell rows that two threads handed over in the wrong order: a counter that steps back reads as one that began anew."""
+    """Return whether a row is newer: two threads may deliver rows in the wrong order, and a counter must not step back."""
     return than is None or reading.at_ns >= than.at_ns
 
 
 class Tallies:
-    """As a sink: the tally of every GPU that ``device`` knows."""
+    """The tallies of all GPUs that ``device`` knows, as a sink."""
 
     def __init__(self, device: Callable[[str], Device | None]) -> None:
         self._device = device
@@ -192,7 +192,7 @@ class Tallies:
         self._xids_before: dict[str, dict[str, float]] = {}
 
     def recall(self, xids: Iterable[tuple[str, int, float]]) -> None:
-        """Take over the wall times of Xids that an earlier daemon of this boot saw; call before the first sweep."""
+        """Take over the wall times of Xids from an earlier daemon of this boot; call before the first sweep."""
         for uuid, number, last_s in xids:
             self._xids_before.setdefault(uuid, {})[str(number)] = last_s
 
@@ -208,7 +208,7 @@ class Tallies:
         return self._gpus.get(uuid)
 
     def fresh(self, device: Device) -> GpuTally:
-        """Make the tally of a GPU of which nothing was heard yet, with the Xids of earlier daemons."""
+        """Make the tally of a GPU without sweeps yet, with the Xids of earlier daemons."""
         return GpuTally(device, self._xids_before.get(device.uuid, _NO_XIDS))
 
 
@@ -227,7 +227,7 @@ class Buckets:
         self.total += value
 
     def copy(self) -> Buckets:
-        """As it is now, for a page."""
+        """Return a copy for a page."""
         other = Buckets(self.bounds)
         other.counts, other.total = self.counts.copy(), self.total
         return other
@@ -243,22 +243,22 @@ class LastCanary:
 
 
 class Outcomes:
-    """Statuses, hazards found, rules that failed, lengths, and how long judging took.  ``lock`` is held by whoever writes or reads them."""
+    """Counts of windows: statuses, hazards found, failed rules, lengths, judging times.  Readers and writers hold ``lock``."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.statuses = dict.fromkeys((status.value for status in Status), 0)
-        # All there can be, from zero: increase() sees only what it saw smaller before.
+        # Every possible label, from zero: increase() only sees growth of an existing series.
         self.findings = Counter({(rule.name, severity.value): 0 for rule in RULES for severity in Severity})
         self.failures = Counter({rule.name: 0 for rule in RULES})
         self.lengths = {status.value: Buckets(LENGTH_BUCKETS) for status in Status}
         self.judging = Buckets(JUDGING_BUCKETS)
         self.proofs = Counter({(proof.value, state.value): 0 for proof in Proof for state in ProofState})
         self.bounds, self.repeatability = Buckets(OFF_BUCKETS), Buckets(OFF_BUCKETS)
-        self.canaries: dict[str, LastCanary] = {}  # by UUID: the page shows those of the GPUs that the daemon watches
+        self.canaries: dict[str, LastCanary] = {}  # by UUID: the page shows the watched GPUs'
 
     def judged(self, run: Run, judging_s: float | None) -> None:
-        """A window came to its end; ``judging_s`` is None where it was not judged at all."""
+        """Count a finished window; ``judging_s`` is None if it was not judged."""
         with self.lock:
             if run.status not in self.statuses:
                 return
@@ -280,14 +280,14 @@ class Outcomes:
                     self._count_budget(budget)
 
     def _note_canary(self, run: Run) -> None:
-        """Keep the canary of a window on one GPU.  The measured process declares it, so alerts on it call nobody at night."""
+        """Keep the canary of a window on one GPU.  The measured process declares it, so its alerts must not page."""
         clock_mhz = amount(run.declared, "canary_clock_mhz")
         if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
             copied = amount(run.declared, "canary_copy_bytes_count")
             self.canaries[run.uuids[0]] = LastCanary(clock.wall_s(), clock_mhz * 1e6, copied or None)
 
     def _count_budget(self, budget: Mapping[str, Any]) -> None:
-        """Count the largest bound of the numbers that decided, and the repeatability of the one that leads."""
+        """Count the largest bound of the numbers that decided, and the repeatability of the leading one."""
         bounds = [number["bound_ratio"] for number in budget["numbers"] if number["number"] in budget["claimed"]]
         if bounds and None not in bounds:
             self.bounds.note(max(bounds))

@@ -1,4 +1,4 @@
-"""The exporter as the daemon holds it: a sink for sweeps, an ear for verdicts, and the page of both."""
+"""The daemon's exporter: a sink for sweeps, a receiver of verdicts, and the page of both."""
 
 import logging
 from collections.abc import Callable
@@ -15,20 +15,20 @@ _log = logging.getLogger("gpuwatch.exporter")
 
 
 class Exporter:
-    """Counts from the start; serves once ``start`` was called.  Raises UsageError for access that cannot be as configured."""
+    """Counts from the start and serves after ``start``.  Raises UsageError: for an impossible access configuration."""
 
     def __init__(self, settings: Settings, device: Callable[[str], Device | None]) -> None:
         self.tallies = Tallies(device)
         self.outcomes = Outcomes()
         self._settings = settings
         self.listen = settings.listen
-        self._access = access(settings)  # before anything is started: what is wrong here is the user's to mend
+        self._access = access(settings)  # read before anything is started, because the user must correct errors in it
         self.web: HttpServer | None = None
         self._collector: Collector | None = None
 
     @property
     def scraped_ns(self) -> int | None:
-        """When the page was asked for last."""
+        """Time of the last request for the page."""
         return self._collector.collected_ns if self._collector else None
 
     @property
@@ -37,7 +37,7 @@ class Exporter:
         return self.web.url if self.web else None
 
     def start(self, machine: Machine, daemon: DaemonFigures, ready: Callable[[], bool]) -> None:
-        """Listen.  Raises UsageError if the address cannot be had."""
+        """Listen.  Raises UsageError: when the address cannot be bound."""
         most_count = self._settings.exporter_processes_count
         self._collector = Collector(machine, daemon, self.tallies, self.outcomes, processes_count=most_count)
         self._collector.certificate_expiry_s = lambda: self._access.expiry_s
@@ -45,11 +45,11 @@ class Exporter:
         _log.info("metrics: %s", self.web.url)
 
     def reload(self, settings: Settings) -> None:
-        """Read certificate and users again, as after a renewal; what cannot be read leaves the old ones in force."""
+        """Read certificate and users again, such as after a renewal; unreadable files leave the old ones in force."""
         try:
             self._access = access(settings)
         except UsageError as error:
-            _log.error("metrics: access kept as it was: %s", error)
+            _log.error("metrics: the old certificate and users stay in force: %s", error)
             return
         if self.web is not None:
             self.web.site.access = self._access

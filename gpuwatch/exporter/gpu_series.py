@@ -1,4 +1,4 @@
-"""One GPU's series: from its last readings, from what bounds it, and from what was counted of its samples."""
+"""One GPU's series: its last readings, its limits, and the counts of its samples."""
 
 import heapq
 from collections.abc import Mapping
@@ -14,10 +14,10 @@ from gpuwatch.interfaces import WatchedGpu
 
 MHZ = 1e6
 LEAST_STALE_NS = 5_000_000_000
-STALE_PERIODS = 3  # a lane that has not answered for so many of its periods tells nothing of now
+STALE_PERIODS = 3  # a lane without an answer for this many periods says nothing about now
 
 REASON_NAMES: Mapping[int, str] = dict(zip((reason.value for reason in Reason), REASON_CLASSES, strict=True))
-# The driver's own counters of time, by the reason they count.
+# The driver's own counters of time, by clock event reason.
 _DRIVER_NS = {
     Reason.SW_POWER_CAP.value: "power_cap_ns",
     Reason.SYNC_BOOST.value: "sync_boost_ns",
@@ -51,14 +51,14 @@ _OBSERVED: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("gpuwatch_gpu_persistence_mode", "persistence_mode", 1, ()),
     ("gpuwatch_gpu_ecc_mode", "ecc_mode", 1, ()),
     ("gpuwatch_gpu_mig_mode", "mig_mode", 1, ()),
-    # Counters as the driver counts: Prometheus sees by itself where one began anew.
+    # The driver's counters as they are: Prometheus detects a reset by itself.
     ("gpuwatch_gpu_energy_joules_total", "energy_j", 1, ()),
     ("gpuwatch_gpu_ecc_errors_total", "ecc_corrected_count", 1, ("corrected",)),
     ("gpuwatch_gpu_ecc_errors_total", "ecc_uncorrected_count", 1, ("uncorrected",)),
     ("gpuwatch_gpu_remapped_rows_total", "remapped_rows_count", 1, ()),
     ("gpuwatch_gpu_pcie_replays_total", "pcie_replay_count", 1, ()),
 )
-# What bounds a board: name of the metric, field of the device, factor, further labels
+# Limits of a board: name of the metric, field of the device, factor, further labels
 _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("gpuwatch_gpu_clock_limit_hertz", "sm_clock_max_mhz", MHZ, ("sm", "max")),
     ("gpuwatch_gpu_clock_limit_hertz", "mem_clock_max_mhz", MHZ, ("memory", "max")),
@@ -75,7 +75,7 @@ _LIMITS: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
 
 
 def identity(page: MetricsPage, watched: WatchedGpu) -> None:
-    """Put the identity of a GPU, and whether it answers: there even while it is lost."""
+    """Put a GPU's identity and whether it answers, even while it is lost."""
     ids = (watched.device.uuid, str(watched.position))
     labels = METRICS["gpuwatch_device_info"].labels
     page.put("gpuwatch_device_info", 1, *ids, *(getattr(watched.device, label) or "" for label in labels[len(ids) :]))
@@ -87,7 +87,7 @@ def identity(page: MetricsPage, watched: WatchedGpu) -> None:
 
 
 def watching(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int) -> None:
-    """Put the daemon's own counts: there even while the GPU is lost."""
+    """Put the daemon's own counts, even while the GPU is lost."""
     ids = (watched.device.uuid, str(watched.position))
     for lane, counts in tally.lanes.items():
         of_lane = (*ids, lane.value)
@@ -117,7 +117,7 @@ def canary(page: MetricsPage, watched: WatchedGpu, last: LastCanary | None) -> N
 
 
 def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: int, *, processes_count: int) -> None:
-    """Put the readings of a GPU that answers, and its limits."""
+    """Put the readings and limits of a GPU that answers."""
     device = watched.device
     ids = (device.uuid, str(watched.position))
     observed = _observed(watched, tally, now_ns)
@@ -142,9 +142,9 @@ def readings(page: MetricsPage, watched: WatchedGpu, tally: GpuTally, now_ns: in
 
 
 def _observed(watched: WatchedGpu, tally: GpuTally, now_ns: int) -> dict[str, float]:
-    """Every signal of the last rows that are not stale, by field."""
+    """Return every signal of the last rows that are not stale, by field."""
     observed: dict[str, float] = {}
-    # A signal is asked in one lane or the other, by what it costs here; the row of the other says None.
+    # A signal's cost decides its lane; the other lane's row holds None.
     for lane, row in ((Lane.SLOW, tally.slow), (Lane.FAST, tally.fast)):
         if row is not None and _fresh(row.at_ns, watched.period_ns.get(lane, 0), now_ns):
             observed |= {field: value for field in _FIELDS if (value := getattr(row, field)) is not None}
@@ -171,12 +171,12 @@ def _events(
     observed: Mapping[str, float],
     supported: Mapping[str, bool],
 ) -> None:
-    """Put the reasons that hold, and for how long each held."""
+    """Put the current clock event reasons, and how long each has held."""
     mask = observed.get("event_reasons_mask")
     if mask is None:
         return
     listed_mask = sum(REASON_NAMES) if device.supported_reasons_mask is None else device.supported_reasons_mask
-    # A reason the driver does not list and never gave has no series; one it gave has, whatever it lists.
+    # A reason that the driver neither lists nor ever gave has no series.
     shown_mask = reduce(or_, tally.held_ns, int(mask) | listed_mask)
     for value in bits(shown_mask):
         reason = REASON_NAMES.get(value, f"unknown_bit_{value.bit_length() - 1}")

@@ -1,4 +1,4 @@
-"""The answers to requests for the metrics page: HTTP as the standard library reads it, without its socket."""
+"""Answers to requests for the metrics page: the standard library's HTTP parsing, without its socket."""
 
 import gzip
 import io
@@ -25,20 +25,20 @@ _VERSION = re.compile(r"1(\.\d{1,3}){0,2}")
 
 
 class MetricsSite:
-    """The metrics page and its guards.  ``own_names``: the names of this machine that requests must use; None allows any."""
+    """The metrics page and its access control.  ``own_names``: the Host names that requests must use; None allows any."""
 
     def __init__(
         self, access: Access, collector: Collector, ready: Callable[[], bool], own_names: frozenset[str] | None
     ) -> None:
-        self.access = access  # replaced when certificate or users were read again
+        self.access = access  # replaced after certificate or users were read again
         self.collector = collector
         self.make_text = _texts_of(collector)
         self.ready = ready
         self.own_names = own_names
 
     def page(self, accept: str) -> tuple[bytes, str]:
-        """Make the page in the format a scraper asks for: OpenMetrics if it names a version of it that is known, else text."""
-        # The library's own reading fails on a version that is none, and puts what was asked into the answer's header.
+        """Return the page in the scraper's format: OpenMetrics for a known version, otherwise text."""
+        # The library's own parser fails on malformed versions, and echoes the request into the answer's header.
         is_openmetrics = any(map(_is_openmetrics, accept.split(",")))
         _, content_type = choose_encoder(f"{OPENMETRICS}; version=1.0.0" if is_openmetrics else "")
         begun_ns = clock.now_ns()
@@ -57,7 +57,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def __init__(self, site: MetricsSite, head: bytes, peer: str, *, is_busy: bool) -> None:
         self.site = site
-        self.is_busy = is_busy  # as many pages as may be are on their way
+        self.is_busy = is_busy  # as many pages as allowed are being sent
         self.is_page = False
         self.requestline = ""
         self.rfile, self.wfile = io.BytesIO(head), io.BytesIO()
@@ -114,12 +114,12 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """Answer what the base class refuses by itself: other methods, and lines that are no HTTP."""
+        """Answer the base class's own refusals: other methods, and malformed requests."""
         self.site.collector.refuse("method")
         self.command = getattr(self, "command", None) or "GET"
         self.request_version = "HTTP/1.1"
         self.close_connection = True
-        if code == HTTPStatus.NOT_IMPLEMENTED:  # a method that is HTTP's but not ours
+        if code == HTTPStatus.NOT_IMPLEMENTED:  # a valid HTTP method that this page does not support
             self._answer(405, b"expected GET or HEAD\n", headers={"Allow": "GET, HEAD"})
         else:
             self._answer(code, f"{message or 'refused'}\n".encode())
@@ -133,7 +133,7 @@ def _texts_of(collector: Collector) -> Callable[[bool], str]:
 
 
 def _is_openmetrics(offered: str) -> bool:
-    """Tell whether one of the formats in an Accept header is a version of OpenMetrics that can be had."""
+    """Return whether one of the formats in an Accept header is a supported version of OpenMetrics."""
     kind, *parameters = (part.strip() for part in offered.lower().split(";"))
     said = {name.strip(): value.strip(' "') for name, _, value in (part.partition("=") for part in parameters)}
     refused = re.fullmatch(r"0(\.0*)?", said.get("q", "1"))

@@ -1,7 +1,7 @@
-"""The server of the metrics page: one thread, started before the first request, in which no peer is waited for, however slow.
+"""The server of the metrics page: one thread, started before the first request, that blocks on no peer, however slow.
 
-Waiting costs a connection a few kilobytes and no thread, so silent and slow peers cannot keep others from being served:
-the oldest makes room for the newest, and health is answered however many pages are on their way.
+A waiting connection costs a few kilobytes and no thread, so silent and slow peers cannot block others.  The oldest
+connection makes room for the newest, and health is answered for any number of pages being sent.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from gpuwatch.exporter.http_answers import HEAD_BYTES, MetricsSite, RequestHandl
 
 _log = logging.getLogger("gpuwatch.exporter")
 
-AT_ONCE_COUNT = 8  # pages on their way: two Prometheus servers, a person, and as much again
-CONNECTIONS_COUNT = 128  # open ones; a further one takes the place of the oldest that no page is on its way to
-SILENCE_S = 5.0  # a peer that has not said what it wants by then is gone
+AT_ONCE_COUNT = 8  # pages being sent at once: two Prometheus servers, a person, and as many again
+CONNECTIONS_COUNT = 128  # open connections; a further one replaces the oldest without a page being sent
+SILENCE_S = 5.0  # a peer without a complete request by then is disconnected
 STOP_S = 2.0
-AGAIN_S = 0.1  # after an accept that failed for want of descriptors or memory
+AGAIN_S = 0.1  # after an accept failed for lack of descriptors or memory
 _HEAD_ENDS = re.compile(rb"\n\r?\n|\A\r?\n")
 _FAILED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class HttpServer:
-    """Serves ``/metrics``, ``/-/healthy`` and ``/-/ready`` from the moment it is made.
+    """Serves ``/metrics``, ``/-/healthy`` and ``/-/ready`` from its construction on.
 
-    Raises UsageError: when it cannot listen, or its thread cannot be started.
+    Raises UsageError: when it cannot listen, or its thread cannot start.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class HttpServer:
         collector: Collector,
         ready: Callable[[], bool],
         *,
-        connection_s: float = 10.0,  # Prometheus gives up after ten seconds too; one that drips bytes is cut off then
+        connection_s: float = 10.0,  # Prometheus also gives up after ten seconds; a peer that drips bytes is cut off then
         thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self.site = MetricsSite(access, collector, ready, own_names(listen))
         self._connection_s = connection_s
         self._open: dict[asyncio.Task[None], None] = {}  # oldest first
-        self._paged: set[asyncio.Task[None]] = set()  # those that a page is on its way to
+        self._paged: set[asyncio.Task[None]] = set()  # connections with a page being sent
         self._listener = _listening(listen)
         self._loop = asyncio.new_event_loop()
         self._serving = self._loop.create_task(self._serve())
@@ -63,19 +63,19 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """The address of the page; with port 0 the one that was free."""
+        """The page's address; for port 0 with the port that was chosen."""
         host, port = self._listener.getsockname()[:2]
         host = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"{'https' if self.site.access.tls else 'http'}://{host}:{port}/metrics"
 
     def close(self) -> None:
-        """Serve no more; returns within two seconds, whatever the thread is at."""
+        """Stop serving; returns within two seconds, whatever the thread is doing."""
         with contextlib.suppress(RuntimeError):  # its loop is closed already
             self._loop.call_soon_threadsafe(self._serving.cancel)
         self._thread.join(STOP_S)
         self._listener.close()
 
-    # What follows runs in the page's thread
+    # The methods below run in the page's thread
 
     def _run(self) -> None:
         with contextlib.suppress(asyncio.CancelledError):
@@ -91,7 +91,7 @@ class HttpServer:
                 except (OSError, MemoryError) as error:
                     _log.warning("a scrape waits: its connection was not accepted (%s)", error)
                     await asyncio.sleep(AGAIN_S)
-                await asyncio.sleep(0)  # an accept that need not wait lets nobody else run
+                await asyncio.sleep(0)  # an accept that returns at once lets no other task run
         finally:
             for task in self._open:
                 task.cancel()
@@ -119,7 +119,7 @@ class HttpServer:
                 await self._answer(head, peer, writer)
                 writer.close()
                 await writer.wait_closed()
-        except (OSError, TimeoutError) as error:  # it went away, was too slow, or speaks no TLS
+        except (OSError, TimeoutError) as error:  # the peer went away, was too slow, or does not speak TLS
             _log.debug("%s: %s", peer, error)
         finally:
             if writer is not None:
@@ -127,11 +127,11 @@ class HttpServer:
             connection.close()
 
     async def _connect(self, connection: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Shake hands as the certificate of now asks."""
+        """Do the TLS handshake with the current certificate."""
         reader = asyncio.StreamReader(HEAD_BYTES, self._loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=self._loop)
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection, ssl=self.site.access.tls)
-        transport.set_write_buffer_limits(0)  # so that what is written has left once it is drained
+        transport.set_write_buffer_limits(0)  # a drained buffer then means that all was sent
         return reader, asyncio.StreamWriter(transport, protocol, reader, self._loop)
 
     async def _answer(self, head: bytes, peer: str, writer: asyncio.StreamWriter) -> None:
@@ -156,11 +156,11 @@ class HttpServer:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """Read a request up to its blank line, up to a little more than it may be long, or to the end of what the peer says."""
+    """Read a request up to its blank line, a little beyond the size limit, or the end of the stream."""
     head = bytearray()
     while len(head) <= HEAD_BYTES:
         piece = await reader.read(HEAD_BYTES)
-        seen = max(0, len(head) - 2)  # a line's end may have come in two pieces
+        seen = max(0, len(head) - 2)  # a line's end may arrive in two pieces
         head += piece
         if not piece or _HEAD_ENDS.search(head, seen):
             break
@@ -168,7 +168,7 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _listening(listen: str) -> socket.socket:
-    """Make a socket that listens there.  Raises UsageError: when the address cannot be had."""
+    """Return a listening socket.  Raises UsageError: when the address cannot be bound."""
     family, bound = address(listen)
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,4 +1,4 @@
-"""The series of a board that are read rarely: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances."""
+"""The rarely read series of a board: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances."""
 
 from gpuwatch.exporter.metrics_page import MetricsPage
 from gpuwatch.interfaces import InstanceReading, RareReading, WatchedGpu
@@ -41,7 +41,7 @@ def put(page: MetricsPage, watched: WatchedGpu, reading: RareReading | None) -> 
 
 def _put_instance(page: MetricsPage, board: tuple[str, str], instance: InstanceReading) -> None:
     ids = (*board, instance.uuid)
-    # "NVIDIA H200 MIG 1g.18gb": what follows the word is the profile.
+    # "NVIDIA H200 MIG 1g.18gb": the profile follows "MIG".
     profile = instance.name.rpartition("MIG ")[2]
     numbers = (instance.gpu_instance_id, instance.compute_instance_id)
     page.put("gpuwatch_mig_info", 1, *ids, profile, *("" if number is None else str(number) for number in numbers))

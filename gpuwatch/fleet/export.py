@@ -1,6 +1,6 @@
-"""The export of what a store holds and a folder does not yet: found, turned into rows, written as parts.
+"""The export of a store's windows that a folder lacks: find them, make rows, write parts.
 
-The folder itself is the memory of what has gone out, so that whatever was interrupted is simply done by the next export.
+The folder itself records the exported windows, so the next export completes an interrupted one.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _CHUNK = 500  # runs in memory at a time: a run with the findings of every rule 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The result of one export: the parts it wrote, their rows, and the count of windows that were there before."""
+    """The result of one export: its new parts, their rows, and the count of windows exported before."""
 
     parts: tuple[Path, ...] = ()
     windows_count: int = 0
@@ -32,7 +32,7 @@ class Exported:
 
 
 def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None, host: str | None = None) -> Exported:
-    """Add the windows that are over and not there yet, a part a day and machine.  Raises ExportError, StoreError, UsageError."""
+    """Add finished windows that the folder lacks, one part per day and machine.  Raises ExportError, StoreError, UsageError."""
     from gpuwatch.fleet import parquet
 
     parts: list[Path] = []
@@ -53,14 +53,14 @@ def to_parquet(store: Reader, folder: Path, *, since_wall_s: float | None = None
 
 
 def all_rows(store: Reader, *, since_wall_s: float | None = None, host: str | None = None) -> Iterator[Row]:
-    """The rows of every window that is over, the oldest day first.  Raises StoreError."""
+    """Yield the rows of every finished window, the oldest day first.  Raises StoreError."""
     for name, ids in _by_partition(store, since_wall_s, host).values():
         for chunk in _chunks(store, ids, name):
             yield from chunk
 
 
 def _by_partition(store: Reader, since_wall_s: float | None, host: str | None) -> dict[str, tuple[str, list[str]]]:
-    """Machine's name and run ids by partition, oldest first."""
+    """Return machine name and run ids by partition, oldest first."""
     out: dict[str, tuple[str, list[str]]] = {}
     for each in store.ended(since_wall_s=since_wall_s):
         name = hostname(each.boot_id, each.hostname, host)
@@ -85,12 +85,12 @@ def _chunks(store: Reader, ids: Sequence[str], host: str) -> Iterator[list[Row]]
 def _device(store: Reader, run: Run, uuid: str) -> Device | None:
     try:
         return store.device(uuid, boot_id=run.boot_id, at_ns=run.begin_ns)
-    except StoreError:  # never watched under this store
+    except StoreError:  # the GPU was never watched under this store
         return None
 
 
 def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
-    """Return a run's packed evidence; None where it made room for newer, or is damaged: the row goes out without physics."""
+    """Return a run's packed evidence; None if it was dropped or is damaged: its row then has no physics."""
     packed = store.packed(run, uuid)
     try:
         return unpack(packed)[0] if packed is not None else None
@@ -100,17 +100,15 @@ def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
 
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    """One export of a store at a time, or two would each find the same windows missing.  Raises ExportError."""
+    """Hold a store's export lock: two exports would both find the same windows missing.  Raises ExportError."""
     held = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ExportError(
-                f"{state}: another export of this store is running; this one would add what it is adding"
-            ) from error
+            raise ExportError(f"{state}: another export of this store is running; export again when it has ended") from error
         except OSError:
-            pass  # a file system without locks: then timers must not overlap
+            pass  # a file system without locks: the user's timers must not overlap
         yield
     finally:
         os.close(held)

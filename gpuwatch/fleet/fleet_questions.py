@@ -1,4 +1,4 @@
-"""The questions about a fleet that have a name: each is one file of SQL in ``sql/``, asked of exported windows by DuckDB."""
+"""The named questions about a fleet: each is a file of SQL in ``sql/``, answered by DuckDB from exported windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.fleet.columns import COLUMNS, ColumnKind, ExportColumn
 
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
 _HEAD = re.compile(r"((?:-- .*\n)+)")
-# Columns that one export lacks are NULL: parts of older versions have fewer.
+# Columns that an export lacks are NULL: parts of older versions have fewer.
 _VIEW = """CREATE TEMP VIEW windows AS
 SELECT *, coalesce({tags}, "user", uid::VARCHAR) AS team FROM (
     SELECT * FROM contract
@@ -37,7 +37,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class FleetQuestion:
-    """One question: its name, its words, how it is answered, how far back it looks, and its SQL over the view ``windows``."""
+    """One question: its name, its text, the form of its answer, its default period, and its SQL over the view ``windows``."""
 
     name: str
     asks: str
@@ -48,7 +48,7 @@ class FleetQuestion:
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """The columns and rows of an answer, and the number of rows that were not fetched."""
+    """The columns and rows of an answer; ``is_cut``: there were more rows."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
@@ -63,7 +63,7 @@ def questions() -> dict[str, FleetQuestion]:
 
 
 def question(name: str) -> FleetQuestion:
-    """Return the question of this name.  Raises UsageError: when there is none."""
+    """Return the question of this name.  Raises UsageError: for an unknown name."""
     known = questions()
     if name not in known:
         raise UsageError(f"expected one of {', '.join(known)}, found {name!r}; `gpuwatch fleet` lists the questions")
@@ -71,7 +71,7 @@ def question(name: str) -> FleetQuestion:
 
 
 def list_parts(places: Sequence[str]) -> list[str]:
-    """Return the Parquet files that these folders and files hold.  Raises UsageError: when one holds none."""
+    """Return the Parquet files in these folders, and these files.  Raises UsageError: when a place holds none."""
     found: list[str] = []
     for place in map(Path, places):
         if place.is_file():
@@ -101,7 +101,7 @@ def ask(
     most_count: int,
     with_simulated: bool = False,
 ) -> FleetAnswer:
-    """Ask these files.  Raises UsageError: without DuckDB, and for files that are no export."""
+    """Query these files.  Raises UsageError: without DuckDB, and for files that are no export."""
     try:
         import duckdb
     except ImportError as error:
@@ -125,13 +125,13 @@ def ask(
 
 
 def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
-    """Return the statement that makes the view ``windows`` of these files, given a table ``contract`` of every column."""
+    """Return the statement that creates the view ``windows`` over these files, given a table ``contract`` of every column."""
     files = ", ".join("'" + part.replace("'", "''") + "'" for part in parts)
     return _VIEW.format(tags=_TAGS, files=f"[{files}]", simulated="true" if with_simulated else "simulated IS NOT TRUE")
 
 
 def _refuse_others(db: Any) -> None:  # a connection of duckdb
-    """Raise UsageError for a file of rows that no export wrote: it would answer every question with nothing."""
+    """Raise UsageError for a file that no export wrote: every answer from it would be empty."""
     other = db.execute("SELECT filename FROM windows WHERE boot_id IS NULL LIMIT 1").fetchone()
     if other is not None:
         raise UsageError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")

@@ -1,4 +1,4 @@
-"""Parts of a Parquet data set: written whole or not at all, and never again."""
+"""Parts of a Parquet data set: each is written whole or not at all, and never changed."""
 
 import contextlib
 import fcntl
@@ -19,9 +19,9 @@ try:
 except ImportError as error:
     raise UsageError("--parquet: expected the optional package pyarrow, found none; run: pip install '.[fleet]'") from error
 
-# DuckDB shares work out by row groups, and this is its own size of one; a machine's day is seldom more than a few hundred.
+# DuckDB divides work by row groups, and this is its own group size; a machine's day seldom has more than a few hundred rows.
 GROUP_ROWS_COUNT = 122_880
-_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant: a part's name follows from the runs in it
+_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant: a part's name follows from its runs
 _TORN = ".tmp"
 
 _PLAIN: Mapping[ColumnKind, Any] = {
@@ -37,7 +37,7 @@ _PLAIN: Mapping[ColumnKind, Any] = {
 
 
 def arrow_schema() -> Any:  # pyarrow.Schema: the package has no types of its own
-    """The contract as Arrow types; each field says its meaning and unit, the file who wrote it."""
+    """Return the contract as an Arrow schema: fields carry their meaning and unit, the schema its writer."""
     about = {"gpuwatch.schema": str(SCHEMA), "gpuwatch.version": __version__}
     return pa.schema([_field(column) for column in COLUMNS], metadata=about)
 
@@ -53,12 +53,12 @@ def table(rows: Sequence[Row]) -> Any:
 
 
 def part_name(run_ids: Iterable[str]) -> str:
-    """The same runs make the same name, so that a copy sent twice replaces itself."""
+    """Return a name that depends only on the runs, so that a copy sent twice replaces itself."""
     return f"part-{uuid.uuid5(_PARTS, ' '.join(sorted(run_ids)))}.parquet"
 
 
 def run_ids(folder: Path) -> set[str]:
-    """The runs a partition already holds.  Raises ExportError for a part that cannot be read: its runs are unknown."""
+    """Return the runs in a partition.  Raises ExportError: for an unreadable part, because its runs are unknown."""
     found: set[str] = set()
     for path in sorted(folder.glob("part-*.parquet")):
         try:
@@ -72,9 +72,9 @@ def run_ids(folder: Path) -> set[str]:
 
 
 def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]) -> tuple[Path, int]:
-    """One part of these runs, and how many rows it has.  Raises ExportError, and leaves nothing then.
+    """Write one part of these runs and return its path and rows.  Raises ExportError: and leaves no file.
 
-    Readers look for ``*.parquet``: until all of it is on the disk the part has another name.
+    Readers look for ``*.parquet``, so the part has another name until all of it is on disk.
     """
     path = folder / part_name(ids)
     torn = path.with_name(f".{path.name}{_TORN}")
@@ -98,7 +98,7 @@ def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]
 
 
 def _clear(folder: Path) -> None:
-    """Take away what killed exports left; what another store's export is writing here it holds."""
+    """Remove the files of killed exports, but none that another store's running export holds."""
     for left in folder.glob(f".part-*{_TORN}"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,7 +126,7 @@ def _write(file: Any, chunks: Iterator[Sequence[Row]]) -> int:
 
 
 def _sync(folder: Path) -> None:
-    """The new name is on the disk too."""
+    """Sync the folder, so that the new name is on disk too."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""A stored run as rows of the contract, in plain values: what Parquet and NDJSON both hold."""
+"""A stored run as rows of the contract, in plain values for both Parquet and NDJSON."""
 
 import datetime as dt
 import math
@@ -12,7 +12,7 @@ from gpuwatch.fleet.window_physics import physics, stated_number
 from gpuwatch.store import Run
 from gpuwatch.utf8 import clean_text
 
-Row: TypeAlias = dict[str, Any]  # by the contract's names; the types are the contract's
+Row: TypeAlias = dict[str, Any]  # by the contract's names, with the contract's types
 
 _NAMES = [column.name for column in COLUMNS]
 _OF_GPU = tuple(name.removeprefix("gpu_") for name in _NAMES if name.startswith("gpu_") and name != "gpu_uuid")
@@ -22,22 +22,22 @@ _WORST_FIRST = ("reject", "flag", "note")
 
 
 def hostname(boot_id: str, named: str | None, given: str | None) -> str:
-    """Name a run's machine: the same at every export, since a run is looked for there.
+    """Return a machine name that is the same at every export, because exports look for the run under it.
 
-    A run whose daemon died before it had looked is filed under its boot.
+    Runs whose daemon died before it read the name are filed under their boot.
     """
     return given or named or f"boot-{boot_id[:8]}"
 
 
 def partition(begun_wall_s: float, host: str) -> str:
-    """The folder of a run, as Hive writes them; what a path cannot hold is percent-encoded, which readers undo."""
+    """Return the folder of a run in Hive's form; readers decode its percent-encoded characters."""
     return f"date={_moment(begun_wall_s):%Y-%m-%d}/host={quote(host, safe='')}"
 
 
 def rows(
     run: Run, devices: Mapping[str, Device | None], host: str, evidence: Mapping[str, Evidence | None] | None = None
 ) -> list[Row]:
-    """One row a GPU, worst first; one without a GPU where the window covered none."""
+    """Return one row per GPU, worst first, or one row without a GPU if the window covered none."""
     seen = {uuid: physics(each) for uuid, each in (evidence or {}).items() if each is not None}
     verdicts = {(verdict.get("device") or {}).get("uuid"): verdict for verdict in run.verdicts}
     uuids: Sequence[str | None] = (*verdicts, *(uuid for uuid in run.uuids if uuid not in verdicts)) or (None,)
@@ -123,7 +123,7 @@ def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
 
 
 def _of_budget(verdict: Mapping[str, Any]) -> Row:
-    """The numbers, labels and proofs; all NULL of a verdict that came before there were budgets."""
+    """Return the numbers, labels and proofs; all NULL for verdicts without a budget, from older versions."""
     budget = verdict.get("budget")
     if budget is None:
         return dict.fromkeys(("labels", "tolerance_ratio", "precision_ratio", "numbers", "proofs"))
@@ -180,7 +180,7 @@ def _severity(finding: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
-    """Facts that are numbers, and the others as text; what was not observed, or is no number, is in neither."""
+    """Return facts that are numbers, and other facts as text, without unobserved values and NaN."""
     numbers: dict[str, float] = {}
     words: dict[str, str] = {}
     for name, value in facts.items():
@@ -194,8 +194,8 @@ def _facts(facts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
     return numbers, words
 
 
-def _text(value: Any) -> Any:  # whatever a column holds: texts come back as UTF-8 can write them
-    """Replace half a surrogate pair, which a program may declare and no file can hold."""
+def _text(value: Any) -> Any:  # any column's value; texts become valid UTF-8
+    """Replace lone surrogates, which a program may declare and no file can hold."""
     return clean_text(value) if isinstance(value, str) else value
 
 
@@ -204,5 +204,5 @@ def _moment(wall_s: float) -> dt.datetime:
 
 
 def plain(row: Row) -> Row:
-    """A row as JSON holds it: times as text, the contract's order, and its number first."""
+    """Return a row for JSON: times as text, the contract's order, its schema number first."""
     return {"schema": SCHEMA, **{name: row[name] for name in _NAMES}, "begun_utc": row["begun_utc"].isoformat()}

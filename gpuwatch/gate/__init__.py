@@ -1,1 +1,1 @@
-"""The gate in CI: each window against its baseline, and what CI systems read of the answer."""
+"""The gate in CI: each window against its baseline, and the output for CI systems."""

@@ -1,4 +1,4 @@
-"""The gate's answer in the forms that CI systems and trackers read: summary, annotations, outputs, two JSON formats."""
+"""The gate's result for CI systems and trackers: summary, annotations, outputs, two JSON formats."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NS = 1e9
 
 
 def counts_line(windows: Sequence[GatedWindow]) -> str:
-    """Return how many windows have which outcome."""
+    """Return the number of windows by outcome, in one line."""
     counts = Counter(each.outcome for each in windows)
     return ", ".join(f"{counts[each]} {each.value}" for each in GateOutcome if counts[each]) or "no window"
 
 
 def summary(windows: Sequence[GatedWindow]) -> str:
-    """Return Markdown for a step's summary: a table, then each window and comparison folded; cut where it grows too long."""
+    """Return Markdown for a step's summary: a table, then each window and comparison folded, cut at GitHub's limit."""
     lines = [f"### gpuwatch: {_MARKS[overall(windows)]} ({counts_line(windows)})", ""]
     lines += ["| Outcome | Window | Time | Against the baseline | Why |", "|---|---|---|---|---|"]
     for each in windows:
@@ -64,13 +64,13 @@ def workflow_commands(windows: Sequence[GatedWindow]) -> list[str]:
 
 
 def _escaped(text: str, *, is_property: bool = False) -> str:
-    """Escape as the runner reads commands, so that no label starts one of its own."""
+    """Escape text for the runner's command syntax, so that a label cannot inject a command."""
     found = logged(report.plain(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return found.replace(":", "%3A").replace(",", "%2C") if is_property else found
 
 
 def outputs(windows: Sequence[GatedWindow]) -> str:
-    """Return NAME=VALUE lines: the outcome, and how many windows have each."""
+    """Return NAME=VALUE lines: the overall outcome, and the number of windows by outcome."""
     counts = Counter(each.outcome for each in windows)
     lines = [f"outcome={overall(windows).value}"] + [f"{each.value}_count={counts[each]}" for each in GateOutcome]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """The outcome of one window in CI: pass, fail, or neutral where the machine spoiled the measurement.
 
-A rule says what happened; this module says whose doing it can be.  Only the benchmark's own doing, and a time that is slower
-where both can be compared, fail a build.
+A rule states an event; this module decides whether the benchmark or the machine caused it.  Only the benchmark's own
+faults, and a slower time where both can be compared, fail a build.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from annotate.compare.two_machines import MachineTerms
     from gpuwatch.report.record import ReportedWindow
 
-# The clock alone: times at one clock do not feel it.
+# Effects on the clock only: times at one clock are not affected.
 CLOCK_RULES = frozenset({
     "throttle-thermal", "throttle-hw-slowdown", "throttle-power-brake", "sync-boost-limited", "clock-drift", "clock-ramp",
     "clock-low-no-reason", "clock-levels", "regime-change",
 })  # fmt: skip
-# What else the machine, its settings or its other users do.
+# Other effects of the machine, its settings or its other users.
 MACHINE_RULES = CLOCK_RULES | {
     "stale-daemon", "sampler-perturbs", "power-limited", "power-reading-stale", "mem-clock-change", "locked-clock-missed",
     "clock-controller-present", "nvml-clock-untrue", "lock-unproven", "dark-time", "record-shift", "contention-process",
@@ -33,14 +33,14 @@ MACHINE_RULES = CLOCK_RULES | {
     "setting-changed", "hardware-error", "persistence-off", "clock-source-step", "hardware-mismatch", "software-mismatch",
     "boot-changed", "clock-between-arms", "order-bias", "aa-noise-floor-missing", "multiple-looks",
 }  # fmt: skip
-# The machine's doing only where the finding names it as the cause.
+# The machine's fault only if the finding names this cause.
 _MACHINE_CAUSES = frozenset({"run-queue", "suspended"})
 _UNFINISHED = "incomplete-body"
 _AT_ONE_CLOCK = ("corrected to", "two machines, at")
 
 
 class GateOutcome(StrEnum):
-    """The outcomes, best first; neutral wants another try, and no red build."""
+    """The outcomes, best first; neutral asks for another try, without a failed build."""
 
     PASS = "pass"  # noqa: S105 - no password
     NEUTRAL = "neutral"
@@ -49,7 +49,7 @@ class GateOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateTerms:
-    """The statuses that fail, the policy in place of the windows' own, and the terms of comparing two machines."""
+    """The statuses that fail, a policy that replaces the windows' own, and the terms of comparing two machines."""
 
     failing: Collection[Status]
     policy: Policy | None
@@ -58,7 +58,7 @@ class GateTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedWindow:
-    """One window with its outcome, the reason in one line, and what it was compared with."""
+    """One window with its outcome, the reason in one line, and its comparison."""
 
     name: str
     outcome: GateOutcome
@@ -68,7 +68,7 @@ class GatedWindow:
 
     @property
     def number(self) -> NumberBudget | None:
-        """Return the leading number; None of a window without numbers."""
+        """Return the leading number; None for a window without numbers."""
         budget = self.window.verdict.budget
         return None if budget is None or budget.leading is None else budget.number(budget.leading)
 
@@ -83,7 +83,7 @@ class GatedWindow:
 
 
 def is_machines(finding: Finding) -> bool:
-    """Return whether a hazard can be the machine's doing."""
+    """Return whether the machine may have caused a hazard."""
     return finding.rule in MACHINE_RULES or (finding.cause is not None and finding.cause.kind in _MACHINE_CAUSES)
 
 
@@ -124,7 +124,7 @@ def _compared(found: GatedWindow, baseline: ReportedWindow, terms: GateTerms) ->
     from annotate.compare.two_runs import of_runs
 
     before, now = baseline.evidence, found.window.evidence
-    assert before is not None and now is not None  # noqa: S101, PT018 - the caller asks
+    assert before is not None and now is not None  # noqa: S101, PT018 - the caller has checked
     compared = of_runs(before, now, terms.policy, names=("baseline", found.name), terms=terms.machine)
     return replace(found, comparison=compared)
 
@@ -144,9 +144,9 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
 
 
 def slowest_ratio(comparison: Comparison) -> float | None:
-    """Return by how much the second can be slower, where that lies within what runs in turn differ by for no reason.
+    """Return the possible slowdown of the second window, if it lies within unexplained differences between successive runs.
 
-    Runs in turn without a common clock are never called the same: a gate asks only whether one became slower.
+    Successive runs without a common clock are never called the same: a gate asks only whether one became slower.
     """
     ratio, mean, most_ratio = comparison.ratio, comparison.mean_ratio, max(comparison.floor_ratio, comparison.margin_ratio)
     if ratio is None or ratio.high > 1.0 + most_ratio or (mean is not None and mean.centre > 1.0 + most_ratio):
@@ -155,7 +155,7 @@ def slowest_ratio(comparison: Comparison) -> float | None:
 
 
 def _own_fault(verdict: Verdict, own: Sequence[Finding]) -> Finding | None:
-    """Return what makes the number none whatever the machine did: its integrity, or work that never ended."""
+    """Return a finding that voids the number on any machine: broken integrity, or unfinished work."""
     unfinished = (each for each in verdict.unobserved if each.rule == _UNFINISHED and each.required)
     integrity = (each for each in own if each.severity == "reject" and each.kind == "integrity")
     return next(integrity, None) or next(unfinished, None)
@@ -166,13 +166,13 @@ def _counted(verdict: Verdict) -> list[Finding]:
 
 
 def overall(windows: Collection[GatedWindow]) -> GateOutcome:
-    """Return the outcome of all: fail if one fails, else neutral if one is."""
+    """Return the overall outcome: fail if one fails, else neutral if one is."""
     order = list(GateOutcome)
     return max((each.outcome for each in windows), key=order.index, default=GateOutcome.PASS)
 
 
 def exportable(windows: Collection[GatedWindow]) -> list[tuple[GatedWindow, NumberBudget]]:
-    """Return the windows that the machine did not spoil and that have a time, with it: what a chart of times may show."""
+    """Return the windows that the machine did not spoil, with their times: a chart may show them."""
     found = [(each, each.number) for each in windows if each.outcome is not GateOutcome.NEUTRAL]
     return [
         (each, number)

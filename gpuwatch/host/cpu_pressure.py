@@ -1,4 +1,4 @@
-"""The kernel's counters of how hard a process tree must fight for a processor, meaningful only as differences."""
+"""The kernel's counters of a process tree's competition for processors, meaningful only as differences."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -9,9 +9,9 @@ from annotate.evidence import Host
 from gpuwatch import clock
 from gpuwatch.host.processes import PROC, contents, names
 
-# Of the processor time of a tree: a root that used less only started the others.
+# Of a tree's CPU time: a root that used less only started the others.
 _LAUNCHER_RATIO = 0.1
-# Of the time between two looks: in a tree that ran less, as around a command that sleeps, the root's share tells nothing.
+# Of the time between two snapshots: in a tree that ran less, such as a sleeping command, the root's share means nothing.
 _ASLEEP_RATIO = 0.01
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -19,7 +19,7 @@ _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pressure:
-    """A snapshot of how the processes of a tree compete for processors: counters, meaningful only as differences."""
+    """A snapshot of a tree's competition for processors: counters, meaningful only as differences."""
 
     at_ns: int
     threads: Mapping[int, tuple[int, int]] = field(default_factory=dict)  # thread id -> (ran ns, waited to run ns)
@@ -29,8 +29,8 @@ class Pressure:
     psi_some_ns: int | None = None
     cpu_allowed_count: int | None = None
     numa_nodes: str | None = None  # of the processors it may use
-    wall_offset_ns: int | None = None  # wall time less monotonic time: it moves only when the wall clock is set
-    watcher_cpu_s: float | None = None  # processor time of the process that took this snapshot
+    wall_offset_ns: int | None = None  # wall time minus monotonic time: it changes only when the wall clock is set
+    watcher_cpu_s: float | None = None  # CPU time of the process that took this snapshot
 
 
 def pressure(
@@ -41,10 +41,10 @@ def pressure(
     cgroups: Path = Path("/sys/fs/cgroup"),
     there_by_ns: int | None = None,
 ) -> Pressure:
-    """Read these processes and their machine; about 10 us a thread.  The first PID stands for cgroup and affinity.
+    """Read these processes and their machine; about 10 us a thread.  cgroup and affinity are the first PID's.
 
-    Threads that began after ``there_by_ns`` are left out, at another 10 us a thread: a snapshot that is taken some
-    milliseconds after a window began would take what the window started for what was there before it.
+    Threads that began after ``there_by_ns`` are left out, for another 10 us a thread.  A snapshot some milliseconds after
+    a window's begin would otherwise count the window's own new threads as existing before it.
     """
     pids = list(pids)
     threads: dict[int, tuple[int, int]] = {}
@@ -82,11 +82,11 @@ def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
 
 
 def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
-    """Return whether a thread began later than this, or in the tick of 10 ms before it, the kernel's finest beginning.
+    """Return whether a thread began after this time or in the tick before it; the kernel's start times have ticks of 10 ms.
 
-    False if it is gone.
+    Return False if the thread is gone.
     """
-    # The name in parentheses may itself hold spaces and parentheses; the time since boot is the 20th word after it.
+    # The name in parentheses may contain spaces and parentheses; the start time is the 20th word after it.
     words = (contents(f"{proc}/{pid}/task/{thread}/stat") or "").rpartition(")")[2].split()
     if len(words) < 20:
         return False
@@ -94,7 +94,7 @@ def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Return how long a CPU quota held the group back, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
+    """Return how long a CPU quota throttled the group, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
     for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         path = path.lstrip("/")
@@ -147,7 +147,7 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
 
 
 def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
-    """Return what happened between two snapshots; a thread that ended between them is not counted, one that began is in full.
+    """Return the changes between two snapshots: threads that ended between them are missing, new ones count in full.
 
     ``root`` is the process at the root of the tree, where it is known.
     """
@@ -185,8 +185,9 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
 def _with_born(host: Host, before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> Host:
     """Add the threads and processes that a tree started between two snapshots, unless they are the measured work itself.
 
-    The threads of a new process are counted with it, not among the threads.  A root that starts the work and waits for it, as ``gpuwatch run`` does, hardly runs: then nothing of the work was there
-    before the window, and what the work starts for itself is no company.  Of a tree that slept nobody can say who is the work.
+    A new process's threads are counted with it, not among the threads.  A root that starts the work and waits for it, such
+    as ``gpuwatch run``, hardly runs itself: then all of the work is new, and its own processes are no competitors.  In a
+    sleeping tree the work cannot be identified.
     """
     of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)
     if root is not None and of_root_ns < _LAUNCHER_RATIO * sum(ran_ns.values()):

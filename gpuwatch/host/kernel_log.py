@@ -1,6 +1,6 @@
-"""Xids as the kernel's log tells them: of GPUs whose driver reports none by itself, and of one that fell off the bus.
+"""Xids from the kernel's log: for GPUs whose driver reports none, and for a GPU that fell off the bus.
 
-Only where /dev/kmsg may be read: by root, with CAP_SYSLOG, or where kernel.dmesg_restrict is off.
+Needs read access to /dev/kmsg: root, CAP_SYSLOG, or kernel.dmesg_restrict off.
 """
 
 import logging
@@ -19,10 +19,10 @@ from gpuwatch.utf8 import clean_text
 _log = logging.getLogger("gpuwatch.host.kernel_log")
 
 KERNEL_LOG = Path("/dev/kmsg")
-# The driver reports most Xids itself, at the same time; a window's judge waits for 250 ms.
+# The driver itself reports most Xids, at the same time; a window's judge waits for 250 ms.
 _WAITS_FOR_DRIVER_NS = 100_000_000
 _SAME_NS = 2_000_000_000
-_RECORD_BYTES = 8192  # one read gives one record, of at most so many bytes: CONSOLE_EXT_LOG_MAX
+_RECORD_BYTES = 8192  # one read returns one record, of at most CONSOLE_EXT_LOG_MAX bytes
 _TEXT_LENGTH = 200
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
@@ -41,7 +41,7 @@ class Xid:
 
 
 def parse(record: str) -> Xid | None:
-    """The Xid a record of /dev/kmsg tells of; None for any other."""
+    """Return the Xid in a record of /dev/kmsg; None for any other record."""
     # prefix;message, then lines that begin with a space.  The time in the prefix is not the monotonic clock's.
     message = record.partition(";")[2].partition("\n")[0]
     found = _XID.search(message)
@@ -52,7 +52,7 @@ def parse(record: str) -> Xid | None:
 
 
 def opened(path: Path = KERNEL_LOG) -> int | None:
-    """A descriptor from which only what is logged from now on is read; None where it may not be."""
+    """Return a descriptor that reads only new records; None without permission."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -67,7 +67,7 @@ def opened(path: Path = KERNEL_LOG) -> int | None:
 
 
 class KernelLog:
-    """The one thread that reads the kernel's log; also a sink, to leave out what the driver has reported itself."""
+    """The only thread that reads the kernel's log; also a sink, to skip Xids that the driver itself reported."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class KernelLog:
         clock: Clock,
         stop: threading.Event,
         *,
-        nap_s: float = 10.0,  # how long ``stop`` may go unseen
+        nap_s: float = 10.0,  # the longest time until ``stop`` is seen
     ) -> None:
         self._descriptor = descriptor
-        self._places = places  # the UUID of the GPU at each place
+        self._places = places  # PCI addresses of the GPUs, with their UUIDs
         self._sinks = tuple(sinks)
         self._clock = clock
         self._stop = stop
@@ -93,7 +93,7 @@ class KernelLog:
         self._thread.start()
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink: note what the driver reports."""
+        """Note the driver's own events, as a sink."""
         if isinstance(sweep.observed, Event) and sweep.observed.kind == "xid":
             self._reported_ns[(sweep.uuid, sweep.observed.value)] = sweep.observed.at_ns
 
@@ -110,10 +110,10 @@ class KernelLog:
             os.close(self._descriptor)
 
     def _read(self) -> bool:
-        """One record; False at the end, which the kernel's log does not have."""
+        """Read one record; return False at the end, which a kernel log does not have."""
         try:
             record = os.read(self._descriptor, _RECORD_BYTES)
-        except (BlockingIOError, BrokenPipeError):  # nothing after all; or it was overwritten before we came
+        except (BlockingIOError, BrokenPipeError):  # no record after all, or it was overwritten before the read
             return True
         except OSError as error:
             _log.warning("the kernel's log cannot be read any more: %s", error.strerror)

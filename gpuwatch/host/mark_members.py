@@ -1,4 +1,4 @@
-"""The processes whose work on a GPU is a window's own: a tree, a session, or all of a user."""
+"""Sets of processes whose GPU work belongs to a window: a tree, a session, or all of a user."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpuwatch.host.processes import PROC, contents, descendants, descends, names
 
 
 class OwnProcesses(Protocol):
-    """Tells a window's own processes from those of others."""
+    """Separates a window's own processes from others."""
 
     def includes(self, pid: int) -> bool:
-        """Return whether this process is one of them."""
+        """Return whether this process belongs to the window."""
 
     def everyone(self) -> frozenset[int]:
-        """Return all of them that run now."""
+        """Return all of the window's processes that run now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class TreeMembers:
 class KinMembers:
     """The processes of one session, of one user, or of both at once, each with its descendants.
 
-    A descendant that began a session of its own still is one: programs that detach their workers do that.
+    Descendants in a new session are included, because programs often detach their workers that way.
     """
 
     session: int | None = None
@@ -78,7 +78,7 @@ class KinMembers:
         return frozenset(pid for pid, is_kin in known.items() if is_kin)
 
     def _line(self, pid: int) -> Iterator[int]:
-        """Yield a process and those above it, without the first of the machine."""
+        """Yield a process and its ancestors, without the machine's first process."""
         seen: set[int] = set()
         while pid > 1 and pid not in seen:
             yield pid
@@ -92,13 +92,13 @@ class KinMembers:
 
 
 def session_of(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return the session of a process, 0 for one begun outside this PID namespace; None of a process that is gone."""
+    """Return a process's session, 0 for one begun outside this PID namespace; None if the process is gone."""
     session = _parent_and_session(pid, proc)[1]
     return None if session < 0 else session
 
 
 def user_of(pid: int, *, proc: Path = PROC) -> int | None:
-    """Return the real user of a process; None of one that is gone or not visible from here."""
+    """Return a process's real user; None if the process is gone or hidden from here."""
     for line in (contents(proc / str(pid) / "status") or "").splitlines():
         if line.startswith("Uid:"):
             return int(line.split()[1])
@@ -106,6 +106,6 @@ def user_of(pid: int, *, proc: Path = PROC) -> int | None:
 
 
 def _parent_and_session(pid: int, proc: Path) -> tuple[int, int]:
-    # The name in parentheses may itself hold spaces and parentheses; state, parent, group and session follow its last one.
+    # The name in parentheses may contain spaces and parentheses; state, parent, group and session follow the last one.
     words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
     return (int(words[1]), int(words[3])) if len(words) > 3 else (0, -1)

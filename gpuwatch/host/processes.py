@@ -1,6 +1,6 @@
-"""The only module that asks the operating system who runs here, where, and how hard they must fight for a processor.
+"""Facts about processes and the machine from the operating system, read only through this module's functions.
 
-Everything under /proc and /sys is optional: what is missing, forbidden or gone meanwhile is None, never zero.
+Everything under /proc and /sys is optional: missing, forbidden or vanished files give None, never zero.
 """
 
 import hashlib
@@ -24,8 +24,8 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def contents(path: Path | str) -> str | None:
-    """The text of a file of /proc or /sys, None if it is missing, forbidden or gone."""
-    # Bare descriptors: a snapshot reads a file a thread, and a buffered text file costs three times as much.
+    """Return the text of a file of /proc or /sys; None if it is missing, forbidden or gone."""
+    # Bare descriptors: a snapshot reads a file for each thread, and buffered text files cost three times as much.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -42,7 +42,7 @@ def contents(path: Path | str) -> str | None:
 
 
 def program(pid: int, *, proc: Path = PROC) -> str | None:
-    """Return a digest of a process's executable and arguments, None if they cannot be read: the arguments may hold secrets."""
+    """Return a digest of a process's executable and arguments; None if unreadable.  The arguments may hold secrets."""
     arguments = contents(proc / str(pid) / "cmdline")
     if not arguments:
         return None
@@ -54,17 +54,17 @@ def program(pid: int, *, proc: Path = PROC) -> str | None:
 
 
 def names(folder: str) -> list[str]:
-    """What a folder holds, nothing if it is missing, forbidden or gone."""
+    """Return the names in a folder; nothing if it is missing, forbidden or gone."""
     try:
-        return os.listdir(folder)  # noqa: PTH208 - names are wanted, a Path for each of a hundred threads is not
+        return os.listdir(folder)  # noqa: PTH208 - only names: a Path for each of a hundred threads costs too much
     except OSError:
         return []
 
 
 def visibility(*, proc: Path = PROC) -> Visibility:
-    """Whether a process list asked from here can be the whole machine's.
+    """Return whether a process list requested from here can cover the whole machine.
 
-    The driver leaves out processes of other PID namespaces (since 535.113), so only the initial namespace sees all.
+    The driver omits processes of other PID namespaces (since 535.113), so only the initial namespace sees all.
     """
     try:
         namespace = str((proc / "self/ns/pid").readlink())
@@ -80,7 +80,7 @@ _CGROUP_MARKS = (
 
 
 def container(*, root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> str | None:
-    """What kind of container this process lives in, None outside of any that can be recognised."""
+    """Return the kind of container around this process; None without a recognised one."""
     environ = os.environ if environ is None else environ
     if "KUBERNETES_SERVICE_HOST" in environ:
         return "kubernetes"
@@ -101,7 +101,7 @@ def container(*, root: Path = Path("/"), environ: Mapping[str, str] | None = Non
 
 
 def facts(*, proc: Path = PROC, root: Path = Path("/")) -> Host:
-    """What is true of this machine until it is booted again."""
+    """Return facts of this machine that hold until the next boot."""
     boot_id = contents(proc / "sys/kernel/random/boot_id")
     return Host(
         boot_id=boot_id.strip() if boot_id else None,
@@ -112,7 +112,7 @@ def facts(*, proc: Path = PROC, root: Path = Path("/")) -> Host:
 
 
 def descendants(pid: int, *, proc: Path = PROC) -> frozenset[int]:
-    """A process and all it started that are still below it: the measured tree.  Empty if it is gone."""
+    """Return a process and its living descendants: the measured tree.  Empty if the process is gone."""
     if not (proc / str(pid)).exists():
         return frozenset()
     found, waiting = {pid}, [pid]
@@ -126,13 +126,13 @@ def descendants(pid: int, *, proc: Path = PROC) -> frozenset[int]:
 
 
 def descends(pid: int, root: int, *, proc: Path = PROC) -> bool:
-    """Whether a process is this one or was started below it; False as well if either is gone."""
+    """Return whether a process is the root or one of its descendants; False if either is gone."""
     seen: set[int] = set()
     while pid not in seen:
         if pid == root:
             return (proc / str(pid)).exists()
         seen.add(pid)
-        # The name in parentheses may itself hold spaces and parentheses; state and parent follow its last one.
+        # The name in parentheses may contain spaces and parentheses; state and parent follow the last one.
         words = (contents(proc / str(pid) / "stat") or "").rpartition(")")[2].split()
         if len(words) < 2:
             return False
@@ -150,7 +150,7 @@ def _children(pid: int, proc: Path) -> list[int]:
     children: list[int] = []
     for thread in names(f"{proc}/{pid}/task"):
         text = contents(f"{proc}/{pid}/task/{thread}/children")
-        if text is None:  # a thread that ended, or a kernel without CONFIG_PROC_CHILDREN
+        if text is None:  # the thread ended, or the kernel lacks CONFIG_PROC_CHILDREN
             if proc == PROC and thread == str(pid):
                 return _children_by_parent(pid)
             continue
@@ -159,7 +159,7 @@ def _children(pid: int, proc: Path) -> list[int]:
 
 
 def _children_by_parent(pid: int) -> list[int]:
-    import psutil  # as below
+    import psutil  # imported late, as below
 
     try:
         return [child.pid for child in psutil.Process(pid).children()]
@@ -169,7 +169,7 @@ def _children_by_parent(pid: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a process is; ``started_s`` is wall time, because a PID alone is reused."""
+    """The identity of a process; ``started_s`` is wall time, needed because PIDs are reused."""
 
     name: str | None = None
     user: str | None = None
@@ -187,19 +187,19 @@ def _user(uid: int) -> str:
 
 
 def _identify(pid: int) -> Identity:
-    import psutil  # 15 ms of a daemon's start that an idle GPU can do without
+    import psutil  # imported late: saves 15 ms of the daemon's start
 
     try:
         process = psutil.Process(pid)
         with process.oneshot():
             name = clean_text(process.name())[:NAME_LENGTH]
             return Identity(name=name, user=_user(process.uids().real), started_s=process.create_time())
-    except (psutil.Error, OSError, AttributeError):  # gone, hidden, no descriptor left, or a system without uids
+    except (psutil.Error, OSError, AttributeError):  # gone, hidden, no free descriptor, or a system without uids
         return Identity()
 
 
 class Identities:
-    """Names of processes, asked once and again when old: a process list five times a second must not cost what psutil does."""
+    """Cached identities of processes, read again when old: five process lists a second must not pay psutil's cost."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Identities:
         self._known: dict[int, tuple[int, Identity]] = {}
 
     def of(self, pid: int) -> Identity:
-        """Who this process is; every field None if it is gone or hidden."""
+        """Return this process's identity; every field is None if it is gone or hidden."""
         now_ns = self._now_ns()
         known = self._known.get(pid)
         if known is not None and now_ns - known[0] < self._fresh_ns:
@@ -229,7 +229,7 @@ class Identities:
 
 
 def numa_node(pci_bus_id: str | None, *, sys: Path = Path("/sys")) -> int | None:
-    """The memory node a PCI device hangs on; None where the kernel knows none."""
+    """Return the memory node of a PCI device; None where the kernel knows none."""
     if pci_bus_id is None:
         return None
     domain, _, rest = pci_bus_id.lower().partition(":")  # NVML writes the domain with eight digits, the kernel with four

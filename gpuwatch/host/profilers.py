@@ -1,7 +1,7 @@
-"""What profiles or slows a process, as seen from outside: injected libraries, the variables that inject them, a tracer.
+"""Detection of profilers and slowdowns of a process from outside: injected libraries, their variables, a tracer.
 
-A finding is ``kind:name``.  ``library`` and ``variable`` are signs that something is switched on, ``tracer`` names who
-debugs it, and ``idle`` is a profiling library that is merely mapped: torch's own wheels link CUPTI, so it proves nothing.
+A finding is ``kind:name``.  ``library`` and ``variable`` show that a tool is switched on, and ``tracer`` names the
+debugger.  ``idle`` is a profiling library that is merely mapped: torch's own wheels link CUPTI, so it proves nothing.
 """
 
 import re
@@ -11,11 +11,11 @@ from pathlib import Path
 from gpuwatch import libgpuwatch
 from gpuwatch.host.processes import PROC, contents
 
-# Reading a list of mappings takes milliseconds and the lock of that address space, so not every data loader's is read.
+# Processes to inspect: reading mappings takes milliseconds and locks the address space, so not every data loader is read.
 LOOKED_AT_COUNT = 16
 
-# Beginnings of the file names that Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, nvprof, NVBit, Score-P, TAU
-# and HPCToolkit put into a process, and of the sanitizers a compiler links.
+# Prefixes of file names that Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, nvprof, NVBit, Score-P, TAU and
+# HPCToolkit inject into a process, and of sanitizers linked by a compiler.
 _INJECTED = (
     "libToolsInjection", "libcuda-injection", "libInterceptorInjection", "libTreeLauncher", "libsanitizer-collection",
     "libsanitizer-public", "libcudadebugger", "libcuinj", "libaccinj", "libnvbit", "libscorep", "libTAU", "libhpcrun",
@@ -24,11 +24,11 @@ _INJECTED = (
 _LINKED = ("libcupti", "libnvperf")
 _LIBRARY = re.compile(r"/((?:" + "|".join(map(re.escape, (*_INJECTED, *_LINKED))) + r")[^/\n]*?\.so[^/\s]*)")
 
-# Any value switches these on, for it is a library, a session or a token.
+# Any value switches these on: the value is a library, a session or a token.
 _INJECTING = re.compile(
     r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|GPUWATCH_NVTX_NEXT|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
 )
-# These are switches or settings, and off where their value says so; where a toolkit is installed is neither.
+# These are switches or settings, and some values switch them off; a toolkit's install path is neither.
 _SWITCHES = re.compile(
     r"CUPTI_\w+|COMPUTE_SANITIZER\w*|CUDA_LAUNCH_BLOCKING|CUDA_ENABLE_COREDUMP_ON_EXCEPTION|CUDA_DEVICE_WAITS_ON_EXCEPTION"
     r"|PYTORCH_NO_CUDA_MEMORY_CACHING|TRITON_INTERPRET|TRITON_DEBUG|TORCH_SHOW_DISPATCH_TRACE|TORCH_COMPILE_DEBUG"
@@ -38,9 +38,9 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 
 
 def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None:
-    """What profiles or slows any of these processes; None if none of them could be looked into.
+    """Return findings for these processes; None if none of them could be inspected.
 
-    The environment is that with which a process began: what it set for itself later, only it can tell.
+    The environment is the initial one of each process; later changes are visible only to the process itself.
     """
     found: set[str] = set()
     looked = False
@@ -52,7 +52,7 @@ def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None
 
 
 def text(found: frozenset[str] | None, before: str | None = None) -> str | None:
-    """As ``Host.profilers`` keeps it, sorted and comma-separated, with what was seen before."""
+    """Return findings in the form of ``Host.profilers``, sorted and comma-separated, with earlier ones."""
     if found is None:
         return before
     return ",".join(sorted(found.union(name for name in (before or "").split(",") if name)))
@@ -75,9 +75,9 @@ def _variables(environ: str, root: Path) -> set[str]:
 
 
 def _is_own_library(name: str, value: str, root: Path) -> bool:
-    """Return whether NVTX loads gpuwatch's own library: by its place in the package, and by the content this process sees there.
+    """Return whether NVTX loads gpuwatch's own library, by its path and by its content as this process sees it.
 
-    A library that gpuwatch's calls in turn has a variable of its own, and is found by that.
+    A library that gpuwatch's library calls in turn has its own variable, which shows it.
     """
     return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, root / value.lstrip("/"))
 
@@ -96,5 +96,5 @@ def _tracers(pid: int, proc: Path) -> set[str]:
 
 
 def _word(name: str) -> str:
-    """A file or process may be called anything; the list it goes into is separated by commas."""
+    """Return a name without commas, which separate the list; files and processes may have any name."""
     return re.sub(r"[^\w.+-]", "_", name)

@@ -1,4 +1,4 @@
-"""Suspensions of the machine: the clock of all evidence stands still meanwhile, and nothing on it shows that."""
+"""Suspensions of the machine: the clock of all evidence stands still meanwhile, and shows nothing of it."""
 
 import asyncio
 import logging
@@ -9,15 +9,15 @@ from gpuwatch import clock
 
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
-LOOK_S = 0.2  # while a window is open: what lies between two looks is not known to have been watched
-IDLE_LOOK_S = 5.0  # what lies between two looks counts as not watched, and matters to no window
-SLEPT_NS = 100_000_000  # the two clocks are read a moment apart; no suspension is as short
-REFRESH_NS = 100_000_000  # what was read last may be a refresh of the driver's page old
+LOOK_S = 0.2  # while a window is open: the time between two checks does not count as watched
+IDLE_LOOK_S = 5.0  # the time between two checks counts as not watched, and affects no window
+SLEPT_NS = 100_000_000  # the two clocks are read one after the other; every suspension is longer
+REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's page old
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """The interval of CLOCK_MONOTONIC in which the machine was suspended, and for how long it was."""
+    """The interval of CLOCK_MONOTONIC around a suspension of the machine, and its duration."""
 
     begin_ns: int
     end_ns: int
@@ -25,7 +25,7 @@ class Sleep:
 
 
 class Sleeps:
-    """Looks for suspensions since the last look."""
+    """Detects suspensions since the last check."""
 
     def __init__(
         self, now_ns: Callable[[], int] = clock.now_ns, boot_offset_ns: Callable[[], int] = clock.boot_offset_ns
@@ -44,7 +44,7 @@ class Sleeps:
 
 
 class SuspendWatch:
-    """Looks again and again in the event loop, more often while a window is open."""
+    """Checks repeatedly in the event loop, more often while a window is open."""
 
     def __init__(self, note: Callable[[Sleep], None], *, is_busy: Callable[[], bool]) -> None:
         self._note = note
@@ -53,7 +53,7 @@ class SuspendWatch:
         self._next_look: asyncio.TimerHandle | None = None
 
     def look(self, again_s: float | None = None) -> None:
-        """Look now, and again after ``again_s`` or as often as what is open needs."""
+        """Check now, and again after ``again_s`` or as often as open windows need."""
         if self._next_look is not None:
             self._next_look.cancel()
         again_s = again_s or (LOOK_S if self._is_busy() else IDLE_LOOK_S)
@@ -64,5 +64,5 @@ class SuspendWatch:
             self._note(slept)
 
     def look_before_edge(self) -> None:
-        """Look before a window opens or is judged."""
+        """Check before a window opens or is judged."""
         self.look(LOOK_S)

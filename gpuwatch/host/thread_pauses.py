@@ -1,4 +1,4 @@
-"""Pauses of the thread that launches work, as the kernel counts them: waits for a processor, and page faults."""
+"""Pauses of the thread that launches work, from the kernel's counters: waits for a processor, and page faults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gpuwatch import clock
 from gpuwatch.host.processes import PROC, contents
 
 RUN_QUEUE, PAGE_FAULTS = "run-queue", "page-faults"
-# An interval between two looks is a pause if its cause filled most of it: where in it the pause lay is not known.
+# An interval between two readings is a pause if its cause filled most of it; the pause's place inside is unknown.
 LEAST_RATIO = 0.5
-# What the kernel does not count is reckoned: a page made anew takes 0.5 to 1 us, one read from a fast disk 100 us and more.
+# Estimates where the kernel does not count time: a new page takes 0.5 to 1 us, one from a fast disk at least 100 us.
 MINOR_FAULT_NS = 500
 MAJOR_FAULT_NS = 100_000
 
@@ -31,7 +31,7 @@ def look_at(pid: int, thread: int | None = None, *, proc: Path = PROC) -> Thread
     """Read a thread of a process, by default its first; None if it is gone or hidden.  It takes about 20 us."""
     folder = f"{proc}/{pid}/task/{thread or pid}"
     waited = (contents(f"{folder}/schedstat") or "").split()
-    # The name in parentheses may itself hold spaces and parentheses.
+    # The name in parentheses may contain spaces and parentheses.
     words = (contents(f"{folder}/stat") or "").rpartition(")")[2].split()
     if len(waited) < 2 or len(words) < 10:
         return None
@@ -39,7 +39,7 @@ def look_at(pid: int, thread: int | None = None, *, proc: Path = PROC) -> Thread
 
 
 def pause_between(before: ThreadLook, after: ThreadLook) -> Pause | None:
-    """Return the pause that filled most of the time between two looks; None where there was none."""
+    """Return the pause that filled most of the time between two readings; None if there was none."""
     least_ns = LEAST_RATIO * (after.at_ns - before.at_ns)
     faults_ns = MINOR_FAULT_NS * (after.minor_faults_count - before.minor_faults_count)
     faults_ns += MAJOR_FAULT_NS * (after.major_faults_count - before.major_faults_count)

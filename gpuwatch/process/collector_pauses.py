@@ -7,20 +7,20 @@ from gpuwatch import clock
 from gpuwatch.process.span_log import SpanLog
 
 CAUSE = "collector"
-LEAST_NS = 20_000  # launches queued before it hide a shorter one; most young collections take less
+LEAST_NS = 20_000  # shorter pauses hide behind queued launches; most young collections take less
 
 
 class CollectorPauses:
-    """A callback of the collector, in place between ``start`` and ``stop``.
+    """Callback for garbage collections, installed between ``start`` and ``stop``.
 
-    Collections stop every thread of the process.  The callback makes no object that the collector tracks.
+    A collection stops every thread of the process.  The callback creates no object that the collector tracks.
     """
 
     def __init__(self, log: SpanLog) -> None:
         self._log = log
         self._number = log.number_of(CAUSE)
         self._begun_ns = 0
-        self._callback = self._note  # one bound method, which is found again
+        self._callback = self._note  # bound once, because ``stop`` finds it by identity or equality
 
     def start(self) -> None:
         gc.callbacks.append(self._callback)

@@ -1,4 +1,4 @@
-"""Compilations in this process, by the hooks of Triton and of torch's compiler, where the program has imported them."""
+"""Compilations in this process, from hooks of Triton and of torch's compiler, if the program has imported them."""
 
 import contextlib
 import sys
@@ -14,10 +14,10 @@ _US = 1000
 
 
 class CompilationPauses:
-    """Listeners of both compilers, in place between ``start`` and ``stop``.
+    """Listeners of both compilers, installed between ``start`` and ``stop``.
 
-    Triton tells of a compilation when it ends, and how many microseconds it took (``triton.knobs``, Triton 3.4 and later).
-    torch tells of both ends (``torch._dynamo.callback``), and of Triton's autotuning, each once however they nest.
+    Triton reports a compilation at its end, with its duration in microseconds (``triton.knobs``, Triton 3.4 and later).
+    torch reports both ends (``torch._dynamo.callback``), also of Triton's autotuning, each once for any nesting.
     """
 
     def __init__(self, log: SpanLog) -> None:
@@ -27,7 +27,7 @@ class CompilationPauses:
         self._undo: list[Callable[[], object]] = []
 
     def start(self) -> None:
-        """Listen to the compilers that are imported; a version without these hooks is left alone."""
+        """Listen to the imported compilers; skip a version without these hooks."""
         with contextlib.suppress(AttributeError, TypeError):
             self._listen_to_triton()
         with contextlib.suppress(AttributeError, TypeError):
@@ -45,7 +45,7 @@ class CompilationPauses:
             return
         earlier = knobs.listener
 
-        def listen(*arguments: Any, **facts: Any) -> None:  # as Triton types them
+        def listen(*arguments: Any, **facts: Any) -> None:  # Triton's signature
             took_us = getattr(facts.get("times"), "total", None)
             if isinstance(took_us, int | float) and took_us > 0:
                 now_ns = clock.now_ns()
@@ -54,7 +54,7 @@ class CompilationPauses:
                 earlier(*arguments, **facts)
 
         def remove() -> None:
-            if knobs.listener is listen:  # else somebody listens in front of this one, which passes on
+            if knobs.listener is listen:  # otherwise a later listener has replaced it and passes calls on
                 knobs.listener = earlier
 
         knobs.listener = listen
@@ -64,13 +64,13 @@ class CompilationPauses:
         handler = getattr(sys.modules.get("torch._dynamo.callback"), "callback_handler", None)
         if handler is None:
             return
-        begin, end = self._begin, self._end  # bound once: they are found again by equality
+        begin, end = self._begin, self._end  # bound once, because torch finds them by equality
         handler.register_start_callback(begin)
         self._undo.append(lambda: handler.remove_start_callback(begin))
         handler.register_end_callback(end)
         self._undo.append(lambda: handler.remove_end_callback(end))
 
-    def _begin(self, *arguments: Any) -> None:  # torch 2.8 and later say what they begin, earlier ones nothing
+    def _begin(self, *arguments: Any) -> None:  # torch 2.8 and later pass the kind of compilation, earlier versions nothing
         trigger = str(getattr(arguments[0], "callback_trigger", "")) if arguments else ""
         cause = AUTOTUNING if "AUTOTUN" in trigger.upper() else COMPILATION
         self._begun[threading.get_ident()] = (clock.now_ns(), cause)

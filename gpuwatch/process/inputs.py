@@ -1,7 +1,7 @@
-"""The randomness of the inputs of a measured call: zeros and repeated values switch fewer transistors than data does.
+"""The randomness of a measured call's inputs: zeros and repeated values switch fewer transistors than real data.
 
-Works on tensors of torch and arrays of numpy, and on lists, tuples and mappings of them.  Of each, a few values are copied
-to the host; nothing happens while a CUDA graph is being captured.
+Accepts tensors of torch and arrays of numpy, and lists, tuples and mappings of them.  It copies a few values of each
+to the host, and does nothing while a CUDA graph is being captured.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from gpuwatch.process import torch_state
 from gpuwatch.wire.messages import FactValue
 
 SAMPLED_COUNT = 65_536
-# A scalar, a mask or an index beside a matrix says nothing of the arithmetic.
+# A scalar, a mask or an index beside a matrix says nothing about the arithmetic.
 _SMALL_RATIO = 0.1
 
 
@@ -33,9 +33,9 @@ class _Looked:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """What the judge is told of the inputs: the worst of those that make up a good part of the bytes, floats before others.
+    """Return the inputs' facts for the judge: the worst of those with a good part of the bytes, floats first.
 
-    Distinct values are counted against what the sample could hold at most: an eight-bit type has 256.
+    Distinct values are counted against the most that the sample could hold: an eight-bit type has 256.
     """
     if torch_state.capturing():
         return {}
@@ -55,12 +55,15 @@ def facts(*tensors: object) -> dict[str, FactValue]:
 
 
 def has_tensor(values: tuple[object, ...]) -> bool:
-    """Whether any is of a library that names types of data: others than torch and numpy are passed over, words are a mistake."""
+    """Return whether any value has a library's data type.
+
+    Torch's and numpy's are sampled, others skipped; a call without any, such as with text, is a mistake.
+    """
     return any(hasattr(each, "dtype") for each in leaves(values))
 
 
 def leaves(tree: object) -> Iterator[Any]:
-    """Yield everything that is not a tuple, list or mapping, in order."""
+    """Yield every value that is not a tuple, list or mapping, in order."""
     if isinstance(tree, Mapping):
         tree = list(tree.values())
     if isinstance(tree, list | tuple):
@@ -70,7 +73,7 @@ def leaves(tree: object) -> Iterator[Any]:
         yield tree
 
 
-def _look(tensor: Any) -> _Looked | None:  # torch is no dependency, so a tensor has no type here
+def _look(tensor: Any) -> _Looked | None:  # torch is not a dependency, so a tensor has no type here
     """Sample a tensor or array; None for other values, and for tensors without values (meta, sparse, distributed)."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ValueError, NotImplementedError):
@@ -96,14 +99,14 @@ def _seen(zero: Any, octets: Any, dtype: str, size_bytes: int) -> _Looked:
 
 
 def _step(count: int) -> int:
-    """Return the step of sampling; odd where it skips any, so that a sample does not keep to a few columns."""
+    """Return the step of sampling; odd above one, so that a sample covers more than a few columns."""
     return 1 if count <= SAMPLED_COUNT else count // SAMPLED_COUNT | 1
 
 
 def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
-    """Return which of the sampled values are zero, and their bytes, as arrays of numpy; one copy to the host.
+    """Return the mask of zeros among the sampled values, and their bytes, as numpy arrays; one copy to the host.
 
-    On the host all is numpy's: torch would start a thread a processor for it, in the middle of somebody's benchmark.
+    The host's part uses numpy only: torch would start one thread per processor in the middle of a benchmark.
     """
     import numpy as np
 
@@ -118,7 +121,7 @@ def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
     else:
         sample = _sampled(torch, words).contiguous().cpu().numpy()
     bits = sample.view(f"u{width}")
-    # Shifting the sign out: minus zero is zero.
+    # The shift removes the sign: minus zero is zero.
     return (bits << 1 if signed else bits) == 0, bits.view(np.uint8)
 
 
@@ -137,7 +140,7 @@ def _sampled(torch: Any, tensor: Any) -> Any:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Return whether the elements fill one piece of memory, in any order: then a stride through it costs no index."""
+    """Return whether the elements fill one piece of memory, in any order: a stride through it then needs no index."""
     expected = 1
     for stride, length in sorted(
         (stride, length) for stride, length in zip(tensor.stride(), tensor.shape, strict=True) if length > 1

@@ -1,4 +1,4 @@
-"""The software a number depends on, as the measured process sees it: versions, switches, and the environment."""
+"""The software that a number depends on, as the measured process sees it: versions, switches, and the environment."""
 
 import contextlib
 import functools
@@ -11,20 +11,20 @@ from typing import Any
 from gpuwatch.utf8 import clean_text
 from gpuwatch.wire.messages import FactValue
 
-# Libraries whose environment variables change what runs on a GPU and how it is launched.
+# Libraries whose environment variables change the GPU's work and its launches.
 _SPEED = re.compile(
     r"(CUDA|CUBLAS|CUBLASLT|CUDNN|CUTLASS|NCCL|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|JAX|TF|OMP|MKL|KMP|GOMP|OPENBLAS"
     r"|MALLOC|VLLM|NVTE|NVFUSER|FLASH_ATTENTION)_\w+|NVIDIA_TF32_OVERRIDE|LD_PRELOAD|PYTHONOPTIMIZE|PYTHON_GIL|PYTHON_JIT"
 )
-# Where something lies, and which GPU is meant (its UUID is known), do not change speed; the rest may be a secret.  Terraform's
-# variables begin as TensorFlow's do, and any of them may be one.
+# Paths and the choice of GPU (its UUID is known) do not change speed; the rest may be secrets.  Terraform's variables begin
+# like TensorFlow's, and any of them may be a secret.
 _NOT_SPEED = re.compile(
     r"_(PATH|DIR|DIRS|DIRECTORY|ROOT|HOME|FILE|CACHE|VERSION|PREFIX|URL|URI|ADDR|ADDRESS|HOST|HOSTS|HOSTNAME|IP|PORT|ENDPOINT|PROXY|SERVER"
     r"|ID|IDS|RANK|VISIBLE_DEVICES|DEVICE_ORDER|CONFIG)$"
     r"|TOKEN|KEY|SECRET|PASS|PWD|CREDENTIAL|AUTH|COOKIE|WEBHOOK|DSN|_PAT$|_PAT_|_USER|^TF_(VAR|CLI|WORKSPACE)",
     re.IGNORECASE,
 )
-_ADDRESS = re.compile(r"\w://|@")  # a value that names a machine may name who logs on to it, and how
+_ADDRESS = re.compile(r"\w://|@")  # a value that names a machine may contain a login
 _VALUE_LENGTH = 120
 _ENVIRONMENT_LENGTH = 4000
 
@@ -32,7 +32,7 @@ _ENVIRONMENT_LENGTH = 4000
 def facts() -> dict[str, FactValue]:
     """Return versions and switches of torch, if the program imported it, and the environment as first read.
 
-    What libraries read of it they read when they were loaded; going through a hundred variables takes 0.1 ms.
+    Libraries read their variables when they are loaded; reading a hundred variables takes 0.1 ms.
     """
     declared: dict[str, FactValue] = {"environment": _environment()}
     torch: Any = sys.modules.get("torch")
@@ -51,13 +51,13 @@ def facts() -> dict[str, FactValue]:
 def cudnn_version() -> dict[str, FactValue]:
     """Return cuDNN's version; the query loads the library, so call it only where a context exists."""
     torch: Any = sys.modules.get("torch")
-    found = _known("cudnn_version", lambda: torch.backends.cudnn.version())  # noqa: PLW0108 - it may not be there to be named
+    found = _known("cudnn_version", lambda: torch.backends.cudnn.version())  # noqa: PLW0108 - the name may be missing
     return {name: str(version) for name, version in found.items()}
 
 
 def _known(name: str, ask: Callable[[], Any] | None) -> dict[str, FactValue]:
-    """Read one fact of torch; nothing where this version has it elsewhere or refuses."""
-    # torch since 2.9 raises RuntimeError where its older and its newer switches for TF32 were both used.
+    """Read one fact of torch; return nothing if this version lacks it or refuses."""
+    # torch 2.9 and later raises RuntimeError if the program used both its older and its newer switches for TF32.
     with contextlib.suppress(AttributeError, RuntimeError, TypeError, ImportError):
         value = ask() if ask is not None else None
         if isinstance(value, str | int | bool):
@@ -71,12 +71,12 @@ def _environment() -> str:
 
 
 def environment(environ: Mapping[str, str] | None = None) -> str:
-    """Return the variables that change speed, as NAME=VALUE, sorted, joined by semicolons; nothing that might be a secret."""
+    """Return the variables that change speed, without possible secrets, as sorted NAME=VALUE joined by semicolons."""
     environ = os.environ if environ is None else environ
     entries = [
         f"{name}={value[:_VALUE_LENGTH].replace(';', ',')}"
         for name, value in sorted(environ.items())
         if _SPEED.fullmatch(name) and not _NOT_SPEED.search(name) and not _ADDRESS.search(value)
     ]
-    # A variable may hold any bytes: what is no text could not be declared, and the window would be lost over it.
+    # A variable may hold any bytes: a value that is not UTF-8 could not be declared, and the window would be lost.
     return clean_text(";".join(entries))[:_ENVIRONMENT_LENGTH]

@@ -1,4 +1,4 @@
-"""Pieces of time with a word each, kept in one array: a piece makes no object that Python's garbage collector tracks."""
+"""Spans with a word each, in one array: a span creates no object that Python's garbage collector tracks."""
 
 import struct
 from array import array
@@ -9,11 +9,11 @@ from gpuwatch.wire.messages import PAUSES_COUNT, SPAN_NAMES_COUNT, TIMES_AT_ONCE
 
 _ROW = struct.Struct("=qqq")
 _COLUMNS_COUNT = 3
-_REST = "other"  # the word of pieces beyond the number of words that a message holds
+_REST = "other"  # replaces further words beyond a message's limit
 
 
 class SpanLog:
-    """Pieces of time of one window: ``other`` work, of which the first are kept, or ``pauses``, of which the longest are."""
+    """Spans of one window: the first of ``other`` work, or the longest ``pauses``."""
 
     def __init__(self, what: Literal["other", "pauses"], most_count: int | None = None) -> None:
         self._what: Literal["other", "pauses"] = what
@@ -32,7 +32,7 @@ class SpanLog:
         return self._numbers.setdefault(word, len(self._numbers))
 
     def add(self, begin_ns: int, end_ns: int, number: int) -> None:
-        """Keep a piece.  One call of the array, so that threads and the collector's callbacks do not tear a row."""
+        """Keep a span with one call of the array, so that threads and the collector's callbacks cannot tear a row."""
         if end_ns - begin_ns <= self._least_ns:
             return
         if len(self) >= self._most_count:

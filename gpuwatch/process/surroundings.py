@@ -1,4 +1,4 @@
-"""Tags that this process's surroundings give: its batch job, CI run, pod, container image, flags and git revision."""
+"""Tags from this process's surroundings: its batch job, CI run, pod, container image, flags and git revision."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from functools import cache
 from pathlib import Path
 
 _COMMIT = re.compile("[0-9a-f]{40,64}")
-_MOST_BYTES = 4 << 20  # of a file of git's: packed refs of a large repository
+_MOST_BYTES = 4 << 20  # of a git file: packed refs of a large repository
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """A system that runs jobs: the variable that shows it, and the variables that are tags, by the tag's name."""
+    """A system that runs jobs: the variable that reveals it, and the variables of its tags."""
 
     name: str
     shown_by: str
     variables: Mapping[str, str]
 
 
-# The first system that names a tag wins: inside of a CI job on Slurm ``user`` is Slurm's.
+# The first system that gives a tag wins: inside a CI job on Slurm ``user`` is Slurm's.
 SYSTEMS = (
     Surroundings(
         "slurm",
         "SLURM_JOB_ID",
         {
             "job": "SLURM_JOB_ID",
-            "slurm_job": "SLURM_JOB_ID",  # also where a user calls something else the job
+            "slurm_job": "SLURM_JOB_ID",  # also where another system gives the tag ``job``
             "job_name": "SLURM_JOB_NAME",
             "array_job": "SLURM_ARRAY_JOB_ID",
             "array_task": "SLURM_ARRAY_TASK_ID",
@@ -66,7 +66,7 @@ SYSTEMS = (
             "image": "CI_JOB_IMAGE",
         },
     ),
-    # Kubernetes sets the first of these in every container; a pod's manifest gives the others by the downward API.
+    # Kubernetes sets the first of these in every container; a pod's manifest adds the others by the downward API.
     Surroundings(
         "kubernetes",
         "KUBERNETES_SERVICE_HOST",
@@ -84,7 +84,7 @@ FLAGS = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "XLA_FLAGS")
 
 
 def found_tags(environment: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
-    """Return the tags that an environment names, and the git revision of the folder, by default the current one."""
+    """Return the environment's tags, and the git revision of the folder, by default the current one."""
     found: dict[str, str] = {}
     for system in SYSTEMS:
         if environment.get(system.shown_by):
@@ -95,17 +95,17 @@ def found_tags(environment: Mapping[str, str], folder: Path | None = None) -> di
     found |= {tag: text for tag, text in (("image", image), ("compile_flags", flags)) if text}
     try:
         revision = _revision_of(str(folder or Path.cwd()))
-    except (OSError, ValueError):  # the current folder was removed, or its file .git names no path
+    except (OSError, ValueError):  # the current folder was removed, or its file .git contains no path
         revision = None
     return found | ({"git_revision": revision} if revision else {})
 
 
-@cache  # once in a process and folder: a home on a network is slow to ask
+@cache  # once per process and folder: a home on a network is slow
 def _revision_of(folder: str) -> str | None:
-    """Return the commit that a folder's repository has checked out, from git's files; None where there is none."""
+    """Return the checked-out commit of a folder's repository, from git's files; None without a repository."""
     for each in (Path(folder), *Path(folder).parents):
         git = each / ".git"
-        if git.is_file():  # of a worktree or submodule: it names the place
+        if git.is_file():  # a worktree or submodule: the file contains the path
             git = each / _read(git).removeprefix("gitdir:").strip()
         if git.is_dir():
             break
@@ -115,7 +115,7 @@ def _revision_of(folder: str) -> str | None:
     name = head.removeprefix("ref:").strip()
     if name == head:
         return head if _COMMIT.fullmatch(head) else None
-    common = git / _read(git / "commondir")  # a worktree's branches lie in its repository
+    common = git / _read(git / "commondir")  # a worktree's branches are in its main repository
     for place in (git, common):
         if _COMMIT.fullmatch(found := _read(place / name)):
             return found
@@ -124,7 +124,7 @@ def _revision_of(folder: str) -> str | None:
 
 
 def _read(path: Path) -> str:
-    """Return a small file's text; nothing where there is none."""
+    """Return a small file's text; empty without a file."""
     try:
         with path.open("rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8", "replace").strip()

@@ -1,7 +1,7 @@
-"""The timing functions that are not the ones their library defines.
+"""Timing functions that differ from their library's own.
 
-A number is only as good as its clock.  What replaced a clock may be a test's tool for travelling in time, or a benchmark
-that is rewarded for being fast: the judge says that it is there, not why.
+A number depends on its clock.  A replacement may be a test's tool for moving time, or a benchmark that is rewarded for
+being fast: the judge reports the replacement, not its reason.
 """
 
 import sys
@@ -23,7 +23,7 @@ def replaced() -> tuple[str, ...]:
 
 
 def _clocks() -> list[str]:
-    # The module is found where every importer finds it; importing it here would put it on a clock of our own.
+    # Taken from sys.modules as every importer does; an import here could give this module another clock.
     time = sys.modules.get("time")
     return [f"time.{name}" for name in _CLOCKS if time is not None and not _is_builtin(getattr(time, name, None), time, name)]
 
@@ -58,9 +58,9 @@ def _synchronisation() -> list[str]:
 
 
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
-    """Return whether a function's code comes from another file than its module, or bears another name.
+    """Return whether a function's code comes from another file than its module, or has another name.
 
-    What ``functools.wraps`` copies is not asked.  C functions cannot be told apart further, so they pass.
+    Attributes that ``functools.wraps`` copies are not used.  C functions cannot be told apart further, so they pass.
     """
     if isinstance(function, FunctionType):
         code = function.__code__

@@ -1,4 +1,4 @@
-"""The state of torch in this process, if the program imported it and made a context: nothing here does either."""
+"""The state of torch in this process; it neither imports torch nor creates a context."""
 
 import contextlib
 import os
@@ -12,13 +12,13 @@ from gpuwatch.wire.messages import FactValue
 
 
 def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has no type here
-    """Return torch.cuda where this process has a CUDA context, else what stands in for it, else None."""
+    """Return torch.cuda, or its stand-in, if this process has a CUDA context; else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and getattr(cuda, "is_initialized", lambda: False)() else _stand_in.get(os.getpid())
 
 
 def stand_in(cuda: Any) -> None:
-    """Let an object with the functions of torch.cuda stand for it, in a process that has a CUDA context without torch."""
+    """Use an object with torch.cuda's functions in its place, for a process that has a CUDA context without torch."""
     _stand_in[os.getpid()] = cuda
 
 
@@ -26,18 +26,18 @@ _stand_in: dict[int, Any] = {}  # of this process, not of the one it was forked 
 
 
 def capturing() -> bool:
-    """Return whether a graph is being captured: any synchronisation would be an error and destroy it."""
+    """Return whether a graph is being captured: any synchronisation would fail and destroy it."""
     cuda = cuda_with_context()
     return cuda is not None and bool(cuda.is_current_stream_capturing())
 
 
 def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no type here
-    """Return torch.cuda where every call is safe: with a context, and no graph being captured; else None."""
+    """Return torch.cuda if every call is safe (a context, and no graph being captured); else None."""
     return None if capturing() else cuda_with_context()
 
 
 def synchronize() -> float | None:
-    """Wait until this process's GPU work is done; how long that took in seconds, None if there was nothing to wait for."""
+    """Wait until this process's GPU work is done; return the seconds that took, or None if there was nothing to wait for."""
     cuda = cuda_at_hand()
     if cuda is None:
         return None
@@ -49,7 +49,7 @@ def synchronize() -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Allocations:
-    """The counters of torch's caching allocator since the process began, over all its GPUs: meaningful as differences."""
+    """Counters of torch's caching allocator since the process began, over all its GPUs: meaningful as differences."""
 
     alloc_count: int
     retry_count: int
@@ -65,7 +65,7 @@ class Snapshot:
 
 
 def snapshot() -> Snapshot:
-    """Read the software, the GPUs this process works on, what runs beside the work, the allocator's counters."""
+    """Read the software, this process's GPUs, work beside the benchmark, and the allocator's counters."""
     declared = software.facts() | {
         "launch_blocking": os.environ.get("CUDA_LAUNCH_BLOCKING", "0").strip() not in ("", "0"),
         "profiler_used": notice_profiler(),
@@ -78,10 +78,10 @@ def snapshot() -> Snapshot:
 
 
 def facts_since(before: Snapshot) -> dict[str, FactValue]:
-    """Return the facts that changed since a window's beginning, and what the allocator did meanwhile."""
+    """Return the facts that changed since a window's begin, and the allocator's work meanwhile."""
     now = snapshot()
     declared = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
-    # What was so at the beginning stays declared, though it was undone before the end.
+    # A state at the begin stays declared even if it was undone before the end.
     for name in ("launch_blocking", "profiler_used"):
         if before.facts.get(name):
             declared.pop(name, None)
@@ -92,16 +92,16 @@ def facts_since(before: Snapshot) -> dict[str, FactValue]:
 
 
 def notice_profiler() -> bool:
-    """Return whether a profiler or tracer runs, or torch's was seen running before: CUPTI stays attached after it.
+    """Return whether a profiler or tracer runs, or torch's ran before: CUPTI stays attached after it.
 
-    A profiler may come after one edge of a window and leave before the other, so it is looked for between them too.
+    A profiler may start after one edge of a window and stop before the other, so this is also called between them.
     """
     autograd = getattr(sys.modules.get("torch"), "autograd", None)
     asked = getattr(autograd, "_profiler_enabled", None)
     with contextlib.suppress(RuntimeError, TypeError):
         if asked is not None and asked():
             _seen_profiled.add(os.getpid())
-    # torch sets this variable where its profiler met CUDA graphs, and leaves it set.
+    # torch sets this variable when its profiler meets CUDA graphs, and leaves it set.
     lasting = os.getpid() in _seen_profiled or "DISABLE_CUPTI_LAZY_REINIT" in os.environ
     return lasting or sys.getprofile() is not None or sys.gettrace() is not None
 
@@ -110,9 +110,9 @@ _seen_profiled: set[int] = set()  # this process, not the one it was forked from
 
 
 def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type here
-    """Return the GPUs as CUDA describes them; SMs and cache only where all are alike."""
+    """Return the GPUs in CUDA's terms; SMs and cache size only if all GPUs are alike."""
     declared: dict[str, FactValue] = {}
-    # The UUID is younger than torch 2.0, the size of the cache than 2.1.
+    # torch 2.0 lacks the UUID, and torch 2.1 the size of the cache.
     with contextlib.suppress(AttributeError, RuntimeError):
         found = [cuda.get_device_properties(index) for index in _used(cuda)]
         for name, attribute in (("sm_count", "multi_processor_count"), ("l2_bytes", "L2_cache_size")):
@@ -127,7 +127,7 @@ def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type her
     """Read the nested counters: the flat form costs ten times as much."""
     with contextlib.suppress(AttributeError, RuntimeError, KeyError, TypeError):
         stats = [cuda.memory_stats_as_nested_dict(index) for index in _used(cuda)]
-        # The count of calls to the driver is younger than torch 2.2; a segment was one such call.
+        # torch 2.2 lacks the count of calls to the driver; a segment was one such call.
         counts = [
             each["num_device_alloc"] if "num_device_alloc" in each else each["segment"]["all"]["allocated"] for each in stats
         ]
@@ -140,7 +140,7 @@ def _allocations(cuda: Any) -> Allocations | None:  # torch.cuda has no type her
 
 
 def _grown(before: Allocations | None, now: Allocations | None) -> dict[str, FactValue]:
-    # A context made inside the window has its first allocations there too, and they count.
+    # A context created inside the window has its first allocations there too, and they count.
     if now is None:
         return {}
     before = before or Allocations(0, 0, 0)
@@ -152,6 +152,6 @@ def _grown(before: Allocations | None, now: Allocations | None) -> dict[str, Fac
 
 
 def _used(cuda: Any) -> list[int]:  # torch.cuda has no type here
-    """List the devices this process works on; a single one is not queried, which would cost 0.1 ms."""
+    """Return the devices that this process uses; a single one is not queried, which would cost 0.1 ms."""
     count = cuda.device_count()
     return [0] if count == 1 else [i for i in range(count) if i == cuda.current_device() or cuda.memory_reserved(i)]

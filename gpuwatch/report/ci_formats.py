@@ -1,4 +1,4 @@
-"""Windows as CI systems and pull requests show them: JUnit's XML, and Markdown."""
+"""Windows for CI systems and pull requests: JUnit XML and Markdown."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
@@ -43,7 +43,7 @@ def junit(windows: Sequence[ReportedWindow]) -> str:
 def markdown(windows: Sequence[ReportedWindow]) -> str:
     """Render the verdicts, then the comparisons."""
     parts = [report.markdown(window.verdict) for window in windows]
-    # Indented by four it is code, in which no label is markup, a mention or a link.
+    # Text indented by four is code: a label inside cannot become markup, a mention or a link.
     parts += [
         "".join(f"    {report.plain(line)}\n" for line in decision.text(each).split("\n")) for each in comparisons(windows)
     ]

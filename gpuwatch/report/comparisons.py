@@ -18,9 +18,9 @@ def names(windows: Sequence[ReportedWindow]) -> list[str]:
 
 
 def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
-    """Compare each window that has times with the first such window of another run, on the same GPU where there is one.
+    """Compare each window that has times with the first one of another run that has times, if possible on the same GPU.
 
-    The second window's policy judges, as in `gpuwatch compare`.
+    The second window's policy applies, as in `gpuwatch compare`.
     """
     found = []
     earlier: list[tuple[str, ReportedWindow, Evidence]] = []
@@ -40,5 +40,5 @@ def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
 def _policy(window: ReportedWindow) -> Policy:
     try:
         return Policy.from_dict(window.verdict.policy)
-    except AnnotateError:  # of a version whose rules or limits are gone
+    except AnnotateError:  # the verdict's version had rules or limits that are gone
         return Policy()

@@ -1,4 +1,4 @@
-"""The conditions of a window, their differences between windows, and the environment it ran in, as names and texts."""
+"""The conditions of a window, their differences between windows, and its environment, as names and texts."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -18,7 +18,7 @@ _TIMED = {"power_violation_ns": "held by the power cap", "thermal_violation_ns":
 
 
 def conditions(window: ReportedWindow) -> dict[str, str]:
-    """Return the conditions to quote with a number; those not observed are left out."""
+    """Return the conditions to quote with a number, without unobserved ones."""
     verdict, evidence = window.verdict, window.evidence
     out = {"GPU": verdict.device_name or "none", "claim": verdict.claim, "length": length_words(verdict.length_s)}
     if evidence is None:
@@ -48,7 +48,7 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
     for signal, words in _TIMED.items():
         increase = evidence.increase(signal)
         if increase is not None:
-            # The counter is read a little outside the window's edges, so its share is applied to the window's length.
+            # The counter's readings lie slightly outside the edges, so its share is applied to the window's length.
             share = min(1.0, increase.amount / increase.span_ns)
             out[words] = f"{length_words(share * verdict.length_s)} of {length_words(verdict.length_s)}"
     return out

@@ -1,4 +1,4 @@
-"""The times of a window's iterations as plot data: distribution and drift, raw and at one clock, one or several windows."""
+"""Iteration times as plot data: distribution and drift, raw and at one clock, of one or several windows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from annotate.evidence import Evidence, Timings, Values
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from gpuwatch.report.thinned_series import all_rounded, plot_series, rounded
 
-_SHOWN_PERCENT = (0.5, 99.5)  # values beyond are counted
+_SHOWN_PERCENT = (0.5, 99.5)  # values outside are only counted
 _FIT = ("beta", "beta_low", "beta_high", "r", "explained_ratio")
 _LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
 
@@ -39,7 +39,7 @@ def times(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
-    """Overlay several windows' distributions, as measured and at a clock that all of them saw; None below two."""
+    """Overlay several windows' distributions, as measured and at a clock within all their ranges; None below two."""
     timed = {name: piece.timings for name, piece in windows if piece.timings is not None and piece.timings.timed.any()}
     if len(timed) < 2:
         return None
@@ -51,13 +51,13 @@ def overlay(windows: Sequence[tuple[str, Evidence]]) -> dict[str, Any] | None:
     high_mhz = min((fit.clock_high_mhz for fit in good.values()), default=0.0)
     if len(good) < len(timed) or low_mhz > high_mhz:
         return out
-    mhz = 0.5 * (low_mhz + high_mhz)  # as the comparison of two runs does
+    mhz = 0.5 * (low_mhz + high_mhz)  # as in the comparison of two runs
     corrected = histograms({name: _at_clock(fit, timed[name], mhz) for name, fit in good.items()})
     return out | {"clock_mhz": rounded(mhz), "corrected": corrected}
 
 
 def histograms(series: Mapping[str, Values]) -> list[dict[str, Any]]:
-    """Count each series over the same bins, its highest bin at 1, so that widths and places compare."""
+    """Count each series over the same bins and scale its highest bin to 1, so that widths and places compare."""
     ends = [np.percentile(values, _SHOWN_PERCENT) for values in series.values()]
     low, high = float(min(end[0] for end in ends)), float(max(end[1] for end in ends))
     bins = max(min(_MOST_BINS, *(len(values) // _EACH_BIN for values in series.values())), _LEAST_BINS)
@@ -81,7 +81,7 @@ def _stamped(timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def _at_clock(fit: Sensitivity, timings: Timings, mhz: float) -> Values:
-    """Return the corrected times of the iterations that carry their clock, in milliseconds."""
+    """Return the corrected times, in milliseconds, of the iterations with a stamped clock."""
     seen = _stamped(timings)
     clock = timings.sm_clock_mhz if timings.sm_clock_mhz is not None else np.full(len(seen), mhz)
     corrected_ms: Values = timings.took_s[seen] * fit.factor(clock[seen], mhz) * 1e3

@@ -1,6 +1,6 @@
 """The HTML page of a record: one file that needs no network.
 
-Jinja escapes text, ``as_json`` escapes data, and the page's policy runs only scripts that carry its nonce.
+Jinja escapes text, ``as_json`` escapes data, and the page's security policy allows only scripts with its nonce.
 """
 
 import base64
@@ -25,7 +25,7 @@ from gpuwatch.report import comparisons, conditions, histograms, timeline
 from gpuwatch.report.record import Record, ReportedWindow, as_json, to_data
 from gpuwatch.signing import fingerprint
 
-MOST_BYTES = 6_000_000  # the limit of mail and pull requests
+MOST_BYTES = 6_000_000  # common limit of mail and pull requests
 
 
 def render(record: Record, nonce: str) -> str:
@@ -76,7 +76,7 @@ def packed_plotly() -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Say in one sentence what the verdict means for the number."""
+    """Return one sentence on the verdict's meaning for the number."""
     counting = [finding for finding in verdict.causes if not finding.accepted and finding.severity != "note"]
     if verdict.status is Status.UNPROVEN:
         return f"Nobody can say whether this number may be trusted: {verdict.why.rstrip('.')}."
@@ -119,7 +119,7 @@ def _words() -> dict[str, Words]:
 
 
 @cache
-def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefined
+def _template() -> Any:  # jinja2's Template, whose stubs lack its undefined type
     environment = Environment(
         loader=PackageLoader("gpuwatch.report"),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""A page read without running it: its record, and whether it is the page that this version writes for it."""
+"""Reading of a page without running it: its record, and the check that this version writes the same page for it."""
 
 import base64
 import binascii
@@ -18,24 +18,24 @@ from gpuwatch.report import html_page, record
 from gpuwatch.utf8 import clean_tree
 
 _MOST_BYTES = 50_000_000  # ten times the largest report
-_GZIP = 31  # zlib's number for a header of gzip
+_GZIP = 31  # zlib's code for a gzip header
 _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """The record of a page; ``as_written``: the page is what this version writes for it, None: another version wrote it."""
+    """A page's record; ``as_written``: True if this version writes the same page for it, None for a page of another version."""
 
     record: record.Record
     as_written: bool | None
 
 
 def load(path: Path) -> PageContent:
-    """Read a page.  Raises UsageError: when the file is no gpuwatch report, or a damaged one."""
+    """Read a page.  Raises UsageError: for a file that is not a gpuwatch report, or a damaged one."""
     try:
         with path.open("rb") as file:
             blob = file.read(_MOST_BYTES + 1)  # a pipe or a device has no size
-        html = StringIO(blob.decode(), newline=None).read()  # a mailer may have changed the ends of lines
+        html = StringIO(blob.decode(), newline=None).read()  # mailers may change line endings
     except OSError as error:
         raise UsageError(f"{path}: expected a gpuwatch report, found nothing to read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -46,7 +46,7 @@ def load(path: Path) -> PageContent:
     parts = _Parts()
     try:
         parts.feed(html)
-    except AssertionError as error:  # the library's error for invalid markup, as "<![<"
+    except AssertionError as error:  # the library's error for invalid markup, such as "<![<"
         raise UsageError(f"{path}: expected a gpuwatch report, found markup that is none: {error}") from error
     for name in _PARTS:
         if (count := len(parts.found.get(name, []))) != 1:
@@ -63,13 +63,13 @@ def load(path: Path) -> PageContent:
     if held.maker != record.maker():
         return PageContent(held, None)
     nonce = parts.nonce or ""
-    # Reading drops unknown data: everything embedded must come back from the record.
+    # Reading drops unknown data, so all embedded data must come back from the record.
     if data != record.to_data(held)[0] or not re.fullmatch(r"[A-Za-z0-9_-]{16,64}", nonce):
         return PageContent(held, as_written=False)
     try:
         return PageContent(held, _is_same(html_page.write_page(held, data, evidence, nonce), html))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, TemplateError, AnnotateError):
-        return PageContent(held, as_written=False)  # what this version cannot render it did not write
+        return PageContent(held, as_written=False)  # this version did not write a page that it cannot render
 
 
 class _Parts(HTMLParser):
@@ -98,9 +98,9 @@ class _Parts(HTMLParser):
 
 
 def _is_same(written: str, found: str) -> bool:
-    """Return whether two pages are one but for how their library is packed: other machines compress it to other bytes.
+    """Return whether two pages differ only in the compression of their library, which varies between machines.
 
-    An end of line after the last element, which pipes and editors add, is no change.
+    A line ending after the last element, which pipes and editors add, does not count.
     """
     (begin, library, end), (found_begin, found_library, found_end) = map(_in_parts, (written, found))
     if (begin, end) != (found_begin, found_end):
@@ -109,7 +109,7 @@ def _is_same(written: str, found: str) -> bool:
 
 
 def _in_parts(html: str) -> tuple[str, str, str]:
-    """A page up to its packed library, the library, and the rest."""
+    """Return a page up to its packed library, the library, and the rest."""
     html = html.rstrip("\n")
     begin = html.find('id="gpuwatch-plotly">') + len('id="gpuwatch-plotly">')
     end = html.find("</script>", begin)

@@ -1,4 +1,4 @@
-"""The record of a report: the windows with their verdicts and evidence, and its maker.  A page is a function of it."""
+"""The record of a report: the windows with their verdicts and evidence, and its maker.  It determines the whole page."""
 
 import base64
 import binascii
@@ -21,12 +21,12 @@ from annotate.verdict import Verdict
 from gpuwatch.signing import Signature
 
 _FACTS = ("run_id", "begun", "user", "process")
-SCHEMA = 2  # 2: each window's evidence by itself, byte for byte as stored, and its signature
+SCHEMA = 2  # 2: the evidence of each window separately, byte for byte as stored, and its signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedWindow:
-    """One window on one GPU; ``evidence`` is None where none was stored, and then only unproven can be true.
+    """One window on one GPU; ``evidence`` is None if none was stored, and then only unproven can be true.
 
     ``packed`` is the evidence byte for byte as stored, which the signature covers.
     """
@@ -34,7 +34,7 @@ class ReportedWindow:
     verdict: Verdict
     evidence: Evidence | None
     run_id: str | None = None
-    begun: str | None = None  # wall time, as text
+    begun: str | None = None  # wall time as text
     user: str | None = None
     process: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Record:
 
     windows: tuple[ReportedWindow, ...]
     redacted: tuple[str, ...] = ()
-    maker: str = ""  # gpuwatch, plotly and the digest of what renders: equal makers write equal pages
+    maker: str = ""  # versions of gpuwatch and plotly, and a digest of the renderer: equal makers write equal pages
 
     @property
     def simulated(self) -> bool:
@@ -89,7 +89,7 @@ def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], 
 
 
 def from_data(data: Mapping[str, Any], evidence: str) -> Record:
-    """Build the record from a page's data.  Raises CapsuleError: when the data is no report's."""
+    """Build the record from a page's data.  Raises CapsuleError: for data that is not a report's."""
     try:
         if data["schema"] > SCHEMA:
             raise CapsuleError(f"expected a report of schema {SCHEMA} or older, found {data['schema']}; use a newer gpuwatch")
@@ -116,7 +116,7 @@ def from_data(data: Mapping[str, Any], evidence: str) -> Record:
 
 def _pieces(schema: int, evidence: str) -> list[tuple[bytes | None, Evidence]]:
     packed = [base64.b64decode(line, validate=True) for line in evidence.split()]
-    if schema == 1:  # all in one, unsigned
+    if schema == 1:  # schema 1: all evidence in one piece, unsigned
         return [(None, piece) for part in packed for piece in pack.unpack(part)]
     out: list[tuple[bytes | None, Evidence]] = []
     for part in packed:
@@ -135,7 +135,7 @@ def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    """Raises InvalidValueError, ValidationError or TypeError: when a type is wrong, for pages rely on them."""
+    """Build the verdict.  Raises InvalidValueError, ValidationError or TypeError: for a wrong type, which breaks pages."""
     verdict = Verdict.from_dict(data)
     for finding in verdict.findings:
         for name, value in finding.facts.items():
@@ -145,7 +145,7 @@ def _verdict(data: Mapping[str, Any]) -> Verdict:
 
 
 def _signature(each: Mapping[str, Any]) -> Signature | None:
-    """Raises CapsuleError: when the signature is damaged, which differs from none."""
+    """Return the signature, if any.  Raises CapsuleError: for a damaged one."""
     if each.get("signature") is None:
         return None
     signature = Signature.unpacked(base64.b64decode(each["signature"], validate=True))

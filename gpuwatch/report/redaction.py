@@ -1,4 +1,4 @@
-"""Redaction of a record: names of hosts, people and boards are replaced; evidence and verdict still agree."""
+"""Redaction of a record: it replaces names of hosts, people and boards; evidence and verdict still agree."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +14,7 @@ KINDS = ("host", "user", "serial")
 
 
 def kinds(text: str | None) -> tuple[str, ...]:
-    """Parse the kinds to redact.  Raises UsageError: when one is unknown."""
+    """Parse the kinds to redact.  Raises UsageError: for an unknown kind."""
     named = tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text is not None else ()
     for name in named:
         if name not in KINDS:
@@ -23,9 +23,9 @@ def kinds(text: str | None) -> tuple[str, ...]:
 
 
 def redacted(windows: Iterable[ReportedWindow], what: Iterable[str]) -> tuple[ReportedWindow, ...]:
-    """Replace these names in the facts they belong to, and as words in any text.
+    """Replace these names in the facts that hold them, and as words in any text.
 
-    A name has one stand-in throughout, so that two windows on one board still show the same board.
+    Each name has one replacement throughout, so that two windows on one board still show the same board.
     """
     windows, what = tuple(windows), frozenset(what)
     if not what:
@@ -49,7 +49,7 @@ def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
         return
     host, device = evidence.host, evidence.device
     yield from (("host", name) for name in (host.hostname, host.boot_id, host.container))
-    yield "host", (host.hostname or "").partition(".")[0]  # people write the first word of the full name
+    yield "host", (host.hostname or "").partition(".")[0]  # people write the first part of the full name
     if device is not None:
         yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
     for uuid in str(evidence.declared.get("cuda_uuids") or "").split(","):
@@ -63,7 +63,7 @@ def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
         return lambda text: text
     # Longest first: a UUID within another name must not leave the rest of it behind.
     names = "|".join(re.escape(name) for name in sorted(stand_ins, key=len, reverse=True))
-    # Inside a word of letters and digits a name is part of another word; in a path or a file's name it is a name.
+    # Inside a longer word the letters are not the name; in a path or a file name they are.
     pattern = re.compile(rf"(?<![^\W_])(?:{names})(?![^\W_])", re.IGNORECASE)
     return lambda text: pattern.sub(lambda match: stand_ins[match[0].lower()], text)
 
@@ -73,7 +73,7 @@ def _redact_window(window: ReportedWindow, without: Callable[[str], str]) -> Rep
         window,
         verdict=Verdict.from_dict(_through(window.verdict.to_dict(), without)),
         evidence=None if window.evidence is None else _redact_evidence(window.evidence, without),
-        packed=None,  # nor the signature: it covers the original
+        packed=None,  # the signature goes too, because it covers the original
         signature=None,
         user=without(window.user) if window.user else None,
         process=without(window.process) if window.process else None,
@@ -103,7 +103,7 @@ def _redact_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evide
 
 def _through(value: Any, without: Callable[[str], str]) -> Any:  # records and JSON values, as they came
     if isinstance(value, str):
-        return without(value) if type(value) is str else value  # an enumeration's word is no name
+        return without(value) if type(value) is str else value  # an enumeration's value is not a name
     if isinstance(value, Mapping):
         return {name: _through(inner, without) for name, inner in value.items()}
     if isinstance(value, tuple | list):

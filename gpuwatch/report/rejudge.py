@@ -1,4 +1,4 @@
-"""A report's window judged again: everything that a page shows of it, compared with its evidence."""
+"""Rejudging of a report's window: everything that a page shows of it is compared with its evidence."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
@@ -15,18 +15,16 @@ from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
 _EXACT = ("kind", "answered", "severity", "span_ns", "basis", "required", "accepted", "failure", "limits_overridden")
-_WORDS = ("says", "remedy")  # of the version that judged: another one has its own
+_WORDS = ("says", "remedy")  # they belong to the version that judged
 _REPEATED = "findings: the report says them more than once or in another order than the judge"
-# Rules that came with version 0.2: a verdict of 0.1 lacks them, and no other rule.
+# Rules new in version 0.2: a verdict of 0.1 may lack these rules only.
 _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
-_EARLIER_RATIO = (
-    3e-3  # of a mean clock over moments weighted otherwise; the two reports of 0.1 differ by up to two thirds of it
-)
-_LAST_BITS_RATIO = 1e-7  # less than any digit that a page shows
-_CLOCK_S = 2  # the id is made just before the window's beginning is noted, and each is cut to its second
+_EARLIER_RATIO = 3e-3  # for a mean clock with other weights; the two reports of 0.1 differ by up to two thirds of it
+_LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
+_CLOCK_S = 2  # the id is made just before the window's begin is noted, and each is cut to its second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +43,8 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities and retired rules are not compared.  Its status is, unless ``is_trusted``: then
-    somebody whose key is trusted signed it.
+    An earlier judge's words, severities and retired rules are not compared.  Its status is compared unless ``is_trusted``,
+    which means that a trusted key signed it.
     """
     reported = window.verdict
     differs = [f"begun: the report says {window.begun}, its run's id another time"] if begun_fits(window) is False else []
@@ -69,7 +67,7 @@ def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
 
 
 def earlier_judge(verdict: Verdict) -> str | None:
-    """Return the judge's version, as ``0.1``, if it is an earlier one with other rules; else None."""
+    """Return the judge's version, such as ``0.1``, if it is an earlier one with other rules; else None."""
     then, now = (_release(version) for version in (verdict.judge_version, __version__))
     return f"{then[0]}.{then[1]}" if then is not None and now is not None and then < now else None
 
@@ -100,7 +98,7 @@ def _head_differences(reported: Verdict, again: Verdict, *, has_status: bool) ->
 
 
 def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield every difference between two verdicts of one judge, and of another version's without its words."""
+    """Yield every difference between two verdicts of one judge; for another version's verdict, all but its words."""
     has_same_words = reported.judge_version == __version__
     if has_same_words and reported.why != again.why:
         yield f"why: the report says {reported.why!r}, the evidence {again.why!r}"
@@ -112,7 +110,7 @@ def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield where an earlier judge's answers and figures, of rules and names that still exist, are not today's."""
+    """Yield differences from an earlier judge's answers and figures, only of rules and names that still exist."""
     from annotate.rules import RETIRED
 
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
@@ -131,7 +129,7 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _is_near(then: object, now: object) -> bool:
-    """Return True for figures that another version may have averaged otherwise, and where one of the two is not known."""
+    """Return True for figures that another version may have averaged otherwise, and where one of the two is unknown."""
     if then is None or now is None:
         return True
     if isinstance(then, float) and isinstance(now, float):
@@ -148,13 +146,13 @@ def _says_each_once(verdict: Verdict) -> bool:
 
 
 def _said_of(verdict: Verdict) -> dict[str, Any]:
-    """The parts of a verdict that are neither its head nor findings."""
+    """Return the parts of a verdict that are neither its head nor findings."""
     data = verdict.to_dict()
     return {name: data[name] for name in ("claim_facts", "labels", "budget", "proofs")}
 
 
 def _is_same_data(ours: Any, theirs: Any) -> bool:
-    """Return whether plain data is the same, numbers up to their last bits."""
+    """Return whether plain data is equal, apart from the last bits of numbers."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_is_same_data(ours[name], theirs[name]) for name in ours)
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -163,7 +161,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return True if the wall time shown is that in the run's id; None where one is missing, or the time has no zone."""
+    """Return whether the wall time shown matches the run's id; None if either is missing, or the time has no zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None
@@ -175,7 +173,7 @@ def begun_fits(window: ReportedWindow) -> bool | None:
 
 
 def _differences(rule: str, ours: Finding | None, theirs: Finding | None, exact: tuple[str, ...]) -> Iterator[str]:
-    """Yield in words every part of a finding in which the two disagree: a page shows all of them."""
+    """Yield, in words, every difference between two findings: a page shows all their parts."""
     if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in exact):
         yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
         return
@@ -195,7 +193,7 @@ def _fact_differences(rule: str, ours: Finding, theirs: Finding, names: Iterable
 
 
 def _is_same(ours: object, theirs: object) -> bool:
-    """Return True for equal texts and integers, and for other numbers that differ in their last bits only."""
+    """Return whether texts and integers are equal, and other numbers equal apart from their last bits."""
     if isinstance(ours, float) and isinstance(theirs, float):
         return isclose(ours, theirs, rel_tol=_LAST_BITS_RATIO, abs_tol=1e-12)
     return type(ours) is type(theirs) and ours == theirs

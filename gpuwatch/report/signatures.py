@@ -1,4 +1,4 @@
-"""The signature of a report's window: broken, of an unknown signer, of a trusted one, or missing."""
+"""Checks of a window's signature: broken, of an unknown signer, of a trusted one, or missing."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def signed_statement(window: ReportedWindow) -> bytes:
 
 
 def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
-    """Name the parts of this window on a page that neither a signature nor evidence judged again confirms."""
+    """Return the names of a page's parts of this window that neither a signature nor rejudged evidence confirms."""
     names = []
     if window.signature is None:
         shown = {"run": window.run_id, "user": window.user, "process": window.process}
@@ -91,7 +91,7 @@ def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[
         found.setdefault(read_public(file), file.stem)
     for folder in within:
         for file in sorted(folder.glob("*.pub")):
-            if not file.is_file():  # reading a pipe would wait
+            if not file.is_file():  # reading a pipe would block
                 warn(f"not trusted: {file}: expected a public key, found no file")
                 continue
             try:

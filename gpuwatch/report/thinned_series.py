@@ -25,7 +25,7 @@ def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, 
 
 
 def thinned(values: Values, *, most: int = _MOST_LINE_POINTS) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Return the places to draw: all, or the lowest and highest of each interval."""
+    """Return the indices to draw: all, or the lowest and highest of each interval."""
     if len(values) <= most:
         return np.arange(len(values))
     filled = np.nan_to_num(values, nan=float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0)
@@ -44,7 +44,7 @@ def seconds_since(evidence: Evidence, at_ns: int) -> float:
 
 
 def rounded(value: float) -> float:
-    """Round to seven digits: another processor's last bits must not change the page."""
+    """Round to seven digits, so that another processor's last bits do not change the page."""
     return float(f"{value:.7g}")
 
 

@@ -1,6 +1,6 @@
 """A window's time line as plain data: lanes over one time axis, from findings down to iterations.
 
-The page decides its looks.
+The page decides how it looks.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from annotate.evidence import Column, Evidence, Ownership, Reason, Times, Timing
 from annotate.verdict import Finding, Verdict
 from gpuwatch.report.thinned_series import plot_series, rounded, seconds_since
 
-_MARGIN_S = 2.0  # of time drawn before and after the window
-_SILENT_NS = 1_500_000_000  # longer without a process list: not observed
+_MARGIN_S = 2.0  # drawn before and after the window
+_SILENT_NS = 1_500_000_000  # without a process list for longer than this, processes are not observed
 _DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
-_WHOLE_RATIO = 0.98  # of the window: a finding of this length covers all of it
+_WHOLE_RATIO = 0.98  # a finding with this share of the window covers all of it
 
 
 def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
-    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since its beginning."""
+    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since its begin."""
     return {
         "length_s": rounded(evidence.window.length_s),
         "lanes": [lane for lane in (_findings(verdict, evidence),) if lane["spans"]]
@@ -46,9 +46,9 @@ def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
 
 
 def inside_findings(verdict: Verdict, timings: Timings) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Mark the iterations that overlap the span of a hazard that counts: no note, and not accepted.
+    """Mark the iterations inside the span of a hazard that counts (not a note, not accepted).
 
-    A span over the whole window marks every iteration alike, and is left out.
+    A span over the whole window would mark every iteration, so it is left out.
     """
     begins_ns = timings.at_ns
     ends_ns = begins_ns + (np.nan_to_num(timings.took_s, nan=0.0, posinf=0.0, neginf=0.0) * 1e9).astype(np.int64)
@@ -91,7 +91,7 @@ def _clock(evidence: Evidence) -> dict[str, Any]:
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
-    """Plot the dense record, and the sampled power in its gaps: the record is read once a second, so a window's end lacks it."""
+    """Plot the dense record, and sampled power in its gaps: it is read once a second, so it ends before the window does."""
     dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
     series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
     until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))

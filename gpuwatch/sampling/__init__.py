@@ -1,1 +1,1 @@
-"""One GPU, read on deadlines: which signal how often, the loop, and what a window's edge needs."""
+"""Sampling of one GPU on deadlines: the lane plan, the loop, and the readings for a window's edge."""

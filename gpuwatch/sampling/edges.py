@@ -1,4 +1,4 @@
-"""The edges of windows on the GPUs they watch: read in threads, never waited for longer than a benchmark can bear."""
+"""The edges of windows on their GPUs: read in threads, and waited for no longer than a benchmark can bear."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gpuwatch import clock
 from gpuwatch.sampling.sampler import Sampler
 
-EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for: the benchmark is
-HAND_OVER_S = 2.0  # what was read is told in milliseconds, unless its driver hangs or the machine has no processor for it
+EDGE_S = 0.25  # a GPU that takes longer for its edge readings is not waited for, because the benchmark waits
+HAND_OVER_S = 2.0  # readings reach the sinks in milliseconds, unless the driver hangs or no processor is free
 
 
 @dataclass
@@ -28,12 +28,12 @@ class _Job:
             mark()
 
     def holds_up(self, uuid: str) -> bool:
-        """Whether this GPU waits for another's answer, which takes too long."""
+        """Return whether this GPU waits for another GPU that answers too slowly."""
         return self.asking not in (None, uuid) and clock.now_ns() - self.begun_ns > EDGE_S * 1e9
 
 
 class Edges:
-    """All methods run in the daemon's event loop; windows that open or close together share what is under way."""
+    """Edge readings.  All methods run in the daemon's event loop; windows that open or close together share one reading."""
 
     def __init__(self, samplers: Callable[[], Mapping[str, Sampler]], threads: Executor) -> None:
         self._samplers = samplers
@@ -43,9 +43,9 @@ class Edges:
         self._told: dict[str, asyncio.Future[None]] = {}
 
     async def mark(self, uuids: Sequence[str]) -> None:
-        """The cheap part of these GPUs' edges, one after the other: what the opening of a window waits for.
+        """Read the cheap part of these GPUs' edges, one after the other: the opening of a window waits for it.
 
-        In one thread: the first question after a pause costs ten times the next, and so do threads that wait for each other.
+        In one thread: the first call after a pause costs ten times the next, and so do threads that wait for each other.
         """
         answering = self._answering(uuids)
         fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]
@@ -56,7 +56,7 @@ class Edges:
         await _wait({done for uuid in answering if (done := self._marks[uuid].done) is not None}, EDGE_S)
 
     async def edge(self, uuids: Sequence[str]) -> None:
-        """Edge readings of these GPUs, in parallel."""
+        """Read the edges of these GPUs in parallel."""
         loop, answering = asyncio.get_running_loop(), self._answering(uuids)
         for uuid, sampler in answering.items():
             if uuid not in self._edges or self._edges[uuid].done():
@@ -64,13 +64,13 @@ class Edges:
         await _wait({self._edges[uuid] for uuid in answering}, EDGE_S)
 
     async def hand_over(self, uuids: Sequence[str]) -> tuple[str, ...]:
-        """Have the sinks given all that was read of these GPUs until now.  Returns those of which they were not, in time."""
+        """Have all readings of these GPUs so far passed to the sinks.  Return the GPUs for which that took too long."""
         answering = self._answering(uuids)
         for uuid, sampler in answering.items():
-            if uuid not in self._told or self._told[uuid].done():  # what is not told yet will be told with the rest
+            if uuid not in self._told or self._told[uuid].done():  # a pending hand-over will include the new readings
                 self._told[uuid] = asyncio.get_running_loop().create_future()
                 sampler.hand_over(_settling(self._told[uuid]))
-        told = {uuid: self._told[uuid] for uuid in answering}  # a window that ends meanwhile may ask anew
+        told = {uuid: self._told[uuid] for uuid in answering}  # a window that ends meanwhile may ask again
         await _wait(set(told.values()), HAND_OVER_S)
         return tuple(uuid for uuid, each in told.items() if not each.done())
 
@@ -97,7 +97,7 @@ async def _wait(jobs: set[asyncio.Future[None]], timeout_s: float) -> None:
 
 
 def _settling(told: asyncio.Future[None]) -> Callable[[], None]:
-    """To be called from any thread, once."""
+    """Return a function to be called once, from any thread."""
     loop = told.get_loop()
 
     def settle() -> None:
@@ -105,7 +105,7 @@ def _settling(told: asyncio.Future[None]) -> Callable[[], None]:
             told.set_result(None)
 
     def given() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is leaving
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is exiting
             loop.call_soon_threadsafe(settle)
 
     return given

@@ -1,6 +1,6 @@
 """The fast lane of one GPU: the whole row when it is due, its pulse at the deadlines between.
 
-A source's own loop is run by the fast thread and interrupted by others; what it reads is given in the order of time.
+The fast thread runs a source's own loop, and other threads interrupt it; the sinks get all readings in order of time.
 """
 
 from collections import deque
@@ -14,18 +14,18 @@ from gpuwatch.sampling.plan import LanePeriods
 
 
 class FastLaneLoop:
-    """The loop of one GPU.  Until a source was seen to have a loop, everything passes straight through."""
+    """The loop of one GPU.  Until the source turns out to have a loop, everything passes straight through."""
 
     def __init__(self, periods: LanePeriods, give: Callable[[Sweep], None]) -> None:
         self._periods = periods
         self._give = give
         self._series: DriverLoop | None = None
-        self._aside: deque[Sweep] = deque()  # read by others while the loop ran
+        self._aside: deque[Sweep] = deque()  # sweeps of other threads, read while the loop ran
         self._awaited: deque[Callable[[], None]] = deque()
 
     @property
     def is_found(self) -> bool:
-        """Whether the source has a loop, as far as was seen."""
+        """True once the source turned out to have a loop."""
         return self._series is not None
 
     @property
@@ -44,7 +44,7 @@ class FastLaneLoop:
         row_after_ns: int,
         is_woken: Callable[[], bool],
     ) -> tuple[Sequence[Pass], SourceError | None] | None:
-        """Return the passes that the source's loop makes until then; None where it has no loop."""
+        """Return the passes of the source's loop until then; None if it has no loop."""
         self.give_all()
         offer = getattr(source, "series", None)
         try:
@@ -56,7 +56,7 @@ class FastLaneLoop:
         self._series = found
         if found is None:
             return None
-        if is_woken():  # just before there was this loop to interrupt
+        if is_woken():  # woken just before this loop existed and could be interrupted
             return (), None
         return found.run(
             due_ns, until_ns, period_ns, row_at_ns=row_at_ns, row_after_ns=row_after_ns, is_resting=self._periods.is_resting
@@ -68,27 +68,27 @@ class FastLaneLoop:
             series.interrupt()
 
     def give(self, sweep: Sweep) -> None:
-        """Give a sweep of the fast thread, after what others read before it."""
+        """Give a sweep of the fast thread to the sinks, after earlier sweeps of other threads."""
         while self._aside and self._aside[0].observed.at_ns <= sweep.observed.at_ns:
             self._give(self._aside.popleft())
         self._give(sweep)
 
     def give_from_aside(self, sweep: Sweep) -> None:
-        """Give a sweep of another thread, after those passes that were made before it and not given yet."""
+        """Give a sweep of another thread to the sinks, after earlier passes of the loop that the sinks do not have yet."""
         if self._series is not None and isinstance(sweep.observed, Reading):
             self._aside.append(sweep)
         else:
             self._give(sweep)
 
     def hand_over(self, given: Callable[[], None]) -> None:
-        """Have ``given`` called once all that was read so far has been given, which the fast thread does when it is woken."""
+        """Have ``given`` called once the sinks have everything read so far; waking the fast thread does that."""
         if self._series is None:
             given()
         else:
             self._awaited.append(given)
 
     def give_all(self) -> None:
-        """From the fast thread, which has given all it read: give what others read, and let waiting callers go on."""
+        """Give other threads' sweeps to the sinks and release waiting callers; called by the fast thread after its own."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         while self._aside:
             self._give(self._aside.popleft())
@@ -97,7 +97,7 @@ class FastLaneLoop:
 
 
 class FastLane:
-    """Reads rows and pulses, pass by pass or by the source's own loop where it has one."""
+    """Reads rows and pulses, pass by pass or through the source's own loop."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class FastLane:
         self._clock = clock
         self._loop = loop
         self._is_woken = is_woken
-        self._row_at_ns = 0  # when the whole row was last read
+        self._row_at_ns = 0  # time of the last whole row
         self._is_row_wanted = False
         self._said: tuple[int | None, int | None] | None = None
         self.turn = LaneTurn("fast", periods.plan.uuid, Lane.FAST, self._read, lambda: periods.fast_ns)
@@ -124,7 +124,7 @@ class FastLane:
         self._is_row_wanted = True
 
     def _read(self) -> Sequence[Observed]:
-        self._loop.give_all()  # a GPU lost in the loop is read alone
+        self._loop.give_all()  # outside of the loop, which found the GPU lost
         now_ns = self._clock.now_ns()
         lane = Lane.PULSE if now_ns - self._last_row_ns() < self._periods.row_after_ns else Lane.FAST
         if lane is Lane.FAST:
@@ -133,11 +133,11 @@ class FastLane:
         reading = self._current.source.read(plan.uuid, lane, plan.names.get(lane, ()))
         said = (reading.sm_clock_mhz, reading.event_reasons_mask)
         is_repeated, self._said = said == self._said, said
-        # As a source's own loop: a pulse at rest that repeats what was said is no reading to store.
+        # As in a source's own loop: a resting GPU's repeated pulse is not stored.
         return () if lane is Lane.PULSE and is_repeated and self._periods.is_resting else (reading,)
 
     def _read_on(self, due_ns: int, until_ns: int) -> Passes | None:
-        """Read from a deadline until a time by the source's own loop; None where it has none."""
+        """Read from a deadline until a time with the source's own loop; None if it has none."""
         source = self.turn.asked_of = self._current.source
         is_resting = self._periods.is_resting
         found = self._loop.run(
@@ -149,14 +149,14 @@ class FastLane:
             row_after_ns=self._periods.row_after_ns,
             is_woken=self._is_woken,
         )
-        if is_resting and found is not None and not found[0]:  # woken: deadlines that passed were met, and nothing said of them
+        if is_resting and found is not None and not found[0]:  # interrupted: deadlines until now were met, nothing to store
             self.turn.due_ns = max(self.turn.due_ns, self._clock.now_ns())
         rows_ns = [each.due_ns + each.late_ns for each in found[0] if each.reading.lane is Lane.FAST] if found else []
         self._row_at_ns = max(rows_ns, default=self._row_at_ns)
         return found
 
     def _last_row_ns(self) -> int:
-        """Return when the whole row was last read; long ago, if it is wanted now."""
+        """Return when the whole row was last read; a time long ago if it is wanted now."""
         is_wanted, self._is_row_wanted = self._is_row_wanted, False
         if is_wanted:
             self._row_at_ns = 0

@@ -1,4 +1,4 @@
-"""The loop of sampling: questions on absolute deadlines; late says so, missed is skipped and counted, never queued."""
+"""The sampling loop on absolute deadlines: lateness is recorded; missed deadlines are skipped and counted, never queued."""
 
 import threading
 from collections import deque
@@ -21,36 +21,36 @@ LONGEST_RETRY_NS = 30_000_000_000
 
 @dataclass(eq=False, slots=True)
 class LaneTurn:
-    """One question to one GPU, asked again and again by one thread; other threads may hurry or watch it."""
+    """One lane of one GPU, read repeatedly by one thread; other threads may hurry or watch it."""
 
     what: str
     uuid: str
     lane: Lane
     ask: Callable[[], Sequence[Observed]]
     period_ns: Callable[[], int]
-    # Many passes at once, from a deadline until a time, if the source has a loop of its own; None where it has none.
+    # Make many passes, from a deadline until a time, if the source has its own loop; None if not.
     ask_on: Callable[[int, int], Passes | None] | None = None
-    spacing_ns: int = 0  # hurried or not, passes begin at least this far apart
+    spacing_ns: int = 0  # passes, hurried or not, begin at least this far apart
     pace: Pace = field(default_factory=Pace)
     due_ns: int = 0
     begun_ns: int | None = None  # of the last pass
-    asking_since_ns: int | None = None  # set while the source has been asked and has not answered
-    hurries_ns: deque[int] = field(default_factory=deque)  # asked for by other threads: none may get lost
+    asking_since_ns: int | None = None  # set while a call to the source has not returned
+    hurries_ns: deque[int] = field(default_factory=deque)  # times wanted by other threads: none may get lost
     lost: str | None = None
-    gone: bool = False  # not only this GPU but its whole source
-    asked_of: Source | None = None  # which source that was, if whoever made the turn says so
+    gone: bool = False  # True if the whole source is lost, not only this GPU
+    asked_of: Source | None = None  # the source of the last call, if the turn's maker sets it
     hung: str | None = None
     hung_at_ns: int = 0
     retry_ns: int = FIRST_RETRY_NS
 
     def hurry(self, due_ns: int) -> None:
-        """Ask at this time if it is before the next deadline.  The thread must be woken after it."""
+        """Ask at this time if it is before the next deadline.  Wake the thread afterwards."""
         self.hurries_ns.append(due_ns)
 
     def _heed(self) -> None:
         due_ns = None
         while self.hurries_ns:
-            due_ns = self.hurries_ns.popleft()  # the last one holds: what was asked for before has passed
+            due_ns = self.hurries_ns.popleft()  # the last one counts: earlier ones have passed
         if due_ns is not None and self.lost is None:
             earliest_ns = self.begun_ns + self.spacing_ns if self.begun_ns is not None else due_ns
             self.due_ns = min(self.due_ns, max(due_ns, earliest_ns))
@@ -71,12 +71,12 @@ class LaneTurn:
         self.due_ns = due_ns + period_ns
         self.pace.note(now_ns, late_ns, answered_ns - now_ns, missed_count)
         yield from self._back(due_ns, late_ns, answered_ns)
-        for item in observed:  # a row says itself which it is: the fast question is answered by rows and by pulses
+        for item in observed:  # each item names its own lane: one call returns rows or pulses
             lane = item.lane if isinstance(item, Reading) else self.lane
             yield Sweep(self.uuid, lane, due_ns, late_ns, missed_count, item)
 
     def _take_passes(self, found: Passes, clock: Clock) -> Iterator[Sweep]:
-        """What a source's own loop read, as if it had been asked pass by pass."""
+        """Yield the passes of a source's own loop as if they had been made one by one."""
         passes, error = found
         period_ns = self.period_ns()
         for each in passes:
@@ -89,7 +89,7 @@ class LaneTurn:
             yield from self._fail(error, clock.now_ns(), self.due_ns)
 
     def _back(self, due_ns: int, late_ns: int, at_ns: int) -> Iterator[Sweep]:
-        """It answers: if it did not before, that is told.  What a loop read before it hung is no answer."""
+        """Report the answer of a lane that was lost.  Readings of a loop before it hung do not count as answers."""
         if (self.lost is not None or self.hung is not None) and at_ns > self.hung_at_ns:
             self.lost = self.hung = None
             self.gone, self.retry_ns = False, FIRST_RETRY_NS
@@ -113,13 +113,13 @@ def sweeps(
     wake: Wakeup | None = None,
     *,
     woken: Callable[[], None] | None = None,  # called when ``wake`` was set, after all passes so far have been taken
-    nap_ns: int = 250_000_000,  # how long ``stop`` may go unseen, for whoever sets it need not know ``wake``
-    hold_ns: int = 250_000_000,  # how old a reading of a source's own loop may be when it is told of
+    nap_ns: int = 250_000_000,  # the longest time until ``stop`` is seen, because its setter need not know ``wake``
+    hold_ns: int = 250_000_000,  # the longest that a source's own loop may hold a reading back
 ) -> Iterator[Sweep]:
-    """Every pass of these questions, in the order of their deadlines, for ever or until ``stop``.
+    """Yield every pass of these turns, in the order of their deadlines, forever or until ``stop``.
 
-    Of several deadlines that passed meanwhile only the last is kept.  A question that finds its GPU or source lost gives
-    one Lost, is asked again after 1, 2, 4 ... 30 s, and gives one Event "back" when it is answered.
+    Of several deadlines that passed meanwhile only the last counts.  A turn that finds its GPU or source lost yields one
+    Lost, retries after 1, 2, 4 ... 30 s, and yields one Event "back" with its first answer.
     """
     begin_ns = clock.now_ns()
     for turn in turns:
@@ -128,13 +128,13 @@ def sweeps(
         if wake is not None and wake.is_set():
             wake.clear()
             for hurried in turns:
-                hurried._heed()  # noqa: SLF001 - a turn and its loop are one thing in two halves
+                hurried._heed()  # noqa: SLF001 - a turn and its loop share their state
             if woken is not None:
                 woken()
         turn = min(turns, key=_due_ns)
         now_ns = clock.now_ns()
         if turn.ask_on is not None and turn.lost is None:
-            # The first is told at once: somebody waits for it.
+            # The first reading is passed on at once: a window waits for it.
             until_ns = min([now_ns + hold_ns, *(other.due_ns for other in turns if other is not turn)]) if turn.begun_ns else 0
             if (found := turn.ask_on(turn.due_ns, until_ns)) is not None:
                 yield from turn._take_passes(found, clock)  # noqa: SLF001 - as below
@@ -150,7 +150,7 @@ def _due_ns(turn: LaneTurn) -> int:
 
 
 class CurrentSource:
-    """Holds a source for the threads of one GPU.  ``reopen`` is given the source that is gone, before each retry."""
+    """The source that the threads of one GPU share.  ``reopen`` gets the lost source before each retry."""
 
     def __init__(self, source: Source, reopen: Callable[[Source], Source] | None) -> None:
         self.source = source
@@ -158,14 +158,14 @@ class CurrentSource:
         self._reopening = threading.Lock()
 
     def reopened_for(self, turn: LaneTurn) -> Callable[[], Sequence[Observed]]:
-        """Return the turn's question, asked of a fresh source where the one that it asked is gone."""
+        """Return the turn's call, with a fresh source once the last one is lost."""
         ask = turn.ask
 
         def ask_current() -> Sequence[Observed]:
             if turn.gone and self._reopen is not None:
                 failed = turn.asked_of
                 with self._reopening:
-                    if self.source is failed:  # the GPU's other thread was not quicker
+                    if self.source is failed:  # the GPU's other thread has not reopened it yet
                         self.source = self._reopen(failed)
             turn.asked_of = self.source
             return ask()

@@ -1,4 +1,4 @@
-"""The costs of one GPU's signals, measured, and the sampling plan that follows from them."""
+"""Measurement of one GPU's call costs, and the sampling plan that follows."""
 
 import statistics
 import threading
@@ -10,20 +10,20 @@ from gpuwatch.interfaces import Clock, Source
 from gpuwatch.sampling.plan import PULSE, SLOW_ACTIVE_NS, SLOW_IDLE_NS, PlanTargets, SamplingPlan, in_a_window
 from gpuwatch.sampling.refresh import Refresh
 
-# They may be None today and have a value tomorrow, so silence at the start does not end the reading.
+# These may be None today and have a value tomorrow, so silence at the start does not exclude them.
 _SOMETIMES_SILENT = frozenset({"sm_clock_lock_mhz"})
 _MEANS_NS = 150_000_000  # an H200 gives no mean over less than 100 ms
-_MEANS_TRIES_COUNT = 3  # the sampler that reads them meanwhile, at most once in 100 ms, spoils one or two
-_PULSE_WATCHED_NS = 60_000_000  # a dozen readings: what two calls cost after a pause
+_MEANS_TRIES_COUNT = 3  # the sampler reads them meanwhile, at most once in 100 ms, and so spoils one or two tries
+_PULSE_WATCHED_NS = 60_000_000  # a dozen readings: the cost of two calls after a pause
 _TARGETS = PlanTargets()
-_ROWS_COUNT = 16  # the least: a busy machine may have taken the time, and one row it held up would stretch a lane for good
+_ROWS_COUNT = 16  # the fewest rows: on a busy machine one delayed row alone would lengthen a lane's period for good
 _STEP_NS = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
-_OUTLYING_COUNT = 10  # times the cost of its neighbours
+_OUTLYING_COUNT = 10  # times its neighbours' cost
 
 
 @dataclass(slots=True)
 class _Costs:
-    """What was measured of one GPU."""
+    """Costs measured on one GPU."""
 
     signals_ns: dict[str, int]
     silent: set[str]
@@ -33,7 +33,7 @@ class _Costs:
 
 
 def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets = _TARGETS) -> SamplingPlan:
-    """Read everything a few times and plan by what it cost.  Raises DeviceLostError, SourceGoneError."""
+    """Read every signal a few times and make a plan from the costs.  Raises DeviceLostError, SourceGoneError."""
     uuid, refresh = device.uuid, Refresh(device.uuid)
     until_ns = clock.now_ns() + round(targets.measured_s * 1e9)
     costs = _signal_costs(source, uuid, targets.dear_ns)
@@ -45,7 +45,7 @@ def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets =
     costs.row_ns = _row_ns(source, refresh, clock, Lane.FAST, fast, until_ns)
     means = tuple(sorted(costs.silent))
     for _ in range(_MEANS_TRIES_COUNT if means else 0):
-        # On a busy machine the first questions may have taken all the time; a signal read too soon would be silent for good.
+        # On a busy machine the first calls may have taken all the time; a signal read too soon would be left out for good.
         clock.wait_until(read_ns + _MEANS_NS, threading.Event())
         _read_means(source, uuid, costs, means)
         read_ns = clock.now_ns()
@@ -56,11 +56,11 @@ def _signal_costs(source: Source, uuid: str, dear_ns: int) -> _Costs:
     """Read every signal alone."""
     costs = _Costs({}, set())
     for name, lane in SIGNALS.items():
-        # The first read of a group costs 0.3-1.8 ms on an H200, because it makes the driver open its page.
+        # The first read of a group costs 0.3-1.8 ms on an H200, because the driver then opens its page.
         readings = [source.read(uuid, lane, (name,)) for _ in range(2)]
-        # A dear one is read as rarely as can be: energy alone may take 18 ms.
+        # Read an expensive signal as rarely as possible: energy alone may take 18 ms.
         readings += [source.read(uuid, lane, (name,)) for _ in range(2 if readings[-1].took_ns > dear_ns else 4)]
-        # The least: a busy machine, on which benchmarks are prepared, only ever adds to what a call costs.
+        # The minimum: a busy machine, common while benchmarks are prepared, only adds to a call's cost.
         costs.signals_ns[name] = min(reading.took_ns for reading in readings[1:])
         if all(getattr(reading, name) is None for reading in readings):
             costs.silent.add(name)
@@ -70,7 +70,7 @@ def _signal_costs(source: Source, uuid: str, dear_ns: int) -> _Costs:
 def _read_means(source: Source, uuid: str, costs: _Costs, means: tuple[str, ...]) -> None:
     """Read silent signals once more: means over an interval (GPM) answer some time after their first call.
 
-    One call answers all of them, so they share its cost: the least of its answers, as of every other call.
+    One call answers all of them, so they share its cost: the minimum, as for every other call.
     """
     late = source.read(uuid, Lane.SLOW, means)
     answered = {name for name in means if getattr(late, name) is not None}
@@ -81,7 +81,7 @@ def _read_means(source: Source, uuid: str, costs: _Costs, means: tuple[str, ...]
 
 
 def _row_ns(source: Source, refresh: Refresh, clock: Clock, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
-    """Read rows for a while, as a lane does; return what one costs, and learn how often their values change."""
+    """Read rows for a while, as a lane does; return the cost of one, and learn how often their values change."""
     never = threading.Event()
     took_ns: list[int] = []
     due_ns = clock.now_ns()
@@ -91,7 +91,7 @@ def _row_ns(source: Source, refresh: Refresh, clock: Clock, lane: Lane, names: t
         took_ns.append(reading.took_ns)
         due_ns = max(due_ns + _STEP_NS, clock.now_ns())
         clock.wait_until(due_ns, never)
-    return sorted(took_ns)[len(took_ns) // 4]  # of a quiet quarter, as above; after pauses, which is how a lane reads
+    return sorted(took_ns)[len(took_ns) // 4]  # the first quartile, against a busy machine; with pauses, as in a lane
 
 
 def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -> SamplingPlan:
@@ -130,11 +130,11 @@ def _planned(uuid: str, costs: _Costs, refresh: Refresh, targets: PlanTargets) -
 
 
 def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> tuple[dict[Lane, list[str]], dict[str, str]]:
-    """Return the signals of each lane, and why some are dropped or moved; rows cost less without what is moved."""
+    """Return the signals of each lane and the reasons for drops and moves; moved signals make rows cheaper."""
     reasons = {name: "this GPU or driver does not answer it" for name in SIGNALS if name in unanswered}
     names = {lane: [name for name in signals(lane) if name not in reasons] for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}
     if "sw_thermal_ns" in names[Lane.FAST] and "thermal_violation_ns" in names[Lane.EDGE]:
-        # The counters say the same for 2 us; the violation call takes 0.6 ms, and a benchmark waits for its edge.
+        # The counters give the same for 2 us; the violation call takes 0.6 ms, and a benchmark waits for its edge.
         names[Lane.EDGE].remove("thermal_violation_ns")
         reasons["thermal_violation_ns"] = "the thermal counters say the same and cost less"
     for name in _too_dear(names[Lane.FAST], costs.signals_ns, targets):
@@ -151,8 +151,8 @@ def _lanes(costs: _Costs, unanswered: frozenset[str], targets: PlanTargets) -> t
 def _too_dear(names: Sequence[str], costs_ns: Mapping[str, int], targets: PlanTargets) -> list[str]:
     """Return fast signals that cost too much for their lane.
 
-    Beside the plainly dear ones: those that take half of what one pass may cost while being ``_OUTLYING_COUNT`` times dearer
-    than their neighbours.  Where every call is dear (no shared page) all stay, and the lane is read more rarely instead.
+    Besides signals above the limit: those that take half of a pass's budget while costing ``_OUTLYING_COUNT`` times as much
+    as their neighbours.  Where every call is expensive (no shared page) all stay, and the lane gets a longer period.
     """
     if not names:
         return []

@@ -1,4 +1,4 @@
-"""The sampler's own error: how late, how often and at what cost it really asked."""
+"""The sampler's own error: lateness, real rate and cost of its passes."""
 
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +11,7 @@ WITHIN_NS = 60_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """One kind of question over the last minute (or since the start)."""
+    """Statistics of one turn over the last minute (or since the start)."""
 
     what: str
     asked_count: int
@@ -25,10 +25,10 @@ class Statistics:
 
 
 class Pace:
-    """The last minute of one question's passes.  Written by its thread, read by any."""
+    """The last minute of one turn's passes.  Its thread writes it; any thread may read it."""
 
     def __init__(self) -> None:
-        # A minute, at 200 Hz and slower; faster than that, it is shorter.
+        # Holds a minute at up to 200 Hz, and less time at higher rates.
         self._passes: deque[tuple[int, int, int, int]] = deque(maxlen=12_000)
 
     def note(self, at_ns: int, late_ns: int, took_ns: int, missed_count: int) -> None:
@@ -38,7 +38,7 @@ class Pace:
             passes.popleft()
 
     def rate_hz(self, now_ns: int, *, within_ns: int = 10_000_000_000) -> float:
-        """Passes a second of late, without the sorting that the statistics of a whole minute take."""
+        """Return the recent rate of passes, without the sorting that the statistics of a whole minute need."""
         count, first_ns = 0, now_ns
         for at_ns, *_ in reversed(self._passes.copy()):
             if at_ns < now_ns - within_ns:
@@ -64,7 +64,7 @@ class Pace:
 
 
 class ThreadCost:
-    """Processor time of one sampling thread, looked at once a second because the question itself is a system call."""
+    """CPU time of one sampling thread, read only once a second because reading it is a system call."""
 
     def __init__(self, cpu_ns: Callable[[], int] = clock.thread_cpu_ns, *, every_ns: int = 1_000_000_000) -> None:
         self._cpu_ns = cpu_ns
@@ -73,13 +73,13 @@ class ThreadCost:
         self._next_ns = 0
 
     def note(self, now_ns: int) -> None:
-        """To be called by the thread itself."""
+        """Read the CPU time.  The thread itself must call this."""
         if now_ns >= self._next_ns:
             self._looks.append((now_ns, self._cpu_ns()))
             self._next_ns = now_ns + self._every_ns
 
     def ratio(self) -> float | None:
-        """Share of one processor over the last minute; None before the second look."""
+        """Return the share of one processor over the last minute; None before the second reading."""
         looks = self._looks.copy()
         if len(looks) < 2 or looks[-1][0] <= looks[0][0]:
             return None

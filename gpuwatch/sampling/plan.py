@@ -1,4 +1,4 @@
-"""The plan of one GPU: its signals by lane and their periods, decided by what each call was measured to cost."""
+"""The plan of one GPU: its signals by lane and their periods, from the measured cost of each call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,25 +8,25 @@ from annotate.evidence import Device, Lane, signals
 
 FAST_IDLE_NS = 50_000_000
 FAST_ACTIVE_NS = 10_000_000
-ROW_NS = 50_000_000  # of the whole fast row in a window: the driver writes its values anew every 100 ms, asked twice as often
-# An idle GPU at rest is looked at as rarely as work can be noticed within half a second; a whole row comes before the one before
-# it goes stale, so that what lies before a window is known.  After such a pause a look took 1.2 ms of a processor on an H200, whose
-# driver seems to open its page anew, where 20 looks a second take 0.1 ms each.
+ROW_NS = 50_000_000  # period of the whole fast row in a window: half of the driver's 100 ms refresh
+# Period of an idle GPU's pulse: work is noticed within half a second.  A whole row is read before the last one goes stale, so
+# that the state before a window is known.  After such a pause a reading took 1.2 ms of a processor on an H200, whose driver
+# seems to open its page anew.  At 20 readings a second each takes 0.1 ms.
 REST_PULSE_NS = 450_000_000
 REST_ROW_NS = 900_000_000
 SLOWING_NS = 240_000_000  # the first step towards rest: a longer one would be stored as a gap in a lane read 20 times a second
-REST_SLOW_NS = 300_000_000_000  # of the slow lane, while nobody is connected: its dear calls take 15 to 30 ms on an H200
+REST_SLOW_NS = 300_000_000_000  # of the slow lane without connected clients: its expensive calls take 15 to 30 ms on an H200
 SLOW_IDLE_NS = 10_000_000_000
-SLOW_ACTIVE_NS = 1_000_000_000  # a counter that moved for a tenth of a second is placed by rows inside the window
+SLOW_ACTIVE_NS = 1_000_000_000  # short enough that rows inside the window locate a counter's movement of a tenth of a second
 
-# What a window asks at the full rate: when the clock moved, and why, are placed in time as finely as iterations are.  Power
-# has its own record (20 ms apart), counters miss nothing between two rows, and what is left moves slowly.
+# Signals read at the full rate in a window: clock changes and their reasons must be located as precisely as iterations. Power
+# has its own record (20 ms apart), counters miss nothing between two rows, and other signals change slowly.
 PULSE = ("sm_clock_mhz", "event_reasons_mask")
 
 
 @dataclass(frozen=True, slots=True)
 class PlanTargets:
-    """What a plan is made for: how often the fast lane shall be read, and what that may cost."""
+    """Targets of a plan: the rate of the fast lane, and its budget."""
 
     idle_period_ns: int = FAST_IDLE_NS
     active_period_ns: int = FAST_ACTIVE_NS
@@ -37,17 +37,17 @@ class PlanTargets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingPlan:
-    """What is asked of one GPU in which lane and how often, what it costs, and why."""
+    """The signals of one GPU by lane, their periods, their costs, and the reasons."""
 
     uuid: str
     names: Mapping[Lane, tuple[str, ...]]
     idle_period_ns: Mapping[Lane, int]
     active_period_ns: Mapping[Lane, int]
-    least_period_ns: Mapping[Lane, int] = field(default_factory=dict)  # what the budget allows, whatever is configured
-    cost_ns: Mapping[str, int] = field(default_factory=dict)  # by signal, asked alone
-    row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, asked together
+    least_period_ns: Mapping[Lane, int] = field(default_factory=dict)  # shortest periods that the budget allows
+    cost_ns: Mapping[str, int] = field(default_factory=dict)  # by signal, each read alone
+    row_cost_ns: Mapping[Lane, int] = field(default_factory=dict)  # by lane, all read together
     refresh_ns: Mapping[str, int] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or stretched
+    reasons: Mapping[str, str] = field(default_factory=dict)  # by signal or lane: why it was dropped, moved or slowed
     unanswered: frozenset[str] = frozenset()  # dropped because this GPU or driver does not answer
 
     @property
@@ -56,9 +56,9 @@ class SamplingPlan:
 
 
 def in_a_window(idle_period_ns: int, active_period_ns: int, least_ns: Mapping[Lane, int], *, pulse: bool) -> dict[Lane, int]:
-    """A pulse at the full rate and the whole row as often as its values need, or no pulse where that is no rarer.
+    """Return a pulse at the full rate and whole rows at their own period; no pulse where it would not be more frequent.
 
-    Whoever has the whole row asked more often than ``ROW_NS`` while idle has it so in a window too.
+    An idle period shorter than ``ROW_NS`` also applies to the whole row in a window.
     """
     row_ns = max(active_period_ns, least_ns.get(Lane.FAST, 0))
     if not pulse:
@@ -75,7 +75,7 @@ def unmeasured(
     *,
     why: str = "the GPU did not answer when the daemon started",
 ) -> SamplingPlan:
-    """Every signal in the lane it was made for: the plan of a GPU that is not measured yet, or could not be and may come back."""
+    """Return a plan with every signal in its preferred lane, for a GPU whose costs are not measured yet, or cannot be."""
     return SamplingPlan(
         uuid=device.uuid,
         names={**{lane: signals(lane) for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE)}, Lane.PULSE: PULSE},
@@ -94,23 +94,23 @@ class WatchRate(Enum):
 
 
 class LanePeriods:
-    """Periods as planned, changed by the configuration within the plan's budget.  Any thread may read them."""
+    """The plan's periods, as configured within the plan's budget.  Any thread may read them."""
 
     def __init__(self, plan: SamplingPlan) -> None:
         self.is_active = False
-        self.is_attended = True  # somebody looks at what the slow lane reads
+        self.is_attended = True  # True while a client shows readings of the slow lane
         self.rate = WatchRate.USUAL
         self.replan(plan)
 
     def replan(self, plan: SamplingPlan) -> None:
-        """Take the periods of a plan that was measured meanwhile, from the next pass on."""
+        """Switch to the periods of a newly measured plan, from the next pass on."""
         self.plan = plan
         self._idle_ns: Mapping[Lane, int] = plan.idle_period_ns
         self._active_ns: Mapping[Lane, int] = plan.active_period_ns
 
     @property
     def by_lane_ns(self) -> Mapping[Lane, int]:
-        """Return the period of each lane now; the pulse only while a window is open, and while the GPU rests."""
+        """Return the current period of each lane; the pulse only while a window is open or the GPU rests."""
         if self.is_active:
             return self._active_ns
         return self._idle_ns if self.rate is WatchRate.USUAL else self._resting_ns(self._idle_ns)
@@ -133,16 +133,16 @@ class LanePeriods:
 
     @property
     def fast_ns(self) -> int:
-        """How often the fast lane is read now, with its pulse or the whole row."""
+        """Current period of the fast lane, with its pulse or the whole row."""
         by_lane_ns = self.by_lane_ns
         return by_lane_ns.get(Lane.PULSE) or by_lane_ns[Lane.FAST]
 
     @property
     def row_after_ns(self) -> int:
-        """How old the last whole row must be for the next; while it is younger the pulse is read."""
+        """Age of the last whole row at which the next one is due; before that the pulse is read."""
         by_lane_ns = self.by_lane_ns
         pulse_ns = by_lane_ns.get(Lane.PULSE)
-        # Deadlines lie a pulse apart and are met more or less late: half of one tells this row's from the next's.
+        # Deadlines lie a pulse apart and passes may be late: the margin of half a pulse separates one row from the next.
         return 0 if pulse_ns is None else by_lane_ns[Lane.FAST] - pulse_ns // 2
 
     def configure(self, idle_period_ns: int, active_period_ns: int) -> None:

@@ -7,8 +7,8 @@ from annotate.evidence import Lane, Reading
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import PULSE
 
-# Values that move with every refresh under load.  Memory in use answers at once, and a mask changes when the state does,
-# so the time between their changes says nothing about the page they are read from.
+# Values that move with every refresh under load.  Used memory is not on the page, and a mask changes only with the state: the
+# times of their changes do not show the page's period.
 _MOVING = frozenset({
     "sm_clock_mhz", "power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio",
     "power_cap_ns", "sync_boost_ns", "sw_thermal_ns",
@@ -17,11 +17,11 @@ _MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has nothing else, 100 tim
 
 
 class Refresh:
-    """How often each value of one GPU changes, learnt from the readings that pass by.
+    """The refresh period of each value of one GPU, learnt from its sweeps.
 
-    Changes lie whole refreshes apart: one while a value moves, some where it mostly stands, as the clock of a GPU that
-    nothing limits.  So the period is the median of the distances near the shortest ones, once two things are left out.  Below
-    ``double_ns`` a change is the driver rewriting its page (an H200 seems to change twice within a millisecond in one of a
+    Changes lie whole refreshes apart: one while a value moves, several where it mostly stands, such as the clock of a GPU
+    without limits.  So the period is the median of the distances near the shortest ones, after two exclusions.  Below
+    ``double_ns`` the driver was rewriting its page (an H200 seems to change twice within a millisecond in one of a
     thousand reads).  Above ``idle_ns`` the value merely stood still.
     """
 
@@ -44,7 +44,7 @@ class Refresh:
         self._distances_ns: dict[str, deque[int]] = {}
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink: fast rows of this GPU and its pulse are looked at, all else passes."""
+        """Learn from fast rows and pulses of this GPU, and ignore other sweeps (a sink)."""
         if sweep.lane in (Lane.FAST, Lane.PULSE) and isinstance(sweep.observed, Reading):
             self.observe(sweep.observed)
 
@@ -56,14 +56,14 @@ class Refresh:
             value = getattr(reading, name)
             if value is None:
                 continue
-            # Between values further apart than a refresh, changes were missed: distances across the hole would be too long.
-            # Each has its own holes: what is not in the pulse may be asked far more rarely than what is.
+            # Between values further apart than a refresh, changes were missed, and distances across the hole would be too long.
+            # Each signal has its own holes: signals outside of the pulse may be read far more rarely.
             if at_ns - self._seen_ns.get(name, 0) > 2 * self._double_ns:
                 self._last.pop(name, None)
             self._seen_ns[name] = at_ns
             last = self._last.get(name)
             if last is None:
-                self._last[name] = (value, 0)  # since when it stands is not known
+                self._last[name] = (value, 0)  # the begin of its value is unknown
             elif value != last[0]:
                 distance_ns = at_ns - last[1]
                 if last[1] and self._double_ns <= distance_ns <= self._idle_ns:
@@ -72,13 +72,13 @@ class Refresh:
                 self._last[name] = (value, last[1] if doubled else at_ns)
 
     def refresh_ns(self) -> dict[str, int]:
-        """By signal, where enough changes were seen."""
+        """Return the periods by signal, where enough changes were seen."""
         found = {name: self._period_ns(sorted(distances)) for name, distances in list(self._distances_ns.items())}
         return {name: period_ns for name, period_ns in found.items() if period_ns is not None}
 
     def _period_ns(self, distances_ns: Sequence[int]) -> int | None:
-        """Of ``fewest`` or more within half of the shortest ones; the very shortest of many may be chance."""
-        from statistics import median  # with decimals and fractions, which nobody waits for at a daemon's start
+        """Return the median of the distances near the shortest, if at least ``fewest``; the very shortest may be chance."""
+        from statistics import median  # imports decimals and fractions, which would delay the daemon's start
 
         near = [each for each in distances_ns if each < 1.5 * distances_ns[len(distances_ns) // 10]]
         return round(median(near)) if len(near) >= self._fewest else None

@@ -1,4 +1,4 @@
-"""The decision to look at an idle GPU rarely, and to look at it often again once it works."""
+"""The decision to sample an idle GPU rarely, and to sample it often again once it works."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,11 @@ from annotate.evidence import Lane, Reading, Reason
 from gpuwatch.interfaces import Sweep
 from gpuwatch.sampling.plan import SLOWING_NS, LanePeriods, WatchRate
 
-REST_AFTER_NS = 10_000_000_000  # a pause between two windows, or within a program, is watched as its work is
+REST_AFTER_NS = 10_000_000_000  # a pause between two windows, or within a program, is sampled like its work
 
 
 class Rest:
-    """Sets the rate of one GPU by what its fast lane says.  ``awake`` has every lane read, once the GPU works again."""
+    """Sets the rate of one GPU from its fast lane.  ``awake`` has every lane read once the GPU works again."""
 
     def __init__(self, periods: LanePeriods, awake: Callable[[], None], after_ns: int) -> None:
         self._periods = periods
@@ -22,17 +22,17 @@ class Rest:
 
     @property
     def is_resting(self) -> bool:
-        """Return whether the GPU is idle and looked at rarely."""
+        """Return whether the GPU is idle and sampled rarely."""
         return self._periods.is_resting
 
     def set_attended(self, attended: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Say whether anybody looks at what is dear to read: of a GPU at rest it is read at its usual rate only then."""
+        """Set whether a client is connected: only then are a resting GPU's expensive signals read at their usual rate."""
         was_attended, self._periods.is_attended = self._periods.is_attended, attended
         if attended and not was_attended and self.is_resting:
             self._awake()
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink of the GPU's sampler."""
+        """Update the rate from a sweep, as a sink of the GPU's sampler."""
         reading = sweep.observed
         if not isinstance(reading, Reading) or reading.lane not in (Lane.FAST, Lane.PULSE):
             return
@@ -46,7 +46,7 @@ class Rest:
             self._go_on(reading, sweep.due_ns)
 
     def end(self) -> None:
-        """Return to the usual rate, and begin to count again."""
+        """Return to the usual rate, and restart the idle time."""
         self._idle_since_ns = None
         if self._periods.rate is not WatchRate.USUAL:
             self._periods.rate = WatchRate.USUAL
@@ -60,13 +60,13 @@ class Rest:
         elif self._periods.rate is WatchRate.USUAL and reading.at_ns - self._idle_since_ns >= self._after_ns:
             self._periods.rate = WatchRate.SLOWING
         elif self._periods.rate is WatchRate.SLOWING and self._row_due_ns - before_ns > SLOWING_NS // 2:
-            # Rows that were due before, at the usual rate, come first.
+            # Rows already due at the usual rate come first.
             self._periods.rate = WatchRate.RESTING
             self.on_change()
 
 
 def is_idle(reading: Reading) -> bool | None:
-    """Return whether the driver calls the GPU idle; None where a reading does not say."""
+    """Return whether the driver calls the GPU idle; None if the reading does not tell."""
     if reading.event_reasons_mask is not None:
         return bool(reading.event_reasons_mask & Reason.GPU_IDLE)
     return None if reading.utilization_ratio is None else reading.utilization_ratio == 0

@@ -15,33 +15,33 @@ from gpuwatch.sampling.plan import LanePeriods, SamplingPlan
 from gpuwatch.sampling.rest import REST_AFTER_NS, Rest
 from gpuwatch.sampling.sampler_thread import HangWatch, SamplerThread
 
-_SPACING_NS = 100_000_000  # between two passes of a slow question, hurried or not
+_SPACING_NS = 100_000_000  # between two passes of a slow turn, hurried or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerTiming:
-    """How often a sampler reads what its plan does not hold, and how long its threads wait."""
+    """Periods of the readings outside of the plan, and the patience of a sampler's threads."""
 
     processes_ns: int = 200_000_000
     idle_processes_ns: int = 1_000_000_000  # contexts exist two seconds before their first kernel
     power_record_ns: int = 1_000_000_000  # the driver's power record holds 2.4 s
     process_use_ns: int = 1_000_000_000
     rest_after_ns: int = REST_AFTER_NS
-    rest_ns: int = 30_000_000_000  # what is asked beside the plan's lanes, while the GPU rests and nobody is connected
+    rest_ns: int = 30_000_000_000  # period of readings outside of the plan's lanes, for a resting GPU without connected clients
     idle_process_use_ns: int = 10_000_000_000
-    hang_ns: int = 5_000_000_000  # the dearest call known took 0.3 s at worst
-    nap_ns: int = 10_000_000_000  # ``stop`` of the sampler wakes its threads; the event alone is seen after this
-    give_way_ns: int = 5_000_000  # an edge is read first: slow calls hold the driver's locks
+    hang_ns: int = 5_000_000_000  # the slowest known call took 0.3 s at worst
+    nap_ns: int = 10_000_000_000  # the sampler's ``stop`` wakes its threads; setting the event alone is seen after this
+    give_way_ns: int = 5_000_000  # an edge is read first, because slow calls hold the driver's locks
 
 
 _TIMING = SamplerTiming()
 
 
 class Sampler:
-    """Reads one GPU as its plan says and gives every sweep to every sink, from two threads.
+    """Reads one GPU by its plan in two threads, and gives every sweep to every sink.
 
-    A hung call takes only its own thread with it: the sinks are told, the other thread and the other GPUs go on.  When the
-    whole source is gone, ``reopen`` is called with it before each retry, and returns the one to read from then on.
+    A hung call blocks only its own thread: the sinks are told, and the other thread and the other GPUs go on.  When the
+    whole source is gone, ``reopen`` gets it before each retry and returns the next one.
     """
 
     def __init__(
@@ -81,17 +81,17 @@ class Sampler:
 
     @property
     def lost(self) -> str | None:
-        """Why the GPU's fast thread has no answer; None while it has."""
+        """Return why the GPU's fast thread has no answer; None while it has one."""
         return self._fast.lost
 
     @property
     def period_ns(self) -> Mapping[Lane, int]:
-        """Return the period of each lane now; the pulse only while a window is open."""
+        """Return the current period of each lane; the pulse only while a window is open."""
         return self._periods.by_lane_ns
 
     @property
     def rate_hz(self) -> float:
-        """How often a second the clock was read, with the whole fast row or between two of them, over the last ten."""
+        """Clock readings per second over the last ten seconds, from whole fast rows and pulses."""
         return self._fast_lane.turn.pace.rate_hz(self._clock.now_ns())
 
     def start(self) -> None:
@@ -101,7 +101,7 @@ class Sampler:
         watch.start(f"gpuwatch-watch-{self.plan.uuid[-8:]}")
 
     def stop(self, timeout_s: float = 1.0) -> bool:
-        """Set the event that was given (which others may share) and wait; False if a thread is hung in the driver."""
+        """Set the stop event (which others may share) and wait; return False if a thread is hung in the driver."""
         self._stop.set()
         self._wake_fast()
         self._slow.wake.set()
@@ -125,7 +125,7 @@ class Sampler:
         self._periods.configure(idle_period_ns, active_period_ns)
 
     def replan(self, plan: SamplingPlan) -> None:
-        """Read by a plan that was measured meanwhile, from the next pass on."""
+        """Switch to a newly measured plan, from the next pass on."""
         self.plan = plan
         self._periods.replan(plan)
         self._wake_fast()
@@ -139,20 +139,20 @@ class Sampler:
             self._read_edge([Lane.FAST])
 
     def edge(self) -> None:
-        """Read all that pins down a window's edge now, in the caller's thread: 2.3 ms on a loaded H200.
+        """Read everything for a window's edge now, in the caller's thread: 2.3 ms on a loaded H200.
 
-        A lost or hung GPU is not read, and cannot hold up the caller.
+        A lost or hung GPU is not read, so it cannot block the caller.
         """
         if self.lost is None:
-            # The continuous counter first: it is what the edge is for, and its own time is the edge's uncertainty.
+            # The continuous counters first: the edge is read for them, and their delay is its uncertainty.
             first = [Lane.EDGE] if self.plan.names.get(Lane.EDGE) else []
             self._read_edge([*first, Lane.FAST, Lane.PROCESSES])
         self._hurry_slow()
 
     def read_power(self, given: Callable[[], None]) -> None:
-        """Have the driver's power record read once more, and ``given`` called, from any thread, once the sinks have it.
+        """Have the driver's power record read once more; ``given`` is called, in any thread, once the sinks have it.
 
-        The thread that reads it does so: two readers would each get a part of it.
+        The thread that usually reads it does so: two readers would each get a part of it.
         """
         if self._power.lost or self._power.hung or not self._slow.is_alive:
             given()
@@ -163,9 +163,9 @@ class Sampler:
         self._slow.wake.set()
 
     def hand_over(self, given: Callable[[], None]) -> None:
-        """Have ``given`` called, from any thread, once the sinks have all that was read so far.
+        """Have ``given`` called, in any thread, once the sinks have everything read so far.
 
-        A source's own loop hands over only now and then, and not at all while it waits for a driver that hangs.
+        A source's own loop hands over only now and then, and never while it waits for a hanging driver.
         """
         if self.lost is not None or not self._fast.is_alive:
             given()
@@ -187,7 +187,7 @@ class Sampler:
         }
 
     def sweeps(self) -> Iterator[Sweep]:
-        """Yield every pass of both threads in this one, given to nobody: for a VirtualClock, faster than real time."""
+        """Yield every pass of both threads in this thread, without the sinks: for a VirtualClock, faster than real time."""
         self._slow.wake = self._fast.wake
         for sweep in sweeps((*self._fast.turns, *self._slow.turns), self._clock, self._stop, self._fast.wake):
             self.rest.take(sweep)
@@ -230,7 +230,7 @@ class Sampler:
 
 
 def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
-    """Return the questions beside the fast lane's: the process list, and those of the slow thread."""
+    """Return the turns besides the fast lane's: the process list, and those of the slow thread."""
     uuid = periods.plan.uuid
 
     def read_processes() -> Sequence[Observed]:

@@ -1,7 +1,7 @@
 """The threads of sampling.
 
-Two of each GPU ask it several questions, and a third tells when one of them hangs.  One of each source waits for the
-driver's own reports: an Xid, a GPU that fell off the bus.
+Each GPU has two that read it, and a third that reports a hang of either.  Each source has one that waits for the
+driver's own events: an Xid, a GPU that fell off the bus.
 """
 
 import threading
@@ -15,11 +15,11 @@ from gpuwatch.sampling.loop import LaneTurn, sweeps
 from gpuwatch.sampling.pace import ThreadCost
 from gpuwatch.sampling.wakeup import Wakeup
 
-_PULSES_COUNT = 8  # given together: after a pause the sinks cost more than the calls, five at a time they do not
+_PULSES_COUNT = 8  # given to the sinks together: after a pause, one call of the sinks costs more than the driver's calls
 
 
 class SamplerThread:
-    """Asks its turns on their deadlines.  Other threads may hurry the turns, and wake it afterwards."""
+    """Runs its turns on their deadlines.  Other threads may hurry the turns, and wake it afterwards."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SamplerThread:
 
     @property
     def lost(self) -> str | None:
-        """Why one of its turns has no answer."""
+        """Return why one of its turns has no answer."""
         return next((turn.lost or turn.hung for turn in self.turns if turn.lost or turn.hung), None)
 
     @property
@@ -51,11 +51,11 @@ class SamplerThread:
 
     @property
     def has_died(self) -> bool:
-        """Whether it ended though nobody stopped it."""
+        """Return whether it ended without a stop."""
         return self._thread is not None and not self._thread.is_alive() and not self._stop.is_set()
 
     def start(self, nap_ns: int) -> None:
-        # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process.
+        # Daemonic: a thread inside a hung driver call can never be joined, and must not keep the process alive.
         self._thread = threading.Thread(target=self._run, args=(nap_ns,), name=self._name, daemon=True)
         self._thread.start()
 
@@ -65,7 +65,7 @@ class SamplerThread:
 
     def _run(self, nap_ns: int) -> None:
         waiting: list[Sweep] = []
-        # Whoever waits for what was read does not wait for the next row, which a dear lane may read seconds later.
+        # Waiting callers must not wait for the next row, which an expensive lane may read seconds later.
         woken = self._loop.give_all if self._loop is not None else None
         try:
             for sweep in sweeps(self.turns, self._clock, self._stop, self.wake, woken=woken, nap_ns=nap_ns):
@@ -83,7 +83,7 @@ class SamplerThread:
 
 
 class HangWatch:
-    """Tells the sinks of a sampler's thread that got no answer or died."""
+    """Tells the sinks when a sampler's thread got no answer or died."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class HangWatch:
 
 
 class EventWatch:
-    """The one thread that waits for what the driver reports by itself, for all GPUs of a source."""
+    """The only thread that waits for the driver's own events, for all GPUs of a source."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class EventWatch:
         clock: Clock,
         stop: threading.Event,
         *,
-        timeout_s: float = 1.0,  # how long ``stop`` may go unseen
+        timeout_s: float = 1.0,  # the longest time until ``stop`` is seen
         retry_ns: int = 5_000_000_000,
     ) -> None:
         self._source = source
@@ -153,7 +153,7 @@ class EventWatch:
         while not self._stop.is_set():
             try:
                 found = self._source.events(self._timeout_s)
-            except SourceError:  # the lanes tell of it; here it only means that nothing can be reported
+            except SourceError:  # the lanes report the loss; this thread only has no events
                 self._clock.wait_until(self._clock.now_ns() + self._retry_ns, self._stop)
                 continue
             for event in found:

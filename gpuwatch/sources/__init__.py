@@ -1,4 +1,4 @@
-"""The sources of evidence: the only module that knows which source a specification means."""
+"""The sources of evidence: the only module that maps a specification to its source."""
 
 import ctypes
 from collections.abc import Iterable
@@ -8,15 +8,16 @@ from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
 
 KINDS = ("auto", "nvml", "simulated", "replay")
-SCENE_AGE_NS = 500_000_000  # a window that started its daemon opens sooner than the work of most scenes begins
+SCENE_AGE_NS = 500_000_000  # age of a new scene: a window that started its daemon opens before the work of most scenes begins
 
 
 def open_source(spec: str, clock: Clock) -> Source:
-    """The source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
+    """Open the source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
 
-    ``auto`` is the driver if this machine has one or a device that needs one, else the simulation; a driver that fails
-    raises, and is never replaced by an invention.  Raises UsageError for anything else, SourceGoneError for a driver that
-    does not answer.
+    ``auto`` is the driver if this machine has one or a device that needs one, otherwise the simulation.  A failing driver
+    raises, and no simulation replaces it.
+    Raises UsageError: for an unknown specification.
+    Raises SourceGoneError: when the driver does not answer.
     """
     kind, colon, argument = spec.partition(":")
     if kind == "auto" and not colon:
@@ -37,7 +38,7 @@ def open_source(spec: str, clock: Clock) -> Source:
 
 
 def has_driver(devices: Path = Path("/dev")) -> bool:
-    """Tell whether this machine has an NVIDIA device or driver, working or not."""
+    """Return whether this machine has an NVIDIA device or driver, working or not."""
     if (devices / "nvidiactl").exists():
         return True
     try:
@@ -52,7 +53,7 @@ def _hint(kind: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` if one is near, else the list of what there is."""
+    """Return ``did you mean 'x'?`` for a close name, otherwise the list of known names."""
     known = list(known)
     import difflib
 

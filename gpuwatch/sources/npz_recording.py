@@ -1,8 +1,8 @@
-"""Laboratory recordings: an .npz of one GPU's telemetry with marks for each scenario, and kernel times beside it.
+"""Laboratory recordings: an .npz of one GPU's telemetry, with marks for each scenario and kernel times.
 
-``telemetry`` is a table whose ``cols`` name its columns, ``t_ns`` among them (CLOCK_MONOTONIC of the machine that
-recorded); ``mark_X`` holds begin and end of scenario X, ``timing_X`` rows of (begin in ns, milliseconds).  ``device`` may
-hold what identifies the GPU, as JSON.
+``telemetry`` is a table with its columns' names in ``cols``, including ``t_ns`` (CLOCK_MONOTONIC of the recording
+machine).  ``mark_X`` holds begin and end of scenario X, ``timing_X`` rows of (begin in ns, milliseconds).  ``device``
+may hold the GPU's identity as JSON.
 """
 
 import math
@@ -21,7 +21,7 @@ from annotate.capsule import limits
 from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, WindowRecord
 from gpuwatch.errors import UsageError
 
-# Column of the file: the signal it fills, and what its unit is in that signal's.
+# Column of the file: the signal it fills, and the factor from its unit to the signal's.
 _COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm_mhz": ("sm_clock_mhz", 1.0),
     "mem_mhz": ("mem_clock_mhz", 1.0),
@@ -38,8 +38,8 @@ _COLUMNS: Mapping[str, tuple[str, float]] = {
 # Evidence reaches from this long before a window to this long after it.
 _LEAD_NS, _TAIL_NS = 5_000_000_000, 500_000_000
 _SAID_LENGTH = 400
-_MOST_BYTES = 1 << 30  # unpacked: a day at 100 Hz is a tenth of it
-# How a torn or foreign archive fails in numpy's reader, whose headers are Python's syntax.
+_MOST_BYTES = 1 << 30  # unpacked; a day at 100 Hz takes a tenth of it
+# Errors of numpy's reader for a torn or foreign archive, whose headers are Python syntax.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, SyntaxError, EOFError, LookupError, TypeError, ValueError,
     OSError, RuntimeError, ArithmeticError, MemoryError,
@@ -48,7 +48,7 @@ _UNKNOWN = Device(uuid="GPU-of-recording", name="GPU of a recording")
 
 
 def load(path: Path) -> tuple[Evidence, ...]:
-    """One piece of evidence for each mark, in the order of time, labelled with its scenario.  Raises UsageError."""
+    """Return the evidence of each mark, in order of time, labelled with its scenario.  Raises UsageError."""
     arrays = _arrays(path)
     at_ns, columns, device = _telemetry(path, arrays), _columns(path, arrays), _device(path, arrays)
     out = []
@@ -68,7 +68,7 @@ def load(path: Path) -> tuple[Evidence, ...]:
 
 
 def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
-    """Labels with begin and end, in the order of time."""
+    """Return labels with begin and end, in order of time."""
     out = []
     for name, mark in arrays.items():
         if not name.startswith("mark_"):
@@ -87,7 +87,7 @@ def _marks(path: Path, arrays: Mapping[str, Any]) -> list[tuple[str, tuple[int, 
 
 
 def whole(path: Path) -> tuple[Evidence, ...]:
-    """The telemetry from its first row to its last.  Raises UsageError."""
+    """Return the telemetry from its first row to its last.  Raises UsageError."""
     arrays = _arrays(path)
     at_ns = _telemetry(path, arrays)
     return (
@@ -99,7 +99,7 @@ def whole(path: Path) -> tuple[Evidence, ...]:
     )
 
 
-def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type of an archive's members
+def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type for an archive's members
     try:
         with zipfile.ZipFile(path) as archive:
             size_bytes = sum(member.file_size for member in archive.infolist())
@@ -115,8 +115,8 @@ def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type of an archive's m
     return arrays
 
 
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's own type; None of a member that is no array
-    """Raises ValueError for one that promises more than it holds: numpy makes the room first, and reads then."""
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's own type; None for a member that is no array
+    """Read a member.  Raises ValueError: for one that promises more than it holds, because numpy allocates before it reads."""
     if not member.filename.endswith(".npy"):
         return None
     with archive.open(member) as file:
@@ -134,7 +134,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's
 
 
 def _wrong(path: Path, said: object) -> UsageError:
-    """In one line, whatever names a foreign archive uses."""
+    """Return the error in one line, whatever names a foreign archive uses."""
     text = " ".join(str(said).split())
     return UsageError(f"{path}: {text if len(text) <= _SAID_LENGTH else text[: _SAID_LENGTH - 1] + '…'}")
 

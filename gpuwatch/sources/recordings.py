@@ -18,10 +18,10 @@ _HEAD_BYTES = 4096
 
 
 def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
-    """Load a recording: one piece of evidence for each of its windows, or for each GPU where it marks none.
+    """Load a recording: evidence for each of its windows, or for each GPU if it marks no window.
 
-    ``query`` names the columns of an nvidia-smi log that was written without a header.  Raises UsageError, in one line,
-    for whatever cannot be read as one of the formats.
+    ``query`` names the columns of an nvidia-smi log without a header.
+    Raises UsageError: in one line, for a file in none of the formats.
     """
     path = Path(path)
     match _format(path):
@@ -34,13 +34,13 @@ def load(path: str | Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def whole(path: str | Path) -> tuple[Evidence, ...]:
-    """Everything a recording tells, one piece of evidence a GPU whose window is the whole of it.  Raises UsageError."""
+    """Return a recording's whole evidence: one window per GPU over its full length.  Raises UsageError."""
     path = Path(path)
     return npz_recording.whole(path) if _format(path) == "scenarios" else merged(load(path))
 
 
 def merged(pieces: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """The pieces put together, one a GPU: every reading once, and a window from the first reading to the last."""
+    """Merge pieces of evidence by GPU: every reading once, and a window from the first reading to the last."""
     by_gpu: dict[str, list[Evidence]] = {}
     for piece in pieces:
         if piece.device is not None:
@@ -73,9 +73,9 @@ def _column(parts: Sequence[Column]) -> Column:
 
 
 def _format(path: Path) -> str:
-    """``scenarios``, ``log`` or ``capsule``, told by the file's own beginning.  Raises UsageError if there is none."""
+    """Return ``scenarios``, ``log`` or ``capsule``, by the file's first bytes.  Raises UsageError: for an unreadable file."""
     try:
-        if path.is_fifo():  # it is read more than once, and one without a writer would be waited for
+        if path.is_fifo():  # the file is read more than once, and a pipe without a writer would block
             raise UsageError(f"{path}: expected {_FORMATS}, found a pipe; write it to a file first")
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
@@ -87,7 +87,7 @@ def _format(path: Path) -> str:
         raise UsageError(f"{path}: expected {_FORMATS}, found a page; of a report: gpuwatch verify {path}")
     if head.startswith(_ZIP):
         return "scenarios" if b"telemetry" in _members(path) else "capsule"
-    # A byte order mark of UTF-16 is text, if not text the log's parser takes; it says so.
+    # UTF-16 with a byte order mark counts as a log: the log's parser rejects it with a clear message.
     return "log" if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")) else "capsule"
 
 

@@ -28,21 +28,21 @@ from gpuwatch.interfaces import Clock
 from gpuwatch.sources import recordings
 
 ENDED = "the recording ended"
-_SLOW_FRESH_NS = 11_000_000_000  # the slow lane is asked every ten seconds while no window is open
+_SLOW_FRESH_NS = 11_000_000_000  # the slow lane is read every ten seconds while no window is open
 
-# What a reading's field is, where it is not a float: columns hold every signal as one.
+# Types of a reading's fields other than float: columns hold every signal as float.
 _TYPES: dict[str, type] = {
     f.name: bool if "bool" in str(f.type) else int for f in fields(Reading) if "int" in str(f.type) or "bool" in str(f.type)
 }
 
 
 class Replay:
-    """The GPUs of a recording, as they were: its first reading is now, and ``speed`` seconds of it pass in one.
+    """The recorded GPUs: the first reading is now, and ``speed`` seconds of the recording pass in one.
 
-    A question is answered with what the recording last knew at that moment; what it never held stays None.  At its end
-    every GPU is lost, because the recording ended.
+    Each question gets the recording's last value at that moment; signals that it never held stay None.  At the end of
+    the recording every GPU is lost.
 
-    Raises UsageError if the recording cannot be read, or holds no reading.
+    Raises UsageError: when the recording cannot be read, or holds no reading.
     """
 
     def __init__(self, path: str | Path, clock: Clock, *, speed: float = 1.0) -> None:
@@ -68,7 +68,7 @@ class Replay:
         if unknown := set(names) - SIGNALS.keys():
             raise ValueError(f"no such signal: {', '.join(sorted(unknown))}")
         evidence, then_ns = self._at(uuid)
-        values: dict[str, Any] = {}  # each of its field's type
+        values: dict[str, Any] = {}  # with the types of the fields
         for name in names:
             value = _value(evidence.trace, name, then_ns)
             if value is not None:
@@ -82,7 +82,7 @@ class Replay:
         if not known or _in_gap(evidence.trace, Lane.PROCESSES, then_ns):
             return ProcessList(uuid=uuid, at_ns=at_ns, took_ns=0, processes=(), visibility=Visibility.UNKNOWN)
         processes = known[-1].processes
-        if utilization:  # the last list that asked for it
+        if utilization:  # the last list that includes utilisation
             busy = [
                 process_list for process_list in known if any(p.utilization_ratio is not None for p in process_list.processes)
             ]
@@ -120,7 +120,7 @@ class Replay:
         self._closed.set()
 
     def _then_ns(self) -> int:
-        """Now, on the recording's axis."""
+        """Return the current time on the recording's axis."""
         if self._closed.is_set():
             raise SourceGoneError(f"{self.name}: closed")
         return self._begin_ns + int((self._clock.now_ns() - self._start_ns) * self._speed)
@@ -139,12 +139,12 @@ class Replay:
 
 
 def _value(trace: Trace, name: str, then_ns: int) -> float | None:
-    """Return the recorded value of a signal at a time; None where the recording had fallen silent."""
+    """Return the recorded value of a signal at a time; None in a silence of the recording."""
     column = trace.column(name)
     row = int(np.searchsorted(column.at_ns, then_ns, side="right")) - 1
     if row < 0 or math.isnan(value := float(column.values[row])) or _in_gap(trace, SIGNALS[name], then_ns):
         return None
-    # A value stands for a heartbeat and a half, or for half as long again as the recording's own period.
+    # A value stands for one and a half heartbeats, or one and a half of the recording's own periods.
     period_ns = trace.refresh_of_ns(name)
     fresh_ns = max(1.5 * HEARTBEAT_NS if SIGNALS[name] is Lane.FAST else _SLOW_FRESH_NS, 1.5 * period_ns)
     return value if then_ns - column.at_ns[row] <= fresh_ns else None

@@ -1,6 +1,6 @@
-"""The columns of nvidia-smi: which signal each fills, in which unit, and how a cell is read.
+"""The columns of nvidia-smi: the signal of each, its unit, and the parsing of its cells.
 
-Names and units as ``nvidia-smi --help-query-gpu`` gives them (drivers 470 to 580), old spellings included.
+Names and units are those of ``nvidia-smi --help-query-gpu`` (drivers 470 to 580), old spellings included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIGNAL_COLUMNS: Mapping[str, Meaning] = {
     "clocks.sm": _SM,
     "clocks.current.memory": _MEMORY,
     "clocks.mem": _MEMORY,
-    # From Ampere on power.draw is the mean of the last second (nvidia-smi --help-query-gpu): never the instant value.
+    # From Ampere on power.draw is the mean of the last second (nvidia-smi --help-query-gpu), never the instantaneous value.
     "power.draw": Meaning("power_average_w", "W"),
     "power.draw.average": Meaning("power_average_w", "W"),
     "power.draw.instant": Meaning("power_w", "W"),
@@ -75,7 +75,7 @@ _TABLES = ("clocks_event_reasons", "clocks_throttle_reasons")  # since driver 53
 REASON_COLUMNS: Mapping[str, int] = {f"{table}.{name}": int(bit) for table in _TABLES for name, bit in _REASONS.items()}
 FAULT_REASONS = {int(bit) for bit in _REASONS.values()} - {int(Reason.GPU_IDLE), int(Reason.APPLICATIONS_CLOCKS)}
 
-# What tells one GPU from another, or is true of it throughout: the field of Device, except ``index``.
+# Columns that identify a GPU or never change, with the field of Device, except ``index``.
 IDENTITY: Mapping[str, str] = {
     "uuid": "uuid",
     "gpu_uuid": "uuid",
@@ -100,19 +100,19 @@ _IDENTITY_UNITS = {
     "power.limit": ("W", 1), "power.default_limit": ("W", 1), "power.min_limit": ("W", 1), "power.max_limit": ("W", 1),
 }  # fmt: skip
 
-# Spelled as nvidia-smi spells switches and reasons.
+# In nvidia-smi's spelling of switches and reasons.
 _WORDS = {"Active": 1.0, "Not Active": 0.0, "Enabled": 1.0, "Disabled": 0.0}
 _NUMBER = re.compile(r"(-?\d{1,18}(?:\.\d{1,9})?)(?: ([A-Za-z%]+))?", re.ASCII)
 _SIGNED = ("temperature.gpu", "temperature.memory", "temperature.gpu.tlimit")
 
 
 def plain(cell: str) -> str:
-    """A header's name without its unit."""
+    """Return a header's name without its unit."""
     return cell.partition("[")[0].strip().lower()
 
 
 def is_absent(cell: str) -> bool:
-    """Tell whether nvidia-smi says it has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, nothing."""
+    """Return whether a cell has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, or nothing."""
     return not cell or cell.startswith("[") or cell in ("N/A", "Not Supported")
 
 
@@ -126,7 +126,7 @@ class ColumnReader:
 
     @staticmethod
     def of(where: str, cell: str) -> ColumnReader:
-        """From a header's cell.  Raises UsageError for a unit that is not this column's; unknown columns are passed over."""
+        """Build from a header's cell; skip unknown columns.  Raises UsageError: for a wrong unit."""
         name = plain(cell)
         meaning = SIGNAL_COLUMNS.get(name)
         unit, scale = (meaning.unit, meaning.scale) if meaning else _IDENTITY_UNITS.get(name, ("", 1))
@@ -138,14 +138,14 @@ class ColumnReader:
         return ColumnReader(name, unit, scale)
 
     def read(self, where: str, cell: str) -> str | int | float:
-        """A fact of identity: text, unless its column has a unit."""
+        """Return a fact of identity: text, unless its column has a unit."""
         if self.name not in _IDENTITY_UNITS:
             return cell
         value = self.number(where, cell)
         return value if self.unit == "W" else round(value)
 
     def number(self, where: str, cell: str) -> float:
-        """The cell in the signal's own unit; NaN where nvidia-smi has no value.  Raises UsageError."""
+        """Return the cell in the signal's own unit; NaN if nvidia-smi has no value.  Raises UsageError."""
         if is_absent(cell):
             return math.nan
         if self.unit == _SWITCH:

@@ -1,7 +1,7 @@
-"""Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence: the only module that knows how nvidia-smi writes.
+"""Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence: the only module for nvidia-smi's format.
 
-Its local wall time goes on the axis of times as it is, as nanoseconds since the epoch: such evidence can be compared with
-nothing on a monotonic axis.  A log without ``uuid``, ``index`` or ``pci.bus_id`` is taken to be of one GPU.
+The log's local wall time becomes nanoseconds since the epoch, so its evidence cannot be compared with evidence on a
+monotonic axis.  A log without ``uuid``, ``index`` or ``pci.bus_id`` is taken to be of one GPU.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class _LoggedGpu:
 
 
 def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
-    """One piece of evidence a GPU, in the order of the log, whose window is the whole log.
+    """Return one piece of evidence per GPU, in the order of the log, with the whole log as window.
 
-    ``query`` stands for the header of a log written with ``noheader``.  What nvidia-smi calls N/A is not observed.
-    Raises UsageError naming the line, what was expected and what was found.
+    ``query`` stands for the header of a log written with ``noheader``.  Cells that are N/A count as not observed.
+    Raises UsageError: naming the line, the expected and the found content.
     """
     lines = _lines(path)
     readers: tuple[ColumnReader, ...] | None = None
@@ -75,7 +75,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Number, text, and whether the line is certain to be complete; blank lines are left out."""
+    """Yield number, text, and whether the line is certain to be complete, without blank lines."""
     with path.open("rb") as file:
         number, raw = 0, file.readline(_LINE_BYTES + 1)
         while raw:
@@ -127,7 +127,7 @@ def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus:
             reasons[REASON_COLUMNS[reader.name]] = reader.number(where, cell)
         elif reader.name in SIGNAL_COLUMNS:
             values[SIGNAL_COLUMNS[reader.name].signal] = reader.number(where, cell)
-    # Some of the reasons are not a mask: the others would read as absent.
+    # A log with only some of the reasons gets no mask: the other reasons would read as absent.
     if "event_reasons_mask" not in values and reasons.keys() >= FAULT_REASONS:
         values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
     gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _LoggedGpu())
@@ -176,8 +176,8 @@ def _time_ns(where: str, cell: str) -> int:
 
 @lru_cache(maxsize=16)
 def _second_ns(text: str) -> int:
-    # nvidia-smi writes the local time of its machine and no zone: ours is the only guess, and the offset is the same all
-    # through a log unless summer time ends within it.
+    # nvidia-smi writes the local time of its machine without a zone.  This machine's zone is the only guess; its offset is
+    # constant in a log unless summer time begins or ends within it.
     return round(datetime.strptime(text, "%Y/%m/%d %H:%M:%S").astimezone().timestamp()) * 1_000_000_000
 
 

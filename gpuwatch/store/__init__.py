@@ -1,4 +1,4 @@
-"""SQLite: one writer, many readers, and evidence that outlives both.  The only package that imports sqlite3.
+"""The SQLite store: one writer, many readers, and files that outlive both.  The only package that imports sqlite3.
 
 ``gpuwatch.db`` keeps runs, findings, devices and packed evidence for good; ``readings-*.db`` are segments of raw readings,
 dropped whole, oldest first.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpuwatch.store.reader import Reader
 
 
-def __getattr__(name: str) -> Any:  # of whatever type is asked for
+def __getattr__(name: str) -> Any:  # its type is that of the name asked for
     if name != "Reader":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpuwatch.store.reader import Reader  # imports numpy, which the writer does not need

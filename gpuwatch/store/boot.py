@@ -1,6 +1,6 @@
-"""The last boot in a store: the interval it holds, the GPUs that were read, events, windows."""
+"""The last boot in a store: its time interval, its GPUs, events and windows."""
 
-# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+# ruff: noqa: S608 - names in these statements are constants; values are always bound
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _TABLES = ("fast", "slow", "edge", "census", "power")
 
 @dataclass(frozen=True, slots=True)
 class SegmentSpan:
-    """One segment: the times of its first and last rows, their GPUs and their source."""
+    """One segment: the times of its first and last rows, its GPUs and its source."""
 
     begin_ns: int
     end_ns: int
@@ -40,12 +40,12 @@ class Boot(LedgerConnection):
         self._closed: dict[Path, SegmentSpan | None] = {}
 
     def wall_offset_ns(self) -> int | None:
-        """The latest offset from a time of this boot to wall time; None if nothing was ever watched."""
+        """Return the latest offset from monotonic time to wall time in this boot; None if nothing was ever watched."""
         row = self._first("SELECT wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self.boot_id,))
         return row[0] if row else None
 
     def segment_spans(self) -> list[SegmentSpan]:
-        """Segments of this boot that hold anything, oldest first.  Only the newest can have grown since."""
+        """Return the segments of this boot that hold rows, oldest first.  Only the newest can have grown since."""
         paths = sorted(self.state.glob(files.SEGMENTS))
         for path in paths[:-1]:
             if path not in self._closed:
@@ -54,7 +54,7 @@ class Boot(LedgerConnection):
         return [span for span in found if span is not None]
 
     def begun(self, at_ns: int, *, most: int) -> tuple[list[str], int]:
-        """Ids of the windows that had begun by then, the newest first and ``most`` at most, and the count of the others."""
+        """Return the ids of at most ``most`` windows that had begun by then, newest first, and the count of the others."""
         where = "FROM runs WHERE boot_id = ? AND begin_ns <= ?"
         values = (self.boot_id, at_ns)
         ids = [row[0] for row in self._rows(f"SELECT id {where} ORDER BY begin_ns DESC, id DESC LIMIT ?", (*values, most))]
@@ -62,7 +62,7 @@ class Boot(LedgerConnection):
         return ids, count - len(ids)
 
     def events(self, begin_ns: int, end_ns: int) -> tuple[Event, ...]:
-        """Of every GPU, oldest first, both ends included."""
+        """Return the events of every GPU, oldest first, both ends included."""
         sql = "SELECT uuid, at_ns, kind, value, text FROM events WHERE boot_id = ? AND at_ns BETWEEN ? AND ? ORDER BY at_ns, id"
         return tuple(
             Event(uuid=uuid, at_ns=at_ns, kind=kind, value=value, text=text)
@@ -70,7 +70,7 @@ class Boot(LedgerConnection):
         )
 
     def lost(self, uuids: Sequence[str], at_ns: int) -> dict[str, str]:
-        """The reasons why GPUs had been lost and not come back by then, for those of ``uuids`` that had."""
+        """Return the reason for each GPU of ``uuids`` that was lost at that time."""
         sql = (
             "SELECT kind, text FROM events WHERE boot_id = ? AND uuid = ? AND at_ns <= ? AND kind IN ('lost', 'back')"
             " ORDER BY at_ns DESC, id DESC LIMIT 1"
@@ -79,18 +79,18 @@ class Boot(LedgerConnection):
         return {uuid: row[1] or "it was lost" for uuid, row in last.items() if row and row[0] == "lost"}
 
     def _span(self, db: Database) -> SegmentSpan | None:
-        """None for a segment of another boot, and for one without a row."""
+        """Return a segment's span; None for a segment of another boot or without rows."""
         segment = db.execute("SELECT boot_id, source FROM segment").fetchone()
         if segment is None or segment[0] != self.boot_id:
             return None
         every = [ends for table in _TABLES if (ends := _ends(db, table)) is not None]
         uuids = tuple(row[0] for row in db.execute("SELECT uuid FROM gpus ORDER BY gpu"))
-        # The first table that has rows: a blob of power begins before anything else was read.
+        # From the first table that has rows: a power blob begins before any other row.
         return SegmentSpan(every[0][0], max(end for _, end in every), uuids, segment[1]) if every else None
 
 
 def _ends(db: Database, table: str) -> tuple[int, int] | None:
-    """The time of the first row, and until when the last one of each GPU stood: few rows, by the key."""
+    """Return the first row's time and the latest time at which a GPU's last row stood, from few rows, by the key."""
     first = db.execute(f"SELECT at_ns FROM {table} ORDER BY id LIMIT 1").fetchone()
     if first is None:
         return None

@@ -20,14 +20,14 @@ from gpuwatch.store.state_folder import StateFolder
 from gpuwatch.store.store_options import StoreLimits, WriterFacts
 
 HOUSEKEEPING_NS = 60_000_000_000
-STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more within a commit is a step
+STEP_NS = 100_000_000  # time daemons slew by at most 83 ms per second; more within a commit is a step
 
 RETRIED_COUNT = 10_000  # writes to the ledger that wait for room on a full disk
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerWrite:
-    """One change of the ledger.  ``known_as``: the fact and GPU that a ledger begun later must be told again."""
+    """One change of the ledger.  ``known_as``: its fact and GPU, for facts that every new ledger must receive again."""
 
     apply: Callable[[Ledger], None]
     known_as: tuple[str, str] | None = None
@@ -37,14 +37,14 @@ Storable: TypeAlias = Sweep | SegmentRows | LedgerWrite
 
 
 class LedgerWriter:
-    """Writes in order, a transaction for all of a commit.  It belongs to the writer's thread."""
+    """Writes changes in order, all of a commit in one transaction.  It belongs to the writer's thread."""
 
     def __init__(self, folder: StateFolder, retries: Retries) -> None:
         self._folder = folder
         self._retries = retries
         self._waiting: list[LedgerWrite] = []
         self._known: dict[tuple[str, str], LedgerWrite] = {}
-        self._informed = folder.ledger  # has every known fact, written or waiting
+        self._informed = folder.ledger  # the ledger that has every known fact, written or waiting
         self.dropped_count = 0
 
     def put(self, write: LedgerWrite) -> None:
@@ -54,8 +54,8 @@ class LedgerWriter:
         self._waiting.append(write)
 
     def write(self) -> bool:
-        """Commit every change in one transaction; if one is at fault, each in its own, without it."""
-        if self._folder.ledger is not self._informed:  # a new one knows nothing yet
+        """Commit every change in one transaction; if one fails, commit each in its own, without that one."""
+        if self._folder.ledger is not self._informed:  # a new ledger has no facts yet
             self._informed, self._waiting = self._folder.ledger, [*self._known.values(), *self._waiting]
         writes, self._waiting = self._waiting, []
         if not writes or self._retries.succeeds(partial(self._commit, writes)):
@@ -80,9 +80,9 @@ class LedgerWriter:
 
 
 class Committer:
-    """The owner of the files.  Its methods but ``statistics`` belong to the writer's thread.
+    """Owner of the files.  All methods except ``statistics`` belong to the writer's thread.
 
-    Raises StoreError if the folder cannot be used: another writer, a newer schema, no permission.
+    Raises StoreError: when the folder cannot be used (another writer, a newer schema, no permission).
     """
 
     def __init__(self, state: Path, facts: WriterFacts, limits: StoreLimits) -> None:
@@ -102,12 +102,12 @@ class Committer:
             self._keep_house()
 
     def set_limits(self, limits: StoreLimits) -> None:
-        """Change what may be stored; it takes effect with the next housekeeping, segments keep their size."""
+        """Change the limits.  They take effect with the next housekeeping; existing segments keep their size."""
         self._limits = limits
         self.folder.set_evidence(limits.evidence_bytes)
 
     def commit(self, items: Iterable[Storable]) -> bool:
-        """Commit these items and all that still waits; False if something could not be."""
+        """Commit these items and all waiting ones; return False if any of them could not be committed."""
         for item in items:
             if isinstance(item, Sweep):
                 self._rows.take(item)
@@ -120,7 +120,7 @@ class Committer:
         for event in self._rows.gather():
             self._ledger.put(LedgerWrite(partial(Ledger.put_event, event=event, wall_s=self._facts.wall_s(event.at_ns))))
         if is_usable:
-            is_stored = all((self._rows.write(), self._ledger.write()))  # each for itself
+            is_stored = all((self._rows.write(), self._ledger.write()))  # independently of each other
         else:
             is_stored = False
             if is_there:
@@ -130,12 +130,12 @@ class Committer:
         if is_stored:
             self._retries.all_stored()
             self._committed_ns = self._facts.now_ns()
-        if self.folder.is_there:  # a segment that broke and could not be replaced yet cannot even say how full it is
+        if self.folder.is_there:  # a segment that broke and was not replaced yet has no readable size
             self._retries.succeeds(self._keep_house_if_due)
         return is_stored
 
     def statistics(self) -> dict[str, Any]:
-        """Return the figures of what was stored and lost, as JSON values."""
+        """Return counts of stored and lost data, as JSON values."""
         readings_bytes, ledger_bytes = self._sizes_bytes
         return {
             "rows_count": self._rows.rows_count,
@@ -158,11 +158,11 @@ class Committer:
         self._rows.restart()
 
     def _replace(self, why: BaseException) -> bool:
-        """Find out which file is broken and set it aside: what it did not take goes into a new one, in a moment."""
+        """Find broken files and set them aside, so that the next try writes to new ones; return False if none was replaced."""
         broken = self.folder.broken()
         if self.folder.segments.live in broken:
             self._rows.restart()
-        with contextlib.suppress(*UNSTORABLE):  # where it cannot be replaced now, it is missed by the next commit
+        with contextlib.suppress(*UNSTORABLE):  # where this fails now, the next commit notices the loss again
             for each in broken:
                 self.folder.set_aside(each, why)
         return bool(broken)
@@ -182,7 +182,7 @@ class Committer:
             self._rows.restart()
         segments.settle()
         limits = self._limits
-        # What is stored for good outgrows any budget some day (6 kB a window): half of it stays the readings' own.
+        # Permanent data outgrows any budget some day (6 kB a window): half of the budget stays reserved for readings.
         other_bytes = min(ledger.size_bytes, limits.budget_bytes // 2)
         wall_s = (now_ns + self._wall_offset_ns) / 1e9
         segments.retain(limits.budget_bytes, limits.max_age_s, wall_s=wall_s, other_bytes=other_bytes)

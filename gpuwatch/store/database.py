@@ -1,6 +1,7 @@
-"""A connection with transactions as blocks: what the store uses of sqlite-utils' Database, without its imports.
+"""A connection with transactions as blocks: the part of sqlite-utils' Database that the store uses, without its imports.
 
-sqlite-utils imports pandas where that is installed: half a second and 80 MB in every daemon and every judge's worker.
+sqlite-utils imports pandas where that is installed, which would cost every daemon and every judge's worker half a second and 80
+MB.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 
 
 class Database:
-    """One connection, on which a statement outside of a transaction is committed by itself.  Methods raise sqlite3.Error."""
+    """One connection.  A statement outside of a transaction commits at once.  Methods raise sqlite3.Error."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        connection.isolation_level = None  # Python begins no transaction by itself
+        connection.isolation_level = None  # keeps Python from beginning transactions itself
         self.conn = connection
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
@@ -31,12 +32,12 @@ class Database:
             yield dict(zip(names, row, strict=True))
 
     def table_names(self) -> list[str]:
-        """Return the names of the tables, in the order they were made."""
+        """Return the names of the tables in order of creation."""
         return [row[0] for row in self.conn.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY rowid")]
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
-        """Make the block one transaction; inside of another it is undone alone where it fails."""
+        """Make the block one transaction; a failing inner block undoes only itself."""
         begin, commit, undo = "BEGIN", "COMMIT", ["ROLLBACK"]
         if self.conn.in_transaction:
             point = f"gpuwatch_{secrets.token_hex(8)}"
@@ -47,6 +48,6 @@ class Database:
             self.conn.execute(commit)
         except BaseException:
             for statement in undo:
-                if self.conn.in_transaction:  # some errors, as of a full disk, end it themselves
+                if self.conn.in_transaction:  # some errors, such as a full disk, have already ended it
                     self.conn.execute(statement)
             raise

@@ -1,4 +1,4 @@
-"""The mark of the last export: a small file beside the store, which `gpuwatch export` writes and the daemon reads."""
+"""The mark of the last export: a small file beside the store, written by `gpuwatch export` and read by the daemon."""
 
 import math
 from pathlib import Path
@@ -10,12 +10,12 @@ _MOST_BYTES = 64
 
 
 def write_mark(state: Path, wall_s: float) -> None:
-    """Note when an export ended well, for every reader of the folder.  Raises OSError: when the folder takes no file."""
+    """Record when an export succeeded, for every reader of the folder.  Raises OSError: when the folder cannot be written."""
     atomic_write.replace(state / NAME, f"{wall_s:.3f}\n".encode(), mode=0o644)
 
 
 def read_mark_wall_s(state: Path) -> float | None:
-    """Return when the last export ended well, in seconds since 1970; None where none is on record, or no time is."""
+    """Return when the last export succeeded, in seconds since 1970; None if no valid time is on record."""
     try:
         with (state / NAME).open("rb") as file:
             wall_s = float(file.read(_MOST_BYTES))

@@ -1,4 +1,4 @@
-"""Database files as files: how they are opened, left plain, set aside, locked, and what lies under them."""
+"""Database files as files: opening, closing to one plain file, setting aside, locking, and the file system beneath."""
 
 import contextlib
 import fcntl
@@ -20,7 +20,7 @@ DATABASE = "gpuwatch.db"
 SEGMENTS = "readings-*.db"
 SQLITE_VERSION = sqlite3.sqlite_version
 
-# Locks and the shared memory of a write-ahead log do not work between machines.
+# On these, locks and a write-ahead log's shared memory do not work between machines.
 NETWORK_TYPES = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.sshfs",
     "fuse.glusterfs", "fuse.ceph", "virtiofs",
@@ -29,42 +29,42 @@ NETWORK_TYPES = frozenset({
 PAGE_BYTES = 4096
 _LOG_PAGES_COUNT = 256  # a log of a megabyte is written back twice a minute
 _BUSY_S = 5.0
-_HELD_S = 1.0  # the writer keeps what it has and tries again
-_CACHE_KIB = 1000  # rows are only added: half of what SQLite takes by itself, a connection
-_CHECK_STEPS = 1000  # virtual machine steps of SQLite between two looks at the clock
-_PROBES_COUNT, _PROBE_S = 20, 0.01  # a probe of the lock takes microseconds
+_HELD_S = 1.0  # the writer keeps its rows and tries again
+_CACHE_KIB = 1000  # rows are only added, so half of SQLite's default per connection is enough
+_CHECK_STEPS = 1000  # virtual machine steps of SQLite between two readings of the clock
+_PROBES_COUNT, _PROBE_S = 20, 0.01  # ``store_owner.is_alive`` probes the lock for microseconds only
 _HEADER_BYTES = 100  # https://www.sqlite.org/fileformat.html: bytes 18 and 19 are 2 in WAL mode
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE}
 _BROKEN = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-# Somebody else holds the file, a file system became read-only, memory or descriptors are short.
+# Another process holds the file, a file system became read-only, or memory or descriptors are short.
 _PASSING = {
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR,
 }  # fmt: skip
-# What asking a database can raise: a torn one may also hold text that is none, even in what SQLite says is wrong with it.
+# Errors of database calls.  A torn file may also hold invalid text, even inside SQLite's own error message.
 REFUSALS = (sqlite3.Error, UnicodeDecodeError)
 
 
 def is_full(error: BaseException) -> bool:
-    """Tell whether SQLite could not write because the disk or a quota is full."""
+    """Return whether SQLite could not write because the disk or a quota is full."""
     code = getattr(error, "sqlite_errorcode", None)
     return code in _FULL or (code or 0) & 0xFF == sqlite3.SQLITE_FULL
 
 
 def is_broken(error: BaseException) -> bool:
-    """Tell whether the file is torn, or no database at all."""
+    """Return whether the file is torn or not a database."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     return isinstance(error, UnicodeDecodeError) or code == sqlite3.SQLITE_IOERR_SHORT_READ or code & 0xFF in _BROKEN
 
 
 def is_passing(error: BaseException) -> bool:
-    """Tell whether the same may be written later, as it is."""
+    """Return whether the same write may succeed later, unchanged."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     return isinstance(error, MemoryError | OSError) or (code & 0xFF in _PASSING and not is_broken(error))
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the file that lies there now; None where it was removed or moved away."""
+    """Return device and inode of the file at this path; None after it was removed or moved away."""
     try:
         found = path.stat()
     except OSError:
@@ -73,7 +73,7 @@ def identity(path: Path) -> tuple[int, int] | None:
 
 
 def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Database:
-    """A connection that may be handed to another thread.  ``durable``: a commit survives loss of power.
+    """Return a connection that may move to another thread.  ``durable``: a commit survives loss of power.
 
     Raises REFUSALS, OSError.
     """
@@ -82,7 +82,7 @@ def open_to_write(path: Path, *, mode: int, wal: bool, durable: bool) -> Databas
 
 
 def reopen_to_write(path: Path, *, durable: bool) -> Database:
-    """A connection to a file that is there and has a write-ahead log.  Raises REFUSALS."""
+    """Return a connection to an existing file with a write-ahead log.  Raises REFUSALS."""
     uri = f"{path.resolve().as_uri()}?mode=rw"
     return _prepared(sqlite3.connect(uri, uri=True, timeout=_HELD_S, check_same_thread=False), wal=True, durable=durable)
 
@@ -102,10 +102,10 @@ def _prepared(connection: sqlite3.Connection, *, wal: bool, durable: bool) -> Da
 
 
 def open_to_read(path: Path) -> Database:
-    """A read-only connection, whether a writer lives or not and whoever owns the folder.  Raises StoreError."""
+    """Return a read-only connection, with or without a living writer, whoever owns the folder.  Raises StoreError."""
     uri = path.resolve().as_uri()
     refused: Exception | None = None
-    # Without write permission a write-ahead log at rest cannot be opened; if it is empty, the file is all there is.
+    # Without write permission SQLite cannot open a write-ahead log at rest; if that log is empty, the file alone is complete.
     for query in ("mode=ro", "mode=ro&immutable=1"):
         if "immutable" in query and size_bytes(Path(f"{path}-wal")):
             break
@@ -127,7 +127,7 @@ def open_to_read(path: Path) -> Database:
 
 
 def write_back(database: Database) -> bool:
-    """Write all of the write-ahead log into the file; False if a reader keeps that from happening now."""
+    """Write the whole write-ahead log back into the file; return False if a reader prevents it now."""
     database.conn.execute("PRAGMA busy_timeout=100")  # as in ``close_plain``
     try:
         is_busy: int = database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
@@ -137,9 +137,9 @@ def write_back(database: Database) -> bool:
 
 
 def close_plain(database: Database, path: Path) -> bool:
-    """Close so that one plain file remains; False if a reader holds it open: try ``settle`` later."""
+    """Close so that one plain file remains; return False if a reader holds it open: then try ``settle`` later."""
     try:
-        database.conn.execute("PRAGMA busy_timeout=100")  # the writer has more to do than to wait for a reader
+        database.conn.execute("PRAGMA busy_timeout=100")  # short, because the writer must not wait for a reader
         database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.conn.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
@@ -149,7 +149,7 @@ def close_plain(database: Database, path: Path) -> bool:
 
 
 def needs_settling(path: Path) -> bool:
-    """Tell whether a closed file still needs its write-ahead log, or says it does."""
+    """Return whether a closed file still needs its write-ahead log: its header says so, or the log exists."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
@@ -159,7 +159,7 @@ def needs_settling(path: Path) -> bool:
 
 
 def settle(path: Path) -> bool:
-    """Make one plain file of what a dead or hindered writer left.  Raises REFUSALS if it is broken."""
+    """Turn the files of a dead or hindered writer into one plain file.  Raises REFUSALS: for a broken database."""
     connection = sqlite3.connect(path, timeout=0.1, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -170,7 +170,7 @@ def settle(path: Path) -> bool:
 
 
 def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_000_000_000) -> str | None:
-    """Return what SQLite's own check finds wrong; None if it finds nothing within its time."""
+    """Return the defect that SQLite's own check finds; None if it finds none within its time."""
     until_ns = now_ns() + limit_ns
     database.conn.set_progress_handler(lambda: int(now_ns() > until_ns), _CHECK_STEPS)
     try:
@@ -185,7 +185,7 @@ def check(database: Database, *, now_ns: Callable[[], int], limit_ns: int = 5_00
 
 
 def set_aside(path: Path, why: object, *, wall_s: float) -> Path:
-    """Rename a broken database with its log, for whoever wants to look at it."""
+    """Rename a broken database and its log, and keep them for inspection."""
     aside = path.with_name(f"{path.name}.corrupt-{int(wall_s)}")
     while aside.exists():
         aside = aside.with_name(f"{aside.name}x")
@@ -202,7 +202,7 @@ def remove(path: Path) -> None:
 
 
 def size_bytes(path: Path) -> int:
-    """0 for a file that is not there (any more)."""
+    """Return the size of a file; 0 if there is none (any more)."""
     try:
         return path.stat().st_size
     except OSError:
@@ -210,7 +210,7 @@ def size_bytes(path: Path) -> int:
 
 
 def file_system(path: Path, *, mountinfo: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """The type of the file system a path lies on; None where it cannot be told."""
+    """Return the type of the file system that holds a path; None where it cannot be read."""
     try:
         lines = mountinfo.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -226,25 +226,25 @@ def file_system(path: Path, *, mountinfo: Path = Path("/proc/self/mountinfo")) -
 
 
 def is_locked_by(descriptor: int, folder: Path) -> bool:
-    """Tell whether the lock of this folder is still the one held."""
+    """Return whether this descriptor still holds the folder's lock."""
     held = os.fstat(descriptor)
     return identity(folder / store_owner.LOCK) == (held.st_dev, held.st_ino)
 
 
 def lock(folder: Path, *, mode: int) -> int:
-    """Be the one writer of a folder until the descriptor is closed.  Raises StoreError naming who is."""
+    """Become a folder's only writer until the descriptor is closed.  Raises StoreError: naming the current writer."""
     path = folder / store_owner.LOCK
-    # Only its owner may open it: whoever can read a file can hold a shared lock on it, and keep every daemon from starting.
+    # Only its owner may open it: any reader of a file can hold a shared lock on it, and would keep every daemon from starting.
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode & 0o600)
     try:
-        with contextlib.suppress(PermissionError):  # made by another version, as another user
+        with contextlib.suppress(PermissionError):  # the file was made by another version, as another user
             os.fchmod(descriptor, mode & 0o600)
         try:
             _lock_patiently(descriptor)
         except BlockingIOError as error:
             pid = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             raise StoreError(f"{folder}: {_owned(pid, store_owner.recorded_socket(folder))}") from error
-        (folder / store_owner.NAME).unlink(missing_ok=True)  # of the owner before
+        (folder / store_owner.NAME).unlink(missing_ok=True)  # the previous owner's record
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BaseException:
@@ -254,7 +254,7 @@ def lock(folder: Path, *, mode: int) -> int:
 
 
 def _lock_patiently(descriptor: int) -> None:
-    """Take the lock; ``store_owner.is_alive`` shares it for a moment, and that is no owner.  Raises BlockingIOError."""
+    """Take the lock, and outlast ``store_owner.is_alive``, which shares it for a moment.  Raises BlockingIOError."""
     pause = threading.Event()
     for _ in range(_PROBES_COUNT):
         with contextlib.suppress(BlockingIOError):

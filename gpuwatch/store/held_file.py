@@ -1,7 +1,7 @@
-"""A database in its writer's hands: whether its file and its logs still lie where they were opened.
+"""An open database of the writer, with checks that its file and its logs are still where they were opened.
 
-A log that was removed lives on in the writer's connection alone: every reader finds another one, or none, and what the log
-holds would be lost with the writer.
+A removed log lives on only in the writer's connection.  Every reader finds another log or none, and its content
+would be lost with the writer.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ from gpuwatch.store.database import Database
 
 _log = logging.getLogger("gpuwatch.store")
 
-_SCHEMA_READ = "SELECT count(*) FROM sqlite_schema"  # with the first read a connection opens its logs
+_SCHEMA_READ = "SELECT count(*) FROM sqlite_schema"  # a connection opens its logs with its first read
 
 
 class HeldFile:
-    """Base of the files that are written.  ``durable``: a commit survives loss of power.  Raises sqlite3.Error."""
+    """Base of the written files.  ``durable``: a commit survives loss of power.  Raises sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, *, durable: bool) -> None:
         self.path = path
@@ -32,24 +32,24 @@ class HeldFile:
 
     @property
     def is_there(self) -> bool:
-        """Tell whether the file still lies under its name."""
+        """Return whether the file still lies under its name."""
         return files.identity(self.path) == self._identity
 
     @property
     def has_its_logs(self) -> bool:
-        """Tell whether the write-ahead log and its index that lie beside the file are those that are written."""
+        """Return whether the write-ahead log and index beside the file are the ones being written."""
         return not self._has_log or (None not in self._logs.values() and self._lying_logs() == self._logs)
 
     def renew_logs(self) -> bool:
-        """Save what the lost log holds into the file and begin a new one; False while a reader keeps that from happening.
+        """Save the lost log's content into the file and begin a new log; return False while a reader prevents it.
 
-        Raises sqlite3.Error, OSError; a second call goes on where the first one failed.
+        Raises sqlite3.Error, OSError; a second call continues where the first one failed.
         """
         if self._is_open:
             if not files.write_back(self.database):
                 return False
             self._remove_foreign_logs()
-            # Before the new one is opened: SQLite shares one index among all connections of a process.
+            # Close the old one first: SQLite shares one index among all connections of a process.
             self.database.conn.close()
             self._is_open = False
         self.database = files.reopen_to_write(self.path, durable=self._durable)
@@ -62,7 +62,7 @@ class HeldFile:
         return {suffix: files.identity(self._beside(suffix)) for suffix in ("-wal", "-shm")}
 
     def _remove_foreign_logs(self) -> None:
-        """Put out of the way what another process left in place of our logs: it would be played over what was saved."""
+        """Move away another process's log in place of the writer's: SQLite would replay it over the saved data."""
         for suffix, found in self._lying_logs().items():
             path = self._beside(suffix)
             if found is None or found == self._logs[suffix]:
@@ -70,7 +70,7 @@ class HeldFile:
             if suffix == "-wal" and files.size_bytes(path):
                 aside = path.with_name(f"{path.name}.replaced-{int(clock.wall_s())}")
                 path.rename(aside)
-                _log.warning("%s: another log lay in its place: set aside as %s", path, aside.name)
+                _log.warning("%s: found a log of another process in its place, set aside as %s", path, aside.name)
             elif suffix == "-shm":
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()

@@ -1,6 +1,6 @@
-"""``gpuwatch.db`` while it is written: everything that is stored for good."""
+"""The writer of ``gpuwatch.db``, which holds everything that is stored for good."""
 
-# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+# ruff: noqa: S608 - names in these statements are constants; values are always bound
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ from gpuwatch.store.store_options import WriterFacts
 from gpuwatch.wire.packed_times import PackedTimes
 from gpuwatch.wire.spans import NamedSpans
 
-_SAME_CLOCK_NS = 50_000_000  # wall time is for people: a drift below this starts no new interval
+_SAME_CLOCK_NS = 50_000_000  # wall time is only for display: a smaller drift starts no new interval
 _DIED = "the daemon ended while the window was open"
 _UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
 
 class Ledger(HeldFile):
-    """One connection's writes, each a transaction of its own or part of the caller's.  They raise sqlite3.Error."""
+    """Writes of one connection, each in its own transaction or as part of the caller's.  They raise sqlite3.Error."""
 
     def __init__(self, path: Path, db: Database, *, boot_id: str, evidence_bytes: int) -> None:
         super().__init__(path, db, durable=True)
@@ -42,7 +42,7 @@ class Ledger(HeldFile):
         return files.size_bytes(self.path)
 
     def put_clock(self, at_ns: int, wall_offset_ns: int) -> None:
-        """Note how far wall time is ahead of monotonic time: one interval for as long as that holds."""
+        """Record the offset of wall time from monotonic time: one interval for as long as it holds."""
         last = self.database.execute(
             "SELECT begin_ns, wall_offset_ns FROM clocks WHERE boot_id = ? ORDER BY begin_ns DESC LIMIT 1", (self._boot_id,)
         ).fetchone()
@@ -54,7 +54,7 @@ class Ledger(HeldFile):
             self.database.execute(sql, (self._boot_id, at_ns, at_ns, wall_offset_ns))
 
     def put_device(self, device: Device, at_ns: int, wall_s: float) -> None:
-        """A new row whenever any fact of a GPU differs from the last time."""
+        """Insert a row if any fact of a GPU differs from its last row."""
         facts = {name: getattr(device, name) for name in DEVICE_COLUMNS}
         latest = f"SELECT {quoted(facts)} FROM devices WHERE uuid = ? ORDER BY id DESC LIMIT 1"
         if next(self.database.query(latest, (device.uuid,)), None) != facts:
@@ -98,7 +98,7 @@ class Ledger(HeldFile):
         )
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes], signatures: Sequence[bytes] = ()) -> None:
-        """Insert or replace a run, its verdicts, their signatures and what they found; evidence once given stays."""
+        """Insert or replace a run with its verdicts, signatures and findings; stored evidence stays unless new is given."""
         with self.database.atomic():
             row = to_row(run)
             sql = f"INSERT OR REPLACE INTO runs ({quoted(row)}) VALUES ({', '.join('?' * len(row))})"
@@ -122,13 +122,13 @@ class Ledger(HeldFile):
             self._bound(sum(map(len, evidence.values())))
 
     def put_recorded(self, run: Run, recorded: Mapping[str, RecordedWindow]) -> None:
-        """Add the numbers of a VALID run to the record of each work, by its key's digest; the oldest go."""
+        """Add the numbers of a VALID run to the record of each work, by its key's digest; drop the oldest."""
         with self.database.atomic():
             for work, window in recorded.items():
                 work_records.put(self.database, run, work, window)
 
     def end_unfinished(self, last_ns: int | None) -> int:
-        """Runs a dead daemon left open or unjudged become unproven; how many there were.  To be called at the start."""
+        """Mark runs that a dead daemon left open or unjudged as unproven, and return their count.  Call it at the start."""
         query = f"SELECT * FROM runs WHERE status IN ({', '.join('?' * len(UNFINISHED))})"
         left = list(self.database.query(query, UNFINISHED))
         with self.database.atomic():
@@ -149,7 +149,7 @@ class Ledger(HeldFile):
         return files.close_plain(self.database, self.path)
 
     def _bound(self, added_bytes: int) -> None:
-        """Packed evidence may not grow for ever either: the oldest goes, its run and verdicts stay."""
+        """Drop the oldest packed evidence beyond its limit; runs and verdicts stay."""
         if self._kept_bytes is None:
             self._kept_bytes = self.database.execute("SELECT coalesce(sum(length(capsule)), 0) FROM evidence").fetchone()[0]
         else:
@@ -165,9 +165,9 @@ class Ledger(HeldFile):
 
 
 def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: int) -> tuple[Ledger, int]:
-    """The folder's ledger, made or migrated if need be, and how many damaged ones were set aside for it.
+    """Return the folder's ledger, created or migrated as needed, and the count of damaged ones set aside for it.
 
-    Raises StoreError if a newer version wrote it, sqlite3.Error, OSError.
+    Raises StoreError: when a newer version wrote the ledger.  Raises sqlite3.Error, OSError.
     """
     path = folder / files.DATABASE
     for set_aside_count in range(2):
@@ -189,7 +189,7 @@ def open_ledger(folder: Path, facts: WriterFacts, *, wal: bool, evidence_bytes: 
 
 
 def _damage(path: Path) -> object:
-    """Why a ledger cannot even be looked at, None if it can.  Raises StoreError if a newer version wrote it."""
+    """Return the reason why a ledger cannot be read at all; None if it can.  Raises StoreError: for a newer version's."""
     try:
         db = files.open_to_read(path)
     except StoreError as error:
@@ -206,7 +206,7 @@ def _damage(path: Path) -> object:
 
 
 def _with_abandoned(told: str) -> str:
-    """The facts with that they end here; those that cannot be read stay as they are."""
+    """Return declared facts marked as ended by the daemon's death; unreadable facts stay as they are."""
     try:
         return as_json({**msgspec.json.decode(told), "abandoned": True})
     except (ValueError, TypeError, RecursionError):

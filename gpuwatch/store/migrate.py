@@ -1,6 +1,6 @@
-"""Numbered migrations, applied: to a new file by their own statements, to an older one by sqlite-utils in a process of its own.
+"""Numbered migrations: a new file gets their own statements; sqlite-utils migrates older files in a child process.
 
-That library may import pandas, which the daemon never does.  ``python -m gpuwatch.store.migrate FILE SET`` is that process.
+That library may import pandas, which the daemon never does.  ``python -m gpuwatch.store.migrate FILE SET`` is the child.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gpuwatch.store.database import Database
 if TYPE_CHECKING:
     from sqlite_utils import Migrations
 _HELD_S = 1.0  # how long another process may hold the file
-_REFUSED = 3  # SQLite refused: its code and words are on standard output
+_REFUSED = 3  # exit code for a refusal by SQLite: its code and message are on standard output
 
 
-# As sqlite-utils makes it, which reads and continues it.
+# The table as sqlite-utils makes it: sqlite-utils reads and continues it.
 _APPLIED = (
     """CREATE TABLE "_sqlite_migrations" (
    "id" INTEGER PRIMARY KEY,
@@ -36,7 +36,7 @@ _APPLIED = (
 
 
 class Executes(Protocol):
-    """A database of ours or of sqlite-utils, as far as a migration uses it."""
+    """The part of a database, gpuwatch's or sqlite-utils', that a migration uses."""
 
     def execute(self, sql: str, values: Any = ..., /) -> sqlite3.Cursor:
         """Run one statement."""
@@ -47,7 +47,7 @@ Step = Callable[[Executes], None]
 
 @dataclass(frozen=True)
 class MigrationSet:
-    """Numbered migrations of one kind of file.  A name and its function never change once they were released."""
+    """Numbered migrations of one kind of file.  A released name and its function never change."""
 
     name: str
     steps: dict[str, Step] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class MigrationSet:
 
 
 def bring_up(db: Database, path: Path, migrations: MigrationSet) -> None:
-    """Apply what a file lacks.  Raises sqlite3.Error, OSError."""
+    """Apply the migrations that a file lacks.  Raises sqlite3.Error, OSError."""
     if not db.table_names():
         with db.atomic():
             for statement in _APPLIED:
@@ -78,12 +78,12 @@ def bring_up(db: Database, path: Path, migrations: MigrationSet) -> None:
 
 
 def is_newer(db: Database, migrations: MigrationSet) -> bool:
-    """Tell whether a later version than this one has migrated the file."""
+    """Return whether a later version than this one has migrated the file."""
     return not applied(db, migrations) <= migrations.steps.keys()
 
 
 def applied(db: Database, migrations: MigrationSet) -> set[str]:
-    """Return the names of the migrations that a file has seen."""
+    """Return the names of a file's applied migrations."""
     if "_sqlite_migrations" not in db.table_names():
         return set()
     return {row[0] for row in db.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (migrations.name,))}
@@ -91,7 +91,7 @@ def applied(db: Database, migrations: MigrationSet) -> set[str]:
 
 def in_child(path: Path, set_name: str) -> None:
     """Apply the migrations that a file lacks.  Raises sqlite3.Error, OSError."""
-    # -P: nothing is imported from the folder the daemon was started in, which may be everybody's.
+    # -P: import nothing from the daemon's start folder, which other users may be able to write.
     command = [sys.executable, "-P", "-m", __name__, str(path), set_name]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == _REFUSED:

@@ -1,9 +1,9 @@
-"""Readings of segments as columns: rows that stood for a while become the readings they were.
+"""Readings of segments as columns: a row that stood for a while becomes its single readings again.
 
-A segment may be dropped, damaged or written to while it is read.
+The writer may drop, damage or write a segment while it is read.
 """
 
-# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+# ruff: noqa: S608 - names in these statements are constants; values are always bound
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _MS = 1_000_000
 
 @dataclass(slots=True)
 class Pieces:
-    """The pieces that several segments hold of one GPU over one interval, put together at the end."""
+    """The pieces of one GPU over one interval from several segments, joined at the end."""
 
     begin_ns: int
     end_ns: int
@@ -72,7 +72,7 @@ class Pieces:
     def _lane(self, db: Database, gpu: int, lane: Lane) -> None:
         there = {row[1] for row in db.execute(f"PRAGMA table_info({lane.value})")}
         columns = [column for column in LANE_COLUMNS[lane] if column.name in there]
-        if not columns:  # written before there was such a lane
+        if not columns:  # the segment is older than this lane
             return
         select = f"SELECT at_ns, stood_ms, {quoted(column.name for column in columns)} FROM {lane.value} WHERE gpu = ?"
         rows = _since(db, select, gpu, self.begin_ns, self.end_ns)
@@ -106,7 +106,7 @@ class Pieces:
             )
 
     def _column(self, name: str) -> Column | None:
-        """As ``Trace.of``: every lane that ever gave a signal speaks for it, one that never did says nothing about it."""
+        """Join one signal's pieces, as ``Trace.of``: a lane counts once it gave the signal, and is ignored if it never did."""
         given = []
         for pieces in self.lanes.values():
             of_lane = [(times, columns[name]) for times, columns in pieces if name in columns]
@@ -119,16 +119,16 @@ class Pieces:
 
 
 def _since(db: Database, select: str, gpu: int, begin_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
-    """The rows of an interval and the one before it, which may still have stood when it began."""
+    """Return the rows of an interval and the row before it, which may still have stood at the begin."""
     first, last = key(begin_ns, gpu), key(end_ns, gpu)
     before = db.execute(f"{select} AND id < ? ORDER BY id DESC LIMIT 1", (gpu, first)).fetchall()
     return before + db.execute(f"{select} AND id BETWEEN ? AND ? ORDER BY id", (gpu, first, last)).fetchall()
 
 
 def _stood(at_ns: Sequence[int], stood_ms: Sequence[int], begin_ns: int, end_ns: int) -> tuple[Times, Times]:
-    """Row numbers and times: each row when it began, once a heartbeat, and when it was last seen; inside the interval."""
+    """Return row numbers and times inside the interval: each row at its begin, once a heartbeat, and when last seen."""
     begun, stood_ns = np.array(at_ns, np.int64), np.array(stood_ms, np.int64) * _MS
-    # Heartbeats are counted from the first one that can lie inside: a row may have stood for a month before it.
+    # Start at the first heartbeat that can lie inside: a row may have stood for a month before.
     skipped = np.maximum(0, np.minimum(stood_ns, begin_ns - begun)) // HEARTBEAT_NS
     left_ns = np.maximum(0, np.minimum(stood_ns, end_ns - begun + HEARTBEAT_NS)) - skipped * HEARTBEAT_NS
     counts = 1 + -(-left_ns // HEARTBEAT_NS)
@@ -140,7 +140,7 @@ def _stood(at_ns: Sequence[int], stood_ms: Sequence[int], begin_ns: int, end_ns:
 
 
 def _joined(pieces: Sequence[tuple[Times, Values]]) -> tuple[Times, Values]:
-    """In order of time, each time once."""
+    """Join pieces in order of time, each time once."""
     if not pieces:
         return np.empty(0, np.int64), np.empty(0, np.float64)
     at_ns = np.concatenate([times for times, _ in pieces])
@@ -152,7 +152,7 @@ def _joined(pieces: Sequence[tuple[Times, Values]]) -> tuple[Times, Values]:
 
 
 def _processes(db: Database, numbers: Sequence[int]) -> dict[int, Process]:
-    """Only those that are asked for: a segment may have seen a hundred thousand come and go."""
+    """Return only the processes asked for: a segment may have seen a hundred thousand."""
     sql = """SELECT process, pid, started_s, name, user, graphics, listed FROM processes
         WHERE process IN (SELECT value FROM json_each(?))"""
     return {
@@ -169,14 +169,14 @@ _T = TypeVar("_T")
 
 
 class SegmentReader:
-    """The segments of a folder by the time they hold.  Methods raise StoreError, in one line."""
+    """The segments of a folder by their time.  Methods raise StoreError, in one line."""
 
     def __init__(self, state: Path) -> None:
         self._state = state
         self._begins: dict[Path, tuple[str, int]] = {}
 
     def paths(self, boot_id: str, begin_ns: int, end_ns: int) -> Iterator[Path]:
-        """Segments of a boot that may hold readings of an interval, oldest first."""
+        """Yield the segments of a boot that may hold readings of an interval, oldest first."""
         of_boot = []
         for path in sorted(self._state.glob(files.SEGMENTS)):
             if path not in self._begins:
@@ -188,12 +188,12 @@ class SegmentReader:
                 of_boot.append((self._begins[path][1], path))
         for i, (segment_ns, path) in enumerate(of_boot):
             ends_ns = of_boot[i + 1][0] if i + 1 < len(of_boot) else None
-            # What was read just before a segment began may lie in it, and a blob of power begins seconds earlier.
+            # A segment may hold readings made just before it began, and a power blob begins seconds earlier.
             if segment_ns - _SLACK_NS <= end_ns and (ends_ns is None or ends_ns + _SLACK_NS >= begin_ns):
                 yield path
 
     def _first_row(self, path: Path) -> tuple[str, int] | None:
-        """A segment's boot and beginning; None for a damaged one, whose readings are missed where they are asked for."""
+        """Return a segment's boot and begin; None for a damaged one, whose readings are then missing."""
         try:
             row: tuple[str, int] | None = query_segment(path, lambda db: db.execute(_FIRST_ROW).fetchone())
         except StoreError as error:
@@ -205,7 +205,7 @@ class SegmentReader:
 
 
 def query_segment(path: Path, query: Callable[[Database], _T]) -> _T | None:
-    """Query one segment; None if the writer dropped it meanwhile.  Raises StoreError, in one line."""
+    """Query one segment; return None if the writer dropped it meanwhile.  Raises StoreError, in one line."""
     try:
         db = files.open_to_read(path)
     except StoreError:

@@ -1,4 +1,4 @@
-"""A store as others see it: read-only, from any process, while the writer lives or after it; evidence, with its processes' owners."""
+"""The read-only view of a store, from any process, with or without a living writer: evidence, with its processes' owners."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NOTHING_STORED = "no readings of this interval are kept"
 
 
 class Reader(RunReader):
-    """The queries of runs, and those of what was read: traces, evidence, devices, clocks."""
+    """Queries of runs and of readings: traces, evidence, devices, clocks."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
         self._segments = SegmentReader(self.state)
 
     def evidence(self, run: Run, uuid: str) -> Evidence:
-        """Return the evidence of a run on one GPU: as packed when it was judged, else put together from the readings."""
+        """Return a run's evidence on one GPU: the packed form if it was judged, otherwise built from the readings."""
         packed = self.packed(run, uuid)
         if packed is not None:
             try:
@@ -54,7 +54,7 @@ class Reader(RunReader):
         return replace(found, record=self._work_record(run, found))
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
-        """Every reading of one GPU from begin to end, both inclusive; empty if it was not being read."""
+        """Return every reading of one GPU from begin to end, both inclusive; empty if the GPU was not being read."""
         pieces = Pieces(begin_ns, end_ns)
         for path in self._segments.paths(boot_id, begin_ns, end_ns):
             query_segment(path, lambda db: pieces.read(db, uuid))
@@ -70,7 +70,7 @@ class Reader(RunReader):
         return pieces.trace(events=events, refresh_ns=refresh_ns)
 
     def devices(self) -> tuple[Device, ...]:
-        """Every GPU ever watched, as it was last, in the order they were first seen."""
+        """Return the latest facts of every GPU ever watched, ordered by the time when each was first seen."""
         rows = self._dicts(
             "SELECT devices.* FROM devices JOIN (SELECT max(id) AS id, min(id) AS first FROM devices GROUP BY uuid) USING (id)"
             " ORDER BY first"
@@ -79,7 +79,7 @@ class Reader(RunReader):
             return tuple(device_from_row(row) for row in rows)
 
     def device(self, uuid: str, *, boot_id: str | None = None, at_ns: int | None = None) -> Device:
-        """A GPU as it was at a time of a boot; as it was last, if none is given."""
+        """Return a GPU's facts at a time of a boot, or its latest facts without a time."""
         device = self._device(uuid, boot_id, at_ns)
         if device is None:
             raise StoreError(
@@ -88,7 +88,7 @@ class Reader(RunReader):
         return device
 
     def to_monotonic(self, wall_s: float) -> tuple[str, int]:
-        """Boot id and monotonic nanoseconds of a wall time, by the nearest interval in which both were known."""
+        """Return boot id and monotonic nanoseconds of a wall time, from the nearest interval in which both were known."""
         wall_ns = round(wall_s * 1e9)
         intervals = self._rows("SELECT boot_id, begin_ns, end_ns, wall_offset_ns FROM clocks ORDER BY rowid")
         if not intervals:
@@ -96,14 +96,14 @@ class Reader(RunReader):
 
         def distance_ns(interval: tuple[str, int, int, int]) -> int:
             _, begin_ns, end_ns, offset_ns = interval
-            # What follows a interval belongs to it rather than to the next, which began later.
+            # Time after an interval belongs to it, not to the next one, which began later.
             return max(2 * (begin_ns + offset_ns - wall_ns), wall_ns - end_ns - offset_ns, 0)
 
         boot_id, _, _, offset_ns = min(reversed(intervals), key=distance_ns)
         return boot_id, wall_ns - offset_ns
 
     def _lost(self, uuid: str, boot_id: str, at_ns: int) -> str | None:
-        """Why a GPU of which nothing was read was not there: it may have been lost long before."""
+        """Return why a GPU without readings was absent: it may have been lost long before."""
         last = self._first(
             "SELECT kind, text FROM events WHERE uuid = ? AND boot_id = ? AND at_ns <= ? AND kind IN ('lost', 'back')"
             " ORDER BY at_ns DESC, id DESC LIMIT 1",
@@ -112,8 +112,8 @@ class Reader(RunReader):
         return f"the GPU was lost: {last[1] or 'it stopped answering'}" if last and last[0] == "lost" else None
 
     def _work_record(self, run: Run, found: Evidence) -> WorkRecord | None:
-        """Return the record of a run's work, of its user's windows before it."""
-        from annotate.work_record import work_key, work_record  # of the judge, which a list of runs does not need
+        """Return the work record of a run, from its user's earlier windows."""
+        from annotate.work_record import work_key, work_record  # part of the judge, which a list of runs does not need
 
         key = work_key(found, run.policy)
         return work_record(self.recorded(run, key.digest)) if key is not None else None
@@ -122,7 +122,7 @@ class Reader(RunReader):
         rows = list(self._dicts("SELECT * FROM devices WHERE uuid = ? ORDER BY id", (uuid,)))
         if boot_id is not None and at_ns is not None and rows:
             then = [row for row in rows if row["boot_id"] == boot_id and row["since_ns"] <= at_ns]
-            # Facts are written when they change, so those of an earlier boot may still have held; later ones did not.
+            # Facts are written when they change: those of an earlier boot may still have held, later ones did not.
             same_boot = next((i for i, row in enumerate(rows) if row["boot_id"] == boot_id), None)
             rows = then or (rows[: same_boot or 1] if same_boot is not None else rows)
         with self._as_store_error():
@@ -130,14 +130,14 @@ class Reader(RunReader):
 
 
 def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
-    """The same trace, seen from the window of these processes: whoever is named and not of its tree is foreign.
+    """Return the trace from the view of a window with these processes: every named process outside its tree is foreign.
 
-    A process that started after the window ended only reused a PID.  One that reused the PID of a process of the tree while
-    the window was open counts as own: of two that had one PID, what is kept does not tell which was of the tree.  The first
-    may have been foreign, whose PID a child of the tree was given, and a tree that starts many may have been given it
-    twice; PIDs are kept without the moments at which they were found to be of the tree, and a start time may be that of who
-    had the PID up to half a minute before (``host.Identities``).  No process of the window's own is ever called foreign for
-    it.  Without PIDs nothing can be declared.
+    A process that started after the window ended only reused a PID.  One that reused a PID of the tree during the
+    window counts as own, because the stored data cannot tell which of the two belonged to the tree.  The first may
+    have been foreign and a child of the tree got its PID later; a tree that starts many processes may get one PID twice.
+    The store keeps PIDs without the moments at which they belonged to the tree, and a start time may be up to half a
+    minute old (``host.Identities``).  So no process of the window's own is ever called foreign.  Without PIDs nothing
+    can be called foreign or own.
     """
     if not pids:
         return trace
@@ -147,7 +147,7 @@ def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> T
         own = process.pid in pids and not reused
         return replace(process, ownership=Ownership.OWN if own else Ownership.FOREIGN)
 
-    lists: dict[int, tuple[Process, ...]] = {}  # a list that stood is one object in many of them
+    lists: dict[int, tuple[Process, ...]] = {}  # one list that stood is one object in many samples
 
     def seen(process_list: ProcessList) -> ProcessList:
         key = id(process_list.processes)

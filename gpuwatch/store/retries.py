@@ -1,4 +1,4 @@
-"""Writes that may fail: tried again with room made for them, put off, or given up; what stands in their way is known."""
+"""Writes that may fail: retried after making room, postponed, or given up; with the current reason for failure."""
 
 import logging
 import sqlite3
@@ -12,16 +12,16 @@ from gpuwatch.store import files
 
 _log = logging.getLogger("gpuwatch.store")
 
-# What one bad value or a bad disk can raise: it costs its own rows, never the thread.
+# Errors from one bad value or a bad disk: they cost their own rows, never the thread.
 UNSTORABLE = (
     sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
     RecursionError, msgspec.MsgspecError,
-    SystemError,  # what the binding of SQLite says without memory
+    SystemError,  # raised by the sqlite3 module when memory is short
 )  # fmt: skip
 
 
 class Failure(Enum):
-    """Why the last write did not succeed, as far as it matters for what becomes of it."""
+    """The reason for the last write's failure, as far as it decides what happens next."""
 
     FULL = "the disk is full"
     PASSING = "not now"
@@ -29,17 +29,17 @@ class Failure(Enum):
 
 
 class Retries:
-    """``make_room`` frees some of a full disk, if it can; ``replace`` sets broken files aside, if any are."""
+    """Retries of writes.  ``make_room`` frees space on a full disk if it can; ``replace`` sets broken files aside, if any."""
 
     def __init__(self, *, make_room: Callable[[], bool], replace: Callable[[BaseException], bool]) -> None:
         self._make_room = make_room
         self._replace = replace
         self.failure: Failure | None = None
-        self.refused: str | None = None  # why nothing can be stored for now
-        self._logged: set[str] = set()  # kinds of errors that values caused
+        self.refused: str | None = None  # the reason why nothing can be stored for now
+        self._logged: set[str] = set()  # kinds of errors caused by values
 
     def succeeds(self, work: Callable[[], object]) -> bool:
-        """Do it; make room and do it again while the disk is full; replace the file that broke, if one did."""
+        """Write; on a full disk make room and try again; replace a broken file; return whether it succeeded."""
         while True:
             try:
                 work()
@@ -59,20 +59,20 @@ class Retries:
             return True
 
     def all_stored(self) -> None:
-        """Nothing waits any more."""
+        """Record that nothing waits any more."""
         if self.refused is not None:
             _log.info("stored again, after: %s", self.refused)
         self.failure = self.refused = None
 
     def _log_value(self, error: BaseException) -> None:
-        """Once for each kind of error: a program's name may be in every list of processes."""
+        """Log each kind of error once: a program's bad name may be in every process list."""
         kind = type(error).__name__
         if kind not in self._logged:
             self._logged.add(kind)
             _log.error("not stored: %s: %s; more of this kind are counted and not logged", kind, error)
 
     def _refuse(self, failure: Failure, why: str) -> None:
-        """Said once, however often it is tried again."""
+        """Log a refusal once, however often the write is retried."""
         if self.refused is None:
             _log.error("nothing can be stored for now: %s", why)
         self.failure, self.refused = failure, why

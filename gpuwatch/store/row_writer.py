@@ -1,6 +1,6 @@
-"""The way of readings into the live segment: compacted, held while they cannot be written, given up as gaps.
+"""The path of readings into the live segment: compacted, held while they cannot be written, replaced by gaps if lost.
 
-Bad rows among good ones are found by halves, so that one name or number costs no other row of its commit.
+A bisection finds bad rows among good ones, so that one bad name or number costs no other row of its commit.
 """
 
 import logging
@@ -18,7 +18,7 @@ HELD_COUNT = 100_000  # rows that wait while another process holds the segment: 
 
 
 class RowWriter:
-    """Sweeps in, rows of the live segment out.  It belongs to the writer's thread."""
+    """Takes sweeps and writes rows of the live segment.  It belongs to the writer's thread."""
 
     def __init__(self, segments: Segments, retries: Retries) -> None:
         self._segments = segments
@@ -28,7 +28,7 @@ class RowWriter:
         self.rows_count = self.dropped_count = 0
 
     def take(self, sweep: Sweep) -> None:
-        """Compact one sweep; one that makes no sense is dropped and counted."""
+        """Compact one sweep; drop and count a malformed one."""
         try:
             self._compactor.take(sweep)
         except UNSTORABLE as error:
@@ -36,7 +36,7 @@ class RowWriter:
             _log.error("a sweep of %s was not stored: %s: %s", sweep.uuid, type(error).__name__, error)
 
     def hold(self, rows: SegmentRows) -> None:
-        """Add rows that no sweep shows to the next write."""
+        """Add rows that do not come from sweeps to the next write."""
         self._held.take(rows)
 
     def gather(self) -> list[Event]:
@@ -46,11 +46,11 @@ class RowWriter:
         return rows.events
 
     def restart(self) -> None:
-        """Lean no later row on what was written before: it went into another file, or is lost."""
+        """Extend no earlier row from now on: earlier rows went into another file or are lost."""
         self._compactor.restart()
 
     def write(self) -> bool:
-        """Commit every held row; False if some of them still wait or were given up because the disk is full."""
+        """Commit every held row; return False if some still wait or were given up because the disk is full."""
         failure = self._write(self._held)
         if failure is None:
             self._held = SegmentRows()
@@ -74,7 +74,7 @@ class RowWriter:
         self.restart()
 
     def _write_without_bad(self) -> bool:
-        """Set the rows aside that can never be written, leaving a gap in their place, and write all others."""
+        """Replace rows that can never be written with a gap, and write all others."""
         bad, self._held = sift(self._held, self._write)
         self.dropped_count += len(bad)
         loss = SegmentRows(readings=bad.readings).loss()
@@ -83,7 +83,7 @@ class RowWriter:
         return not len(self._held)
 
     def _write(self, rows: SegmentRows) -> Failure | None:
-        """Commit these rows; return the reason if they were not."""
+        """Commit these rows; return the reason if that failed."""
 
         def commit() -> None:
             self.rows_count += self._segments.live.write(rows)
@@ -91,13 +91,13 @@ class RowWriter:
         return None if self._retries.succeeds(commit) else self._retries.failure
 
 
-BAD_COUNT = 64  # bad rows of a commit that are looked for; what is not sifted by then is given up with them
+BAD_COUNT = 64  # bad rows searched for in a commit; beyond that, all unsifted rows are given up with them
 
 
 def sift(rows: SegmentRows, write: Callable[[SegmentRows], Failure | None]) -> tuple[SegmentRows, SegmentRows]:
-    """Write every row that can be written; return the rows that never can be, and those to be tried again.
+    """Write every writable row; return the rows that can never be written, and those to retry.
 
-    ``write`` gives the reason why rows were not written, None if they were.
+    ``write`` returns the reason for a failure, None for success.
     """
     bad, again, waiting = SegmentRows(), SegmentRows(), [rows]
     while waiting:
@@ -107,7 +107,7 @@ def sift(rows: SegmentRows, write: Callable[[SegmentRows], Failure | None]) -> t
             waiting += reversed(part.halves())
         elif failure is Failure.VALUE:
             bad.take(part)
-        elif failure is not None:  # the disk, not the rows: no other part will fare better now
+        elif failure is not None:  # the disk is at fault, so no other part can succeed now
             again.take(part)
             while waiting:
                 again.take(waiting.pop())

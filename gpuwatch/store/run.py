@@ -13,13 +13,13 @@ from gpuwatch.interfaces import Run
 OPEN, JUDGING = "open", "judging"
 UNFINISHED = (OPEN, "closing", JUDGING)
 
-# For sorting worst first; what has no verdict yet comes last.
+# For sorting worst first; windows without a verdict come last.
 BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Status}, **dict.fromkeys(UNFINISHED, -1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A run that is over, by what says where it belongs; ``hostname`` is None where its daemon died before it had looked."""
+    """A finished run with the fields that place it; ``hostname`` is None if its daemon died before reading it."""
 
     id: str
     boot_id: str
@@ -35,7 +35,7 @@ COLUMNS = (*PLAIN, "policy", "uuids", "pids", "told", "host", "simulated")
 
 
 def to_row(run: Run) -> dict[str, Any]:
-    """The columns of table ``runs``, all but what derives from the verdicts."""
+    """Return the columns of table ``runs`` except those derived from the verdicts."""
     return {
         **{name: getattr(run, name) for name in PLAIN},
         "policy": as_json(dict(run.policy)),
@@ -60,10 +60,10 @@ def from_row(row: Mapping[str, Any], verdicts: tuple[Mapping[str, Any], ...]) ->
         host=msgspec.json.decode(row["host"], type=Host) if row["host"] else None,
         simulated=bool(row["simulated"]),
         verdicts=verdicts,
-        program=row.get("program"),  # a store of an older version has none
+        program=row.get("program"),  # stores of older versions have none
         tags=msgspec.json.decode(row["tags"], type=dict[str, str]) if row.get("tags") else {},
     )
 
 
-def as_json(value: Any) -> str:  # anything msgspec can write
+def as_json(value: Any) -> str:  # anything that msgspec can encode
     return msgspec.json.encode(value).decode()

@@ -1,6 +1,6 @@
-"""The stored windows: lists of them, one by its id, its packed evidence, its signatures."""
+"""The stored windows: lists of them, one by its id, packed evidence, signatures."""
 
-# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+# ruff: noqa: S608 - names in these statements are constants; values are always bound
 
 import sqlite3
 import zlib
@@ -24,7 +24,7 @@ from gpuwatch.wire.spans import NamedSpans
 SHORTEST_PREFIX = 4
 
 
-# What a torn file can make of a row: nothing SQLite can read, or values that are none of ours.
+# Errors that a torn file's row can cause: unreadable for SQLite, or with impossible values.
 DAMAGE = (
     sqlite3.Error,
     zlib.error,
@@ -33,7 +33,7 @@ DAMAGE = (
     LookupError,
     TypeError,
     AttributeError,
-    RecursionError,  # JSON nested deeper than Python goes
+    RecursionError,  # JSON nested deeper than Python's recursion limit
 )
 
 
@@ -75,16 +75,16 @@ class LedgerConnection:
 
 
 class RunReader(LedgerConnection):
-    """The queries of runs.  Every method raises StoreError, in one line, where the store cannot answer."""
+    """Queries of runs.  Every method raises StoreError, in one line, where the store cannot answer."""
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
-        self.left_out: dict[str, str] = {}  # runs that no list can show because they cannot be read, and why
+        self.left_out: dict[str, str] = {}  # unreadable runs, which no list can show, with reasons
         try:
             schema.refuse_newer(self._db, self.path)
             if "runs" not in self._db.table_names():
                 raise StoreError(f"{self.path}: expected a gpuwatch store, found another database")
-            # A store of an older version, which no daemon of this one has opened yet, has none.
+            # A store of an older version has no such column until a daemon of this version opens it.
             self._has_tags = any(row[1] == "tags" for row in self._db.execute("PRAGMA table_info(runs)"))
         except StoreError:
             self.close()
@@ -94,7 +94,7 @@ class RunReader(LedgerConnection):
             raise StoreError(f"{self.path}: expected a readable gpuwatch database, found: {error}") from error
 
     def last_xids(self, boot_id: str) -> list[tuple[str, int, float]]:
-        """Return each GPU's UUID, Xid number and the wall time of the last such Xid of this boot, oldest first."""
+        """Return GPU, Xid number and wall time of the last event of each Xid in this boot, oldest first."""
         return self._rows(
             "SELECT uuid, value, max(at_wall_s) FROM events WHERE boot_id = ? AND kind = 'xid' AND value IS NOT NULL"
             " GROUP BY uuid, value ORDER BY 3",
@@ -112,9 +112,9 @@ class RunReader(LedgerConnection):
         limit: int | None = None,
         worst_first: bool = False,
     ) -> list[Run]:
-        """Runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest.
+        """Return runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest.
 
-        ``tags``: only those that have all of these; None stands for any value.
+        ``tags``: only runs that have all of these; None stands for any value.
         """
         wheres: list[tuple[str, list[Any]]] = [
             (sql, [value])
@@ -122,10 +122,10 @@ class RunReader(LedgerConnection):
             if value is not None
         ]
         if len(status) == 1:
-            wheres.append(("status = ?", list(status)))  # of several, SQLite cannot use the index for the order
+            wheres.append(("status = ?", list(status)))  # with several statuses, SQLite cannot use the index for the order
         elif status:
             wheres.append((f"status IN ({', '.join('?' * len(status))})", list(status)))
-        if status and worst_first:  # says the same again by what the rows are in order of, or all of them would be sorted
+        if status and worst_first:  # a redundant condition on the sort column; without it SQLite would sort all rows
             badness = sorted({BADNESS.get(each, -1) for each in status})
             wheres.append((f"badness IN ({', '.join('?' * len(badness))})", badness))
         wheres += [self._having_tag(name, text) for name, text in (tags or {}).items()]
@@ -136,29 +136,29 @@ class RunReader(LedgerConnection):
         return self._readable(sql, [*values, -1 if limit is None else limit], self.left_out)
 
     def _having_tag(self, name: str, text: str | None) -> tuple[str, list[Any]]:
-        """Return the condition of runs that have a tag, of any value if ``text`` is None; torn tags are none."""
+        """Return the condition of runs that have a tag, of any value if ``text`` is None; torn tags never match."""
         if not self._has_tags:
             return "0", []
-        # The text is looked for first: of a million runs, reading the JSON of each takes seconds.
+        # Search the text first: parsing the JSON of each of a million runs takes seconds.
         written = f"{as_json(name)}:{'' if text is None else as_json(text)}"
         one = "SELECT 1 FROM json_each(runs.tags) WHERE key = ? AND value = coalesce(?, value)"
         valid = f"CASE WHEN json_valid(runs.tags) THEN EXISTS ({one}) ELSE 0 END"
         return f"CASE WHEN instr(runs.tags, ?) THEN {valid} ELSE 0 END", [written, name, text]
 
     def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
-        """List the runs that have their verdict of record, oldest first, without reading any: a million take seconds."""
+        """List the runs with a verdict of record, oldest first, without decoding any: decoding a million takes seconds."""
         sql = f"""SELECT id, boot_id, begun_wall_s, CASE WHEN json_valid(host) THEN json_extract(host, '$.hostname') END FROM runs
             WHERE begun_wall_s >= ? AND status NOT IN ({", ".join("?" * len(UNFINISHED))}) ORDER BY begun_wall_s, id"""
         return [Ended(*row) for row in self._rows(sql, [since_wall_s or 0.0, *UNFINISHED])]
 
     def named(self, ids: Sequence[str]) -> list[Run]:
-        """The runs of these ids, in the order given; who is not there is left out."""
+        """Return the runs of these ids, in the order given, without unknown ones."""
         sql = "SELECT * FROM runs WHERE id IN (SELECT value FROM json_each(?))"
         runs = {run.id: run for run in self._readable(sql, [as_json(ids)], self.left_out)}
         return [runs[run_id] for run_id in ids if run_id in runs]
 
     def run(self, id_prefix: str) -> Run:
-        """The run whose id begins so; four characters at least."""
+        """Return the run whose id begins with this prefix of at least four characters."""
         if len(id_prefix) < SHORTEST_PREFIX:
             raise StoreError(
                 f"run: expected a label, or an id of which {SHORTEST_PREFIX} characters are given, found {id_prefix!r}"
@@ -177,7 +177,7 @@ class RunReader(LedgerConnection):
         return (exact or found)[0]
 
     def packed(self, run: Run, uuid: str) -> bytes | None:
-        """The evidence as packed when the run was judged, byte for byte; None where it was not stored."""
+        """Return the evidence as packed when the run was judged, byte for byte; None where it was not stored."""
         row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
         return None if row is None else bytes(row[0])
 
@@ -188,9 +188,10 @@ class RunReader(LedgerConnection):
         return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))
 
     def overlapping(self, run: Run, uuid: str) -> tuple[OtherWindow, ...]:
-        """Return the windows of other processes that overlap a run on one GPU, oldest first; one that is open has no end yet."""
+        """Return the windows of other processes that overlap a run on one GPU, oldest first; open ones have no end yet."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
-        # The index by end serves both parts; the plus keeps SQLite from the one by begin, under which all earlier ones lie.
+        # The index by end serves both parts; the plus keeps SQLite from using the index by begin, which holds all earlier
+        # windows.
         columns = "SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs WHERE boot_id = ? AND"
         sql = f"""{columns} end_ns > ? AND +begin_ns < ? AND id != ?
             UNION ALL {columns} end_ns IS NULL AND status = ? AND +begin_ns < ? AND id != ? ORDER BY begin_ns, id LIMIT ?"""
@@ -200,7 +201,7 @@ class RunReader(LedgerConnection):
             return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
 
     def recorded(self, run: Run, work: str) -> list[RecordedWindow]:
-        """Return what the user's earlier windows of this work left, the newest last; nothing in a store of an older version."""
+        """Return the numbers of the user's earlier windows of this work, newest last; none in a store of an older version."""
         if "recorded_windows" not in self._db.table_names():
             return []
         rows = self._rows(work_records.EARLIER, (run.uid, run.source, work, run.id))
@@ -216,7 +217,7 @@ class RunReader(LedgerConnection):
             return PackedTimes(row["at_ns"], row["took_s"], clock, row.get("calls_count") or 1).unpacked()
 
     def _spans(self, run_id: str, what: str) -> NamedSpans | None:
-        """Return a run's pieces of time; None in a store of an older version."""
+        """Return a run's spans; None in a store of an older version."""
         if "spans" not in self._db.table_names():
             return None
         sql = "SELECT begin_ns, end_ns, named, names FROM spans WHERE run = ? AND what = ?"
@@ -232,10 +233,10 @@ class RunReader(LedgerConnection):
             return NamedSpans(begin_ns, end_ns, words)
 
     def _readable(self, sql: str, values: list[Any], unreadable: dict[str, str]) -> list[Run]:
-        """The runs that can be read; ``unreadable`` is given the others, with the reasons."""
+        """Return the runs that can be read; ``unreadable`` receives the others, with the reasons."""
         packed: dict[str, list[bytes]] = {}
         of_verdicts = "SELECT run, verdict FROM verdicts WHERE run IN (SELECT value FROM json_each(?)) ORDER BY run, position"
-        # One transaction: a run read before its judging would be shown with the verdicts written after it.
+        # One transaction: otherwise a run read before its judging would get the verdicts written after it.
         with self._as_store_error(), self._db.atomic():
             rows = list(self._dicts(sql, values))
             for run_id, verdict in self._rows(of_verdicts, [as_json([row["id"] for row in rows])]):

@@ -1,9 +1,9 @@
-"""The tables of both kinds of file, as numbered migrations: a new version is one more function here and one more fixture.
+"""The tables of both kinds of file, as numbered migrations: a new version adds one function here and one fixture.
 
-A new file is made by these statements alone; sqlite-utils applies to an older one what it lacks, in a process of its own.
+These statements alone create a new file; sqlite-utils applies the missing ones to an older file, in a child process.
 """
 
-# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+# ruff: noqa: S608 - names in these statements are constants; values are always bound
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READINGS = MigrationSet("gpuwatch-readings")
 def _ledger_001(db: Executes) -> None:
     _create(
         db,
-        # Wall time is for people: (boot, monotonic) is the axis, and each interval has its own distance to wall time.
+        # The axis is (boot, monotonic); wall time is for display, and each interval has its own offset to it.
         """CREATE TABLE clocks (
             boot_id TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, wall_offset_ns INTEGER NOT NULL,
             PRIMARY KEY (boot_id, begin_ns)) STRICT""",
@@ -76,7 +76,7 @@ def _ledger_002(db: Executes) -> None:
 def _ledger_003(db: Executes) -> None:
     _create(
         db,
-        # The public key (32 bytes) and the signature (64) under the verdict of this position.
+        # The public key (32 bytes) and the signature (64) under the verdict at this position.
         """CREATE TABLE signatures (
             run TEXT NOT NULL REFERENCES runs(id), position INTEGER NOT NULL, signature BLOB NOT NULL,
             PRIMARY KEY (run, position)) STRICT""",
@@ -87,7 +87,7 @@ def _ledger_003(db: Executes) -> None:
 def _ledger_004(db: Executes) -> None:
     _create(
         db,
-        # Other work and pauses: int64 begins and ends, and one byte each, the number of the word in a JSON list.
+        # Other work and pauses: int64 begins and ends, and one byte per span, an index into a JSON list of words.
         """CREATE TABLE spans (
             run TEXT NOT NULL REFERENCES runs(id), what TEXT NOT NULL, count INTEGER NOT NULL, begin_ns BLOB NOT NULL,
             end_ns BLOB NOT NULL, named BLOB NOT NULL, names TEXT NOT NULL, PRIMARY KEY (run, what)) STRICT""",
@@ -99,7 +99,7 @@ def _ledger_004(db: Executes) -> None:
 def _ledger_005(db: Executes) -> None:
     _create(
         db,
-        # Each user's own: nobody's windows can make the record of another user's.
+        # Separate for each user: one user's windows cannot change another user's record.
         """CREATE TABLE work_records (
             id INTEGER PRIMARY KEY, uid INTEGER NOT NULL, source TEXT NOT NULL, work TEXT NOT NULL, latest TEXT NOT NULL,
             UNIQUE (uid, source, work)) STRICT""",
@@ -116,8 +116,8 @@ def _ledger_006(db: Executes) -> None:
 
 @READINGS(name="001")
 def _readings_001(db: Executes) -> None:
-    # Time and GPU are the key itself: rows in order of time fill their pages, an eighth less than with any index, and
-    # every question about an interval is answered by the key.
+    # Time and GPU form the key, which alone answers every question about an interval.  Rows in order of time fill their pages:
+    # an eighth less than with any index.
     key = """id INTEGER PRIMARY KEY, at_ns INTEGER GENERATED ALWAYS AS (id >> 6) VIRTUAL,
             gpu INTEGER GENERATED ALWAYS AS (id & 63) VIRTUAL"""
     lanes = (f"CREATE TABLE {table} ({key}, stood_ms INTEGER NOT NULL) STRICT" for table in ("fast", "slow", "edge"))
@@ -152,19 +152,19 @@ def _readings_002(db: Executes) -> None:
 
 
 def prepare_ledger(db: Database, path: Path) -> None:
-    """Bring ``gpuwatch.db`` up to this version, and give it the columns, views and indexes this version knows."""
+    """Bring ``gpuwatch.db`` up to this version, with its columns, views and indexes."""
     migrate.bring_up(db, path, LEDGER)
     with db.atomic():
         _add_columns(db, "devices", DEVICE_COLUMNS)
         _put_views(db, _LEDGER_VIEWS)
-        # Going back in time asks for what had begun by a moment: of a million windows it took 0.75 s without.
+        # Time travel asks for the windows begun by a moment: without this index, a million windows took 0.75 s.
         db.execute("CREATE INDEX IF NOT EXISTS runs_moment ON runs (boot_id, begin_ns)")
-        # Each window is judged with those that overlap it: among a million, without reading any other.
+        # Each window is judged with those that overlap it: this finds them among a million without reading any other.
         db.execute("CREATE INDEX IF NOT EXISTS runs_span ON runs (boot_id, end_ns, begin_ns)")
 
 
 def prepare_readings(db: Database, path: Path) -> None:
-    """The same for a segment."""
+    """Bring a segment up to this version, with its columns and views."""
     migrate.bring_up(db, path, READINGS)
     with db.atomic():
         for lane, columns in LANE_COLUMNS.items():
@@ -173,7 +173,7 @@ def prepare_readings(db: Database, path: Path) -> None:
 
 
 def refuse_newer(db: Database, path: Path, migrations: MigrationSet = LEDGER) -> None:
-    """Raises StoreError for a file of a later version, which is left as it is."""
+    """Raise StoreError for a file of a later version, and leave the file as it is."""
     if migrate.is_newer(db, migrations):
         newest = max(migrate.applied(db, migrations))
         raise StoreError(
@@ -197,7 +197,7 @@ def _create(db: Executes, *statements: str) -> None:
 
 
 def _add_columns(db: Executes, table: str, wanted: Mapping[str, str]) -> None:
-    """Nullable columns for what an older version did not know: no rewrite, its rows read as not observed."""
+    """Add nullable columns for fields unknown to older versions: no rewrite; old rows read as not observed."""
     there = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
     for name, kind in wanted.items():
         if name not in there:

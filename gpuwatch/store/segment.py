@@ -1,6 +1,6 @@
-"""One file of readings while it is written: the GPUs and processes it numbers, and the rows of a commit."""
+"""One file of readings while it is written: its numbers for GPUs and processes, and the rows of a commit."""
 
-# ruff: noqa: S608 - the names in these statements are ours; values are always bound
+# ruff: noqa: S608 - names in these statements are constants; values are always bound
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.store.run import as_json
 from gpuwatch.store.signal_columns import GPUS_COUNT, LANE_COLUMNS, key, quoted
 from gpuwatch.store.store_options import WriterFacts
 
-KNOWN_COUNT = 4096  # processes whose number is remembered; one that is forgotten gets another
+KNOWN_COUNT = 4096  # processes whose number is remembered; a forgotten process gets another number
 
 
 class Segment(HeldFile):
@@ -36,7 +36,7 @@ class Segment(HeldFile):
 
     @staticmethod
     def create(path: Path, facts: WriterFacts, *, begin_ns: int, wall_offset_ns: int, wal: bool) -> Segment:
-        """Make a segment that begins at this time."""
+        """Create a segment that begins at this time."""
         db = files.open_to_write(path, mode=facts.mode, wal=wal, durable=False)
         schema.prepare_readings(db, path)
         with db.atomic():
@@ -48,12 +48,12 @@ class Segment(HeldFile):
 
     @property
     def pages_bytes(self) -> int:
-        """The size of the file once its log is written back."""
+        """Size of the file once its log is written back."""
         pages_count: int = self.database.execute("PRAGMA page_count").fetchone()[0]
         return pages_count * files.PAGE_BYTES
 
     def last_ns(self) -> int | None:
-        """The last time anything of any GPU was still seen."""
+        """The latest time at which any row of any GPU was still seen."""
         times = [
             self.database.execute(f"SELECT at_ns + stood_ms * 1000000 FROM {lane.value} ORDER BY id DESC LIMIT 1").fetchone()
             for lane in LANE_COLUMNS
@@ -61,7 +61,7 @@ class Segment(HeldFile):
         return max((row[0] for row in times if row), default=None)
 
     def write(self, rows: SegmentRows) -> int:
-        """Commit these rows in one transaction; how many there were."""
+        """Commit these rows in one transaction, and return their count."""
         if not len(rows):
             return 0
         try:
@@ -73,7 +73,7 @@ class Segment(HeldFile):
         return len(rows)
 
     def note_absence(self, at_ns: int) -> None:
-        """Nobody watched any of its GPUs between the last writer's end and now."""
+        """Record that no daemon watched this segment's GPUs between the last writer's end and now."""
         with self.database.atomic():
             self.database.execute("UPDATE gaps SET end_ns = max(?, begin_ns) WHERE end_ns IS NULL", (at_ns,))
             for gpu in self._gpus.values():
@@ -85,14 +85,14 @@ class Segment(HeldFile):
                 )
 
     def note_loss(self, lost: Segment, at_ns: int) -> None:
-        """Note that all rows of another segment are gone: up to now nothing is known of its GPUs."""
+        """Record that all rows of another segment are lost: up to now nothing is known of its GPUs."""
         gaps: list[tuple[str, Lane, int, int | None]] = [
             (uuid, Lane.FAST, min(lost._begin_ns, at_ns), at_ns) for uuid in lost._gpus
         ]
         self.write(SegmentRows(gaps=gaps))
 
     def close(self) -> bool:
-        """Leave one plain file; False if a reader keeps that from happening now."""
+        """Close to one plain file; return False if a reader prevents that now."""
         return files.close_plain(self.database, self.path)
 
     def _write(self, rows: SegmentRows) -> None:
@@ -147,7 +147,7 @@ class Segment(HeldFile):
         return number
 
     def _recall(self) -> None:
-        """The numbers that are committed, no others."""
+        """Load the committed numbers, and no others."""
         self._gpus = {row[1]: row[0] for row in self.database.execute("SELECT gpu, uuid FROM gpus")}
         self._next_process: int = self.database.execute("SELECT coalesce(max(process) + 1, 0) FROM processes").fetchone()[0]
         latest = "SELECT process, pid, started_s, name, user, graphics, listed FROM processes ORDER BY process DESC LIMIT ?"

@@ -1,4 +1,4 @@
-"""The segments of one state folder: which is live, when the next begins, which are dropped."""
+"""The segments of one state folder: the live one, its rotation, and the dropping of old ones."""
 
 import datetime as dt
 import logging
@@ -28,14 +28,14 @@ class Segments:
         self.live.note_absence(facts.now_ns())
 
     def paths(self) -> list[Path]:
-        """Every segment, oldest first."""
+        """Return every segment, oldest first."""
         return sorted(self._folder.glob(files.SEGMENTS))
 
     def is_full(self) -> bool:
         return self.live.pages_bytes >= self.segment_bytes
 
     def rotate_if_full(self) -> bool:
-        """Begin a new segment if the live one is full; the old one becomes a plain file as soon as nobody reads it."""
+        """Begin a new segment if the live one is full; the old one becomes a plain file once no process reads it."""
         if not self.is_full():
             return False
         old, self.live = self.live, self._create()
@@ -43,7 +43,7 @@ class Segments:
         return True
 
     def replace_live(self, why: object = None) -> None:
-        """Begin a new segment in place of one that somebody removed, or set it aside because it broke."""
+        """Begin a new segment after the live one was removed, or set aside as broken."""
         lost = self.live
         lost.database.conn.close()
         if why is not None:
@@ -52,7 +52,7 @@ class Segments:
         self.live.note_loss(lost, self._facts.now_ns())
 
     def drop_oldest(self) -> bool:
-        """Unlink the oldest closed segment; False if only the live one is left."""
+        """Unlink the oldest closed segment; return False if only the live one is left."""
         closed = [path for path in self.paths() if path != self.live.path]
         if not closed:
             return False
@@ -62,7 +62,7 @@ class Segments:
         return True
 
     def retain(self, budget_bytes: int, max_age_s: float, *, wall_s: float, other_bytes: int) -> None:
-        """Drop the oldest segments until all files fit the budget and none is older than that; never the live one."""
+        """Drop the oldest segments until all files fit the budget and age limit; never the live one."""
         while (paths := self.paths()) and paths[0] != self.live.path:
             total_bytes = other_bytes + self.size_bytes
             try:
@@ -86,14 +86,14 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """All segments, the live one's log of a megabyte apart."""
+        """Size of all segments; the live one's log of a megabyte is not counted."""
         return self.live.pages_bytes + sum(files.size_bytes(path) for path in self.paths() if path != self.live.path)
 
     def close(self) -> None:
         self.live.close()
 
     def _resume(self) -> Segment | None:
-        """The newest segment if it is of this boot and this version, and sound; the others are settled."""
+        """Return the newest segment if it belongs to this boot and version and is sound; settle the others."""
         paths = self.paths()
         if not paths:
             return None
@@ -128,7 +128,7 @@ class Segments:
         begin_ns = self._facts.now_ns()
         began = dt.datetime.fromtimestamp((begin_ns + offset_ns) / 1e9, dt.UTC)
         name = f"readings-{began:%Y%m%dT%H%M%S}"
-        # Names sort by time even when the wall clock was set back meanwhile.
+        # Names sort by time even after the wall clock was set back.
         last = max((path.stem for path in self.paths()), default="")
         path = self._folder / f"{name}.db"
         if name <= last:

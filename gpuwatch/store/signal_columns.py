@@ -1,7 +1,7 @@
-"""The columns of the tables: derived from Reading and Device, so that a new field is a new column.
+"""Columns of the tables, derived from Reading and Device, so that a new field is a new column.
 
-Watts, joules, ratios and bytes are stored in the driver's own whole units.  SQLite writes a REAL that happens to be whole as
-an integer of one to six bytes instead of eight, and what is not whole is still stored exactly.
+Watts, joules, ratios and bytes are stored in the driver's own whole units.  SQLite writes a whole REAL as
+an integer of one to six bytes instead of eight, and stores other values exactly.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,11 +11,11 @@ from typing import Any, get_type_hints
 
 from annotate.evidence import Device, Lane, Reading, signals
 
-# Unit of the record -> unit of the column, how many of it, and the decimals beyond which only rounding noise is left.
+# Unit of the record -> unit of the column, the factor, and the decimals beyond which only rounding noise is left.
 _SCALES = {"w": ("mw", 1000.0, 6), "j": ("mj", 1000.0, 6), "ratio": ("percent", 100.0, 9), "bytes": ("kib", 1 / 1024, None)}
 
-# The signals each table can hold: a dear fast one may be asked in the slow lane, a cheap one again at the edges, some more
-# often than the rest of their row.
+# Signals that each table can hold.  The plan may move an expensive fast signal to the slow lane, and repeat a cheap one at the
+# edges.  It may also read some signals more often than the rest of their row.
 LANE_SIGNALS: dict[Lane, tuple[str, ...]] = {
     Lane.FAST: signals(Lane.FAST),
     Lane.PULSE: signals(Lane.FAST),
@@ -31,7 +31,7 @@ def sql_type(hint: Any) -> str:  # a type or a union with None
 
 @dataclass(frozen=True, slots=True)
 class StoredColumn:
-    """One signal as a column: ``scale`` is how many of the column's unit make one of the signal's."""
+    """One signal as a column: ``scale`` is the number of the column's units in one of the signal's."""
 
     signal: str
     name: str
@@ -47,7 +47,7 @@ class StoredColumn:
 
     @property
     def sql(self) -> str:
-        """An expression that gives the signal back in its own unit."""
+        """SQL expression that returns the signal in its own unit."""
         if self.scale == 1.0:
             return f'"{self.name}"'
         return f'"{self.name}" / {self.scale}' if self.scale > 1 else f'"{self.name}" * {1 / self.scale:.0f}'
@@ -68,7 +68,7 @@ def stored(signal: str) -> StoredColumn:
 
 LANE_COLUMNS: dict[Lane, tuple[StoredColumn, ...]] = {lane: tuple(map(stored, names)) for lane, names in LANE_SIGNALS.items()}
 
-# A reading as the tuple of its lane's values.
+# For each lane, a function that returns a reading's values as a tuple.
 LANE_VALUES: dict[Lane, Callable[[Reading], tuple[Any, ...]]] = {
     lane: attrgetter(*names) for lane, names in LANE_SIGNALS.items()
 }
@@ -79,18 +79,18 @@ _DEVICE_FLAGS = {name for name, hint in _DEVICE_HINTS.items() if bool in getattr
 
 
 def device_from_row(row: dict[str, Any]) -> Device:
-    """Facts the row does not have, because an older version wrote it, stay None."""
+    """Build a device; facts missing in an older version's row stay None."""
     known: dict[str, Any] = {
         name: bool(row[name]) if name in _DEVICE_FLAGS else row[name] for name in DEVICE_COLUMNS if row.get(name) is not None
     }
     return Device(**known)
 
 
-GPUS_COUNT = 64  # a segment's GPUs share the key of its rows with the time: 57 bits of nanoseconds are four years
+GPUS_COUNT = 64  # GPUs of a segment: they share the rows' key with the time, whose 57 bits of nanoseconds are four years
 
 
 def key(at_ns: int, gpu: int) -> int:
-    """The primary key of a row of readings."""
+    """Return the primary key of a row of readings."""
     return at_ns * GPUS_COUNT + gpu
 
 

@@ -1,4 +1,4 @@
-"""A state folder in its one writer's hands: locked, with its ledger and its segments, and begun again where they are gone."""
+"""A state folder of its only writer: locked, with its ledger and segments, which are begun again after their removal."""
 
 import contextlib
 import logging
@@ -18,9 +18,9 @@ _log = logging.getLogger("gpuwatch.store")
 
 
 class StateFolder:
-    """``ledger`` is another one after it was begun again, and so is the live segment: hold on to neither.
+    """The open files of a state folder.  ``ledger`` and the live segment may be replaced: keep no reference to them.
 
-    Raises StoreError if the folder cannot be used.  Methods raise REFUSALS, OSError, StoreError.
+    Raises StoreError: when the folder cannot be used.  Methods raise REFUSALS, OSError, StoreError.
     """
 
     def __init__(self, path: Path, facts: WriterFacts, *, segment_bytes: int, evidence_bytes: int) -> None:
@@ -42,7 +42,7 @@ class StateFolder:
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
-        """Raise StoreError for whatever goes wrong in here, and leave the folder to others."""
+        """Raise StoreError for any error in the block, and release the folder."""
         try:
             yield
         except (*files.REFUSALS, OSError) as error:
@@ -54,7 +54,7 @@ class StateFolder:
 
     @property
     def is_there(self) -> bool:
-        """Tell whether the files still lie under their names."""
+        """Return whether the files still lie under their names."""
         return self.ledger.is_there and self.segments.live.is_there
 
     @property
@@ -62,13 +62,13 @@ class StateFolder:
         return self._set_aside_count + self.segments.set_aside_count
 
     def set_evidence(self, evidence_bytes: int) -> None:
-        """Bound the packed evidence of this ledger, and of any that follows it."""
+        """Bound the packed evidence of this ledger and of its successors."""
         self._evidence_bytes = self.ledger.evidence_bytes = evidence_bytes
 
     def begin_again(self) -> None:
-        """Somebody removed the folder or what lies in it: what it held is gone, and what comes is stored in a new one."""
+        """Begin a new store after the folder or its files were removed: their data is gone."""
         if not files.is_locked_by(self._lock, self.path):
-            lock, self._lock = self._lock, self._locked()  # refused if it is another daemon's by now
+            lock, self._lock = self._lock, self._locked()  # refused if another daemon owns it by now
             os.close(lock)
         if not self.ledger.is_there:
             self.ledger.database.conn.close()
@@ -79,9 +79,9 @@ class StateFolder:
         _log.error("%s: files of the store were removed while it was written: begun new ones", self.path)
 
     def renew_logs(self) -> None:
-        """Save what is in a write-ahead log that somebody removed or replaced, and begin a new one.
+        """Save a write-ahead log that was removed or replaced, and begin a new one.
 
-        While a reader holds the lost one it is written on: what it holds is saved when the reader leaves.
+        While a reader holds the lost log, writing continues there; the data is saved when the reader leaves.
         """
         for each in (self.ledger, self.segments.live):
             if not each.has_its_logs and each.renew_logs():
@@ -90,11 +90,11 @@ class StateFolder:
                 )
 
     def broken(self) -> list[Ledger | Segment]:
-        """Find the files that are torn."""
+        """Return the files that are torn."""
         return [each for each in (self.segments.live, self.ledger) if self._is_broken(each)]
 
     def set_aside(self, broken: Ledger | Segment, why: object) -> None:
-        """A segment is replaced at once; the ledger is then not there, and begun again with all that it must know."""
+        """Set aside torn files.  A segment is replaced at once; a ledger is begun again later, with all facts it must hold."""
         if broken is self.segments.live:
             self.segments.replace_live(why)
         else:
@@ -110,7 +110,7 @@ class StateFolder:
     def _locked(self) -> int:
         self.path.mkdir(
             parents=True, exist_ok=True, mode=0o700 | (self._facts.mode & 0o044) * 5 // 4
-        )  # who may read may look in
+        )  # read permission implies search permission
         return files.lock(self.path, mode=self._facts.mode)
 
     def _open_ledger(self) -> tuple[Ledger, int]:

@@ -5,8 +5,8 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store.database import Database
 from gpuwatch.store.run import as_json
 
-WINDOWS_COUNT = 32  # of a record: five are needed, and the work of months ago is no measure
-RECORDS_COUNT = 4096  # of all users: with 32 windows of some 250 bytes each, 33 MB
+WINDOWS_COUNT = 32  # windows per record: five are needed, and work of months ago is no measure
+RECORDS_COUNT = 4096  # records of all users: with 32 windows of some 250 bytes each, 33 MB
 
 EARLIER = """SELECT numbers FROM recorded_windows JOIN work_records ON work_records.id = record
     WHERE uid = ? AND source = ? AND work = ? AND run < ? ORDER BY run"""
@@ -15,7 +15,7 @@ _OLDEST = """SELECT id FROM work_records WHERE uid = (SELECT uid FROM work_recor
 
 
 def put(db: Database, run: Run, work: str, window: RecordedWindow) -> None:
-    """Add a run's numbers to a record, within the caller's transaction; the oldest windows and records go."""
+    """Add a run's numbers to a record within the caller's transaction; drop the oldest windows and records."""
     (record,) = db.execute(
         """INSERT INTO work_records (uid, source, work, latest) VALUES (?, ?, ?, ?)
         ON CONFLICT DO UPDATE SET latest = max(latest, excluded.latest) RETURNING id""",
@@ -23,12 +23,12 @@ def put(db: Database, run: Run, work: str, window: RecordedWindow) -> None:
     ).fetchone()
     db.execute("INSERT OR REPLACE INTO recorded_windows VALUES (?, ?, ?)", (record, run.id, as_json(window)))
     kept = "SELECT run FROM recorded_windows WHERE record = ? ORDER BY run DESC LIMIT ?"
-    db.execute(f"DELETE FROM recorded_windows WHERE record = ? AND run NOT IN ({kept})", (record, record, WINDOWS_COUNT))  # noqa: S608 - ours
+    db.execute(f"DELETE FROM recorded_windows WHERE record = ? AND run NOT IN ({kept})", (record, record, WINDOWS_COUNT))  # noqa: S608 - a constant
     _bound(db)
 
 
 def _bound(db: Database) -> None:
-    """Drop the record not used for longest of the user who has most: nobody can push another user's out."""
+    """Drop the least recently used record of the user with the most: no user can displace another's records."""
     while db.execute("SELECT count(*) FROM work_records").fetchone()[0] > RECORDS_COUNT:
         (oldest,) = db.execute(_OLDEST).fetchone()
         db.execute("DELETE FROM recorded_windows WHERE record = ?", (oldest,))

@@ -1,4 +1,4 @@
-"""The one writer of a state folder: a queue that any thread fills, and a thread that commits it, as a rule twice a second."""
+"""The only writer of a state folder: a queue that any thread fills, and a thread that usually commits it twice a second."""
 
 import logging
 import threading
@@ -28,9 +28,9 @@ QUEUE_COUNT = 100_000  # a minute of sixteen GPUs at 100 Hz: a writer that far b
 
 
 class Store:
-    """A sink of sweeps that stores what is worth storing.  All public methods may be called from any thread.
+    """A sink of sweeps that stores them compacted.  Any thread may call the public methods.
 
-    Raises StoreError if the folder cannot be used: another writer, a newer schema, no permission.
+    Raises StoreError: when the folder cannot be used (another writer, a newer schema, no permission).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Store:
         limits: StoreLimits = StoreLimits(),  # noqa: B008 - frozen
         clock: Clock | None = None,
         wall_offset_ns: Callable[[], int] = clocks.wall_offset_ns,
-        mode: int = 0o600,  # of files; the system's daemon lets its group read: 0o640
+        mode: int = 0o600,  # mode of the files; the system's daemon lets its group read: 0o640
     ) -> None:
         self._limits = limits
         self._facts = WriterFacts(
@@ -69,35 +69,35 @@ class Store:
 
     @property
     def folder(self) -> StateFolder:
-        """The files.  They belong to the writer's thread: leave them alone unless nothing was taken since a flush."""
+        """The state folder.  It belongs to the writer's thread: touch it only while nothing was taken since a flush."""
         return self._committer.folder
 
     def take(self, sweep: Sweep) -> None:
-        """As a sink: microseconds, never raises; when the writer is hopelessly behind, sweeps are dropped and counted."""
+        """Queue a sweep, in microseconds, without raising (a sink); a writer hopelessly behind drops and counts sweeps."""
         if len(self._queue) < QUEUE_COUNT:
             self._queue.append(sweep)
         else:
             self._dropped_count += 1
 
     def put_device(self, device: Device) -> None:
-        """Note a GPU's identity, limits and modes as they are now."""
+        """Store a GPU's current identity, limits and modes."""
         at_ns = self._facts.now_ns()
         wall_s = self._facts.wall_s(at_ns)
         self._put(lambda ledger: ledger.put_device(device, at_ns, wall_s), known_as=("device", device.uuid))
 
     def put_refresh(self, uuid: str, refresh_ns: Mapping[str, int]) -> None:
-        """Note how often each signal of a GPU changes."""
+        """Store the refresh period of each signal of a GPU."""
         learnt = dict(refresh_ns)
         self._put(lambda ledger: ledger.put_refresh(uuid, learnt), known_as=("refresh", uuid))
 
     def put_gap(self, uuid: str, lane: Lane, begin_ns: int, end_ns: int) -> None:
-        """Note an interval in which a lane was not read and that the sweeps do not show."""
+        """Store an interval in which a lane was not read and which no sweep shows."""
         self._queue.append(SegmentRows(gaps=[(uuid, lane, begin_ns, end_ns)]))
 
     def put_run(self, run: Run, evidence: Mapping[str, bytes] | None = None, signatures: Sequence[bytes] = ()) -> None:
         """Insert or replace a run, with each GPU's packed evidence and a signature for each verdict, if there are any.
 
-        Committed at once, by the writer's thread.
+        The writer's thread commits it at once.
         """
         packed, signed = dict(evidence or {}), tuple(signatures)
         self._put(lambda ledger: ledger.put_run(run, packed, signed))
@@ -109,7 +109,7 @@ class Store:
         self._put(lambda ledger: ledger.put_timings(run_id, packed))
 
     def put_spans(self, run_id: str, what: str, spans: NamedSpans) -> None:
-        """Store a run's pieces of time: ``other`` work that was declared, or ``pauses`` of its host."""
+        """Store a run's spans: declared ``other`` work, or ``pauses`` of its host."""
         self._put(lambda ledger: ledger.put_spans(run_id, what, spans))
 
     def put_recorded(self, run: Run, recorded: Mapping[str, RecordedWindow]) -> None:
@@ -119,18 +119,18 @@ class Store:
             self._put(lambda ledger: ledger.put_recorded(run, added))
 
     def set_resting(self, resting: bool) -> None:  # noqa: FBT001 - the state is the whole call
-        """Commit rarely while there is hardly anything to store, and what waits at once when that ends."""
+        """Commit rarely while there is hardly anything to store; commit waiting rows at once when that ends."""
         was_resting, self._is_resting = self._is_resting, resting
         if was_resting and not resting:
             self._wake.set()
 
     def set_budget(self, budget_bytes: int, max_age_s: float) -> None:
-        """Change what may be stored; it takes effect within a minute."""
+        """Change the store's limits; they take effect within a minute."""
         self._limits = replace(self._limits, budget_bytes=budget_bytes, max_age_s=max_age_s)
         self._committer.set_limits(self._limits)
 
     def flush(self, timeout_s: float = 1.0) -> bool:
-        """Wait until everything taken so far is committed; False if it is not after that time, or could not be."""
+        """Wait until everything received so far is committed; return False on a timeout or a failure."""
         flush: Future[bool] = Future()
         self._queue.append(flush)
         self._wake.set()
@@ -140,7 +140,7 @@ class Store:
             return False
 
     def statistics(self) -> dict[str, Any]:
-        """Return the figures of what was stored and lost, as JSON values."""
+        """Return counts of stored and lost data, as JSON values."""
         found = self._committer.statistics()
         return {
             **found,
@@ -149,14 +149,14 @@ class Store:
         }
 
     def close(self) -> None:
-        """Commit what is left and leave plain files that open read-only anywhere.  A second call does nothing."""
+        """Commit the rest and leave plain files that open read-only anywhere.  A second call does nothing."""
         if self._stop.is_set():
             return
         self._stop.set()
         self._wake.set()
         self._thread.join(10.0)
         if self._thread.is_alive():
-            _log.error("the store's thread does not end: its files are left to the next start")
+            _log.error("the store's thread did not end; the next start repairs its files")
             return
         self.folder.close()
 

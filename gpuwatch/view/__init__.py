@@ -1,1 +1,1 @@
-"""The records that screens show: of now, of one past moment, of a boot's history."""
+"""Records for screens: the present, one past moment, and a boot's history."""

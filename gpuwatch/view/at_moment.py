@@ -1,4 +1,4 @@
-"""What readings over time say of one moment: the rows of a screen that looks back."""
+"""Readings at one past moment: the rows of a screen that looks back."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -9,9 +9,9 @@ import numpy as np
 from annotate.evidence import SIGNALS, Column, Device, Lane, ProcessList, Reading, Trace
 from gpuwatch.view.live import LiveGpu
 
-REACH_NS = 12_000_000_000  # the slow lane is asked every ten seconds while no window is open
+REACH_NS = 12_000_000_000  # the slow lane is read every ten seconds while no window is open
 
-# What a reading's field is, where it is not a float: columns hold every signal as one.
+# Types of a reading's fields other than float: columns hold every signal as float.
 _TYPES: Mapping[str, type] = {
     each.name: bool if "bool" in str(each.type) else int
     for each in fields(Reading)
@@ -20,9 +20,9 @@ _TYPES: Mapping[str, type] = {
 
 
 def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = None, lost: str | None = None) -> LiveGpu:
-    """One GPU as a screen would have shown it then: the last row of each lane, and who was on it.
+    """Return one GPU as a screen would have shown it then: the last row of each lane, and its processes.
 
-    Rows older than ``REACH_NS`` are not of that moment any more; a GPU without any has no row.
+    Rows older than ``REACH_NS`` no longer belong to that moment; a GPU without newer ones has no row.
     """
     reach_ns = max(REACH_NS, 3 * (period_ns or 0))
     rows = {lane: row for lane in Lane if (row := _row(device.uuid, lane, trace, at_ns, reach_ns)) is not None}
@@ -36,7 +36,7 @@ def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = No
 
 
 def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Reading | None:
-    """The lane's signals at the last moment any of them was read; None if that was too long ago."""
+    """Return the lane's signals at their last reading; None if that was too long ago."""
     last: dict[str, int] = {}
     for name, column in trace.columns.items():
         index = int(np.searchsorted(column.at_ns, at_ns, side="right")) - 1
@@ -45,7 +45,7 @@ def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Read
     row_ns = max((int(trace.column(name).at_ns[index]) for name, index in last.items()), default=None)
     if row_ns is None or at_ns - row_ns > reach_ns:
         return None
-    values: dict[str, Any] = {}  # each of its field's type
+    values: dict[str, Any] = {}  # with the types of the fields
     for name in last:
         value = float(trace.at(name, np.array([row_ns], np.int64))[0])
         if not np.isnan(value):
@@ -60,7 +60,7 @@ def _process_list(trace: Trace, at_ns: int, reach_ns: int) -> ProcessList | None
 
 
 def period_ns(trace: Trace) -> int | None:
-    """How far apart its fast rows lie, in the middle; None where there are too few."""
+    """Return the median period of the fast rows; None if there are too few."""
     times = max(
         (column.at_ns for name, column in trace.columns.items() if SIGNALS.get(name) is Lane.FAST), key=len, default=None
     )
@@ -68,7 +68,7 @@ def period_ns(trace: Trace) -> int | None:
 
 
 def part(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
-    """The readings of an interval, both ends included."""
+    """Return the readings of an interval, both ends included."""
 
     def cut(column: Column) -> Column:
         rows = slice(int(np.searchsorted(column.at_ns, begin_ns)), int(np.searchsorted(column.at_ns, end_ns, side="right")))

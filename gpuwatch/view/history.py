@@ -1,4 +1,4 @@
-"""Back in time, for screens: what a store or a recording knows of a moment, as ``tui.data_interfaces.HistorySource`` wants it."""
+"""The past for screens, from a store or a recording, behind the interface ``tui.data_interfaces.HistorySource``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from gpuwatch.store import Reader, Run
     from gpuwatch.store.boot import Boot
 
-NEAR_NS = 60_000_000_000  # a GPU that was read within so long belongs to a moment
+NEAR_NS = 60_000_000_000  # a GPU read within this distance belongs to a moment
 _KEPT_RUNS_COUNT = 256  # with their verdicts, which take a millisecond each to unpack
-_WALL_NS = 1_000_000_000_000_000_000  # times above it are nanoseconds since 1970, those below since a machine was booted
+_WALL_NS = 1_000_000_000_000_000_000  # greater times are nanoseconds since 1970, smaller ones since a machine's boot
 
 
 class StoredHistory:
-    """The last boot of a store.  ``where`` names its folder when it is first read; it may raise StoreError too."""
+    """The last boot of a store.  ``where`` returns the folder at the first read, and may raise StoreError."""
 
     def __init__(self, where: Callable[[], Path]) -> None:
         self._where = where
@@ -51,7 +51,7 @@ class StoredHistory:
             near = [each for each in boot.segment_spans() if each.begin_ns - NEAR_NS <= at_ns <= each.end_ns + NEAR_NS]
             uuids = list(dict.fromkeys(uuid for each in near for uuid in each.uuids))
             lost = boot.lost(uuids, at_ns)
-            # A store knows them in the order of their first readings, which is chance.
+            # A store orders them by their first readings, which is chance.
             devices = pci.in_order(reader.device(uuid, boot_id=boot.boot_id, at_ns=at_ns) for uuid in uuids)
             gpus = [
                 at_moment.then(
@@ -65,7 +65,7 @@ class StoredHistory:
             runs, left_out_count = self._begun(reader, boot, at_ns)
             source = near[-1].source if near else ""
             shown, _ = snapshot.shown_windows(runs)
-        # As the daemon lists them: those of which nothing was read around then were not there.
+        # As in the daemon's list: GPUs without readings around that moment were absent.
         there = tuple(gpu for gpu in gpus if gpu.rows or gpu.lost is not None)
         return Live(
             at_ns=at_ns,
@@ -100,7 +100,7 @@ class StoredHistory:
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Reader, Boot]]:
-        """One question at a time.  What failed is opened anew for the next: a store may be set aside and begun again."""
+        """One query at a time.  A failure reopens the store for the next query: it may have been set aside and begun again."""
         from gpuwatch.store import Reader
         from gpuwatch.store.boot import Boot
 
@@ -126,7 +126,7 @@ class StoredHistory:
         self._runs.clear()
 
     def _begun(self, reader: Reader, boot: Boot, at_ns: int) -> tuple[list[Run], int]:
-        """The newest windows that had begun by then, open ones first; what ended later was open."""
+        """Return the newest windows begun by then, open ones first; a window that ended later counts as open."""
         ids, left_out_count = boot.begun(at_ns, most=messages.SHOWN_WINDOWS_COUNT)
         for run in reader.named([each for each in ids if each not in self._runs]):
             if run.verdicts and len(self._runs) < _KEPT_RUNS_COUNT:
@@ -141,7 +141,7 @@ class StoredHistory:
 
 
 class Recorded:
-    """A recording: its windows, and every GPU from its first reading to its last.  Raises UsageError for what is none."""
+    """A recording: its windows, and every GPU from its first reading to its last.  Raises UsageError: for another file."""
 
     def __init__(self, path: Path) -> None:
         from gpuwatch.sources import recordings
@@ -157,7 +157,7 @@ class Recorded:
 
     @property
     def has_wall_time(self) -> bool:
-        """Whether its times are the wall's; else they count from when some machine was booted."""
+        """Return whether its times are wall times; otherwise they count from some machine's boot."""
         return self.span_ns()[0] >= _WALL_NS
 
     def span_ns(self) -> tuple[int, int]:
@@ -192,7 +192,7 @@ class Recorded:
         return sorted((event for event in every if begin_ns <= event.at_ns <= end_ns), key=lambda event: event.at_ns)
 
     def verdicts(self, run_id: str) -> Sequence[Verdict]:
-        """Judged now, as `gpuwatch audit --trace` would: a recording holds evidence, no verdict of record."""
+        """Judge now, as `gpuwatch audit --trace` does: a recording holds evidence, but no verdict of record."""
         with self._lock:
             if run_id not in self._verdicts:
                 if run_id not in self._windows:
@@ -204,7 +204,7 @@ class Recorded:
             return self._verdicts[run_id]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is open."""
 
     def _shown(self, run: str, pieces: Sequence[Evidence], at_ns: int) -> Shown:
         window = pieces[0].window
@@ -228,7 +228,7 @@ class Recorded:
 
 
 def _windows(pieces: Sequence[Evidence]) -> dict[str, list[Evidence]]:
-    """The pieces of one interval are one window over several GPUs; its place in the file is its name."""
+    """Return windows by name, the place in the file; pieces of one interval are one window over several GPUs."""
     found: dict[tuple[int, int, str | None], list[Evidence]] = {}
     for piece in pieces:
         found.setdefault((piece.window.begin_ns, piece.window.end_ns, piece.window.label), []).append(piece)

@@ -1,4 +1,4 @@
-"""What screens show of now: records made of the daemon's answers, and who asks for them again and again."""
+"""Records of the present for screens, made from the daemon's answers, and the object that requests them repeatedly."""
 
 import contextlib
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from gpuwatch.wire import messages
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 _T = TypeVar("_T")
-_OVERLAP_NS = 1_000_000_000  # a row is stamped before it is taken: asked again, so that none falls between two answers
+_OVERLAP_NS = 1_000_000_000  # a row is stamped before it is stored: the overlap keeps a row from falling between two answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveGpu:
-    """One GPU and what each lane said of it last."""
+    """One GPU and the last row of each lane."""
 
     device: Device
     lost: str | None = None
@@ -30,20 +30,20 @@ class LiveGpu:
     processes_left_out_count: int = 0
 
     def said(self, name: str) -> Any:  # of the signal's own type
-        """The last word on a signal, from whichever lane asks it here; None if it was not observed."""
+        """Return a signal's last value, from whichever lane reads it; None if it was not observed."""
         for lane in (Lane.FAST, Lane.SLOW, Lane.EDGE):
             if lane in self.rows and (value := getattr(self.rows[lane], name)) is not None:
                 return value
         return None
 
     def age_s(self, now_ns: int) -> float | None:
-        """How old its last fast row is; None if there never was one."""
+        """Return the age of its last fast row; None if there never was one."""
         return max(0, now_ns - self.rows[Lane.FAST].at_ns) / 1e9 if Lane.FAST in self.rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """One answer of the daemon; ``at_ns`` is its CLOCK_MONOTONIC, which is ours."""
+    """One answer of the daemon; ``at_ns`` is its CLOCK_MONOTONIC, which is also this process's."""
 
     at_ns: int
     source: str
@@ -53,13 +53,13 @@ class Live:
     windows: tuple[Shown, ...] = ()
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
-    unanswered: tuple[str, ...] = ()  # listed by the driver, and never said who they are
+    unanswered: tuple[str, ...] = ()  # listed by the driver, but never answered
 
 
 def of(answer: messages.Readings, before: Live | None = None) -> Live:
-    """Records of an answer; what it leaves out as known is taken from the one ``before``.
+    """Build the records of an answer; take omitted, unchanged parts from the one ``before``.
 
-    A row of a lane that a newer daemon has and we do not know is passed over.  Raises DaemonError for nonsense.
+    Rows of a newer daemon's unknown lanes are skipped.  Raises DaemonError: for a malformed answer.
     """
     known = {gpu.device.uuid: gpu for gpu in before.gpus} if before else {}
     return Live(
@@ -108,9 +108,9 @@ def _record(data: dict[str, Any], kind: type[_T]) -> _T:
 
 
 class Looker:
-    """Asks the daemon for now, and finds it again after it went away.
+    """Requests readings from the daemon, and reconnects after it went away.
 
-    Only the first question, and one after ``start_again``, may start a daemon: one that somebody stopped stays stopped.
+    Only the first request, and the one after ``start_again``, may start a daemon: a stopped daemon stays stopped.
     """
 
     def __init__(self, settings: Settings, *, start: bool = True) -> None:
@@ -120,11 +120,11 @@ class Looker:
         self._start = start
 
     def start_again(self) -> None:
-        """The next question may start a daemon."""
+        """Let the next request start a daemon."""
         self._start = True
 
     def look(self) -> Live:
-        """Raises DaemonError; the next call tries anew."""
+        """Return the current readings.  Raises DaemonError: the next call tries anew."""
         try:
             if self._client is None:
                 start, self._start = self._start, False

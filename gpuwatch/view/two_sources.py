@@ -14,7 +14,7 @@ from gpuwatch.view.live import Live, Looker
 
 
 class LookerAtTwo(Looker):
-    """Asks one daemon for GPUs and another one for windows; ``absence`` says why the windows have no GPUs."""
+    """Requests GPUs from one daemon and windows from another; ``absence`` says why the windows have no GPUs."""
 
     def __init__(self, settings: Settings, *, windows: Looker, absence: str) -> None:
         super().__init__(settings)
@@ -34,7 +34,7 @@ class LookerAtTwo(Looker):
 
 
 class HistoryOfTwo:
-    """The past of GPUs in one store, and that of windows in another one, which may not exist."""
+    """The past of GPUs from one store, and of windows from another, which may not exist."""
 
     def __init__(self, gpus: StoredHistory, windows: StoredHistory, *, absence: str) -> None:
         self._gpus = gpus

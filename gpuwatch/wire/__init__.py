@@ -1,1 +1,1 @@
-"""The conversation of client and daemon: messages, timings, run ids, and where the socket is."""
+"""The protocol of client and daemon: messages, timings, run ids, and the socket's place."""

@@ -1,8 +1,8 @@
-"""The words of a refusal: msgspec's complaints about declared bounds in those of the interface, in one bounded line."""
+"""The text of a refusal: msgspec's complaints about bounds in the interface's words, in one bounded line."""
 
 import re
 
-REFUSAL_LENGTH = 2000  # of what a daemon says of a request: it may repeat a piece of it
+REFUSAL_LENGTH = 2000  # of a daemon's words about a request, which may repeat a part of it
 _UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}
 
 
@@ -17,6 +17,6 @@ def explain_bound(error: str) -> str | None:
 
 
 def one_line(text: str, most: int = REFUSAL_LENGTH) -> str:
-    """Return text as one line of at most so many characters."""
+    """Return text as one line of at most ``most`` characters."""
     words = " ".join(text[: most + 1].split())
     return words if len(text) <= most else words[: most - 1] + "…"

@@ -1,7 +1,7 @@
 """The messages between a client and the daemon: one line of JSON each, request and reply in turn.
 
 A newer side may add fields, which an older one ignores, and message types, which an older one refuses with code
-``unknown-message``; anything else is a new protocol number, of which both sides speak a range.
+``unknown-message``.  Any other change needs a new protocol number; both sides speak a range of numbers.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
@@ -14,25 +14,25 @@ from gpuwatch.wire.bound_errors import explain_bound, one_line
 from gpuwatch.wire.mark_bounds import ROOTS_COUNT, Own
 from gpuwatch.wire.shown import Shown, ShownGpu
 
-PROTOCOL = 2  # since 2 verdicts have budgets; a client of 1 is answered in their schema 1
+PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 is answered in schema 1
 OLDEST_PROTOCOL = 1
-LINE_BYTES = 1 << 20  # declared facts stay far below; a longer line is no request
-ANSWER_BYTES = 16 << 20  # no line of a daemon is longer: 64 GPUs of a window have verdicts of 60 kB each
-# Bounds of what a client sends.  Every field of a request declares its own; a test finds one that does not.
-DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the length of all names and facts of a message together
+LINE_BYTES = 1 << 20  # far above any declared facts; a longer line is refused
+ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
+# Bounds of a client's messages.  Every field of a request declares its own; a test finds a field without one.
+DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the total length of a message's names and facts
 NAME_LENGTH = 64  # of a claim, rule, limit, fact or version
 LABEL_LENGTH, RUN_LENGTH, PARENT_LENGTH = 256, 64, 64
 PATH_LENGTH, SOURCE_LENGTH = 4096, 4096 + 64
 GPUS_COUNT, GPU_LENGTH, POLICY_COUNT, RULES_COUNT, LIMITS_COUNT = 256, 128, 16, 256, 64
-TAGS_COUNT, TAG_LENGTH, TAGS_LENGTH = 64, 1024, 8192  # the last of all names and values of a window's tags together
-TIMES_COUNT = 200_000  # of a window: more are batched by whoever takes them
+TAGS_COUNT, TAG_LENGTH, TAGS_LENGTH = 64, 1024, 8192  # the last is the total length of a window's tag names and values
+TIMES_COUNT = 200_000  # of a window; clients batch larger numbers of times
 TIMES_AT_ONCE_COUNT = 20_000  # in one message, which base64 keeps below LINE_BYTES
 SPAN_NAMES_COUNT = 32  # different words of a message
-PAUSES_COUNT = 10_000  # of a window: the longest
-# Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; what is beyond them is counted.
+PAUSES_COUNT = 10_000  # of a window: the longest pauses
+# Bounds of one answer to `readings`, which keep the largest below LINE_BYTES; the rest is only counted.
 SHOWN_GPUS_COUNT, SHOWN_LENGTH = 64, 80  # the length of any name in it
-SHOWN_PROCESSES_COUNT = 24  # of a GPU, those with most memory
-SHOWN_WINDOWS_COUNT, SHOWN_PIDS_COUNT = 32, 64  # the newest windows, open ones before ended ones; PIDs of each
+SHOWN_PROCESSES_COUNT = 24  # of a GPU, by descending memory
+SHOWN_WINDOWS_COUNT, SHOWN_PIDS_COUNT = 32, 64  # the newest windows, open ones first; PIDs of each
 
 FactValue: TypeAlias = str | int | float | bool | None
 _T = TypeVar("_T")
@@ -43,13 +43,13 @@ _RunId: TypeAlias = Annotated[str, Meta(max_length=RUN_LENGTH)]
 _FactText: TypeAlias = Annotated[str, Meta(max_length=DECLARED_LENGTH - NAME_LENGTH)]
 _Declared: TypeAlias = Annotated[dict[_Name, _FactText | _Whole | float | bool | None], Meta(max_length=DECLARED_COUNT)]
 _Tags: TypeAlias = Annotated[dict[_Name, Annotated[str, Meta(max_length=TAG_LENGTH)]], Meta(max_length=TAGS_COUNT)]
-_LimitValue: TypeAlias = _Name | _Whole | float | bool | None  # of any type: the policy refuses what is no number
+_LimitValue: TypeAlias = _Name | _Whole | float | bool | None  # of any type: the policy refuses values that are not numbers
 _Limits: TypeAlias = Annotated[dict[_Name, _LimitValue], Meta(max_length=LIMITS_COUNT)]
 _PolicyValue: TypeAlias = (
     _Name
     | Annotated[list[_Name], Meta(max_length=RULES_COUNT)]
     | Annotated[dict[_Name, _Limits], Meta(max_length=RULES_COUNT)]
-    | float  # a threshold: the policy refuses one outside its range
+    | float  # a threshold: the policy refuses values outside its range
     | None
 )
 _TimesBytes: TypeAlias = Annotated[bytes, Meta(max_length=8 * TIMES_AT_ONCE_COUNT)]
@@ -73,12 +73,12 @@ class Open(Message, tag="open", frozen=True, rename={"declared": "told"}):
 
     claim: _Name = "sustained"
     label: Annotated[str, Meta(max_length=LABEL_LENGTH)] | None = None
-    policy: Annotated[dict[_Name, _PolicyValue], Meta(max_length=POLICY_COUNT)] = {}  # as Policy.to_dict gives it
-    # UUIDs or unique beginnings of them; None: those the process tree uses
+    policy: Annotated[dict[_Name, _PolicyValue], Meta(max_length=POLICY_COUNT)] = {}  # in the form of Policy.to_dict
+    # UUIDs or their unique prefixes; None: the GPUs that the process tree uses
     gpus: Annotated[list[Annotated[str, Meta(max_length=GPU_LENGTH)]], Meta(max_length=GPUS_COUNT)] | None = None
     parent: Annotated[str, Meta(max_length=PARENT_LENGTH)] | None = None
     declared: _Declared = {}
-    thread: _Whole = 0  # the one that launches the work, if it is not the process's first
+    thread: _Whole = 0  # the thread that launches the work, if it is not the process's first
     tags: _Tags = {}
 
 
@@ -91,10 +91,10 @@ class End(Message, tag="end", frozen=True):
 
 
 class Times(Message, tag="times", frozen=True):
-    """Times of single iterations of a window not yet closed, in order; those of a later message follow.
+    """Times of single iterations of a window that is not closed yet, in order; later messages continue them.
 
-    Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz, which is empty
-    where no clock was stamped.
+    Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz.  The last
+    is empty if no clock was stamped.
     """
 
     run: _RunId
@@ -105,10 +105,10 @@ class Times(Message, tag="times", frozen=True):
 
 
 class Spans(Message, tag="spans", frozen=True):
-    """Pieces of time beside the timed entries of a window not yet closed; those of a later message follow.
+    """Spans beside the timed entries of a window that is not closed yet; later messages continue them.
 
-    ``what`` is ``other`` for declared work, else ``pauses`` of the host.  Little-endian arrays of one length: int64
-    CLOCK_MONOTONIC nanoseconds at begin and end, and the number, one byte each, of the piece's word in ``names``.
+    ``what`` is ``other`` for declared work, or ``pauses`` of the host.  Little-endian arrays of one length: int64
+    CLOCK_MONOTONIC nanoseconds at begin and end, and one byte per span, the index of its word in ``names``.
     """
 
     run: _RunId
@@ -126,7 +126,7 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
     begin_ns: _Whole
     end_ns: _Whole
     declared: _Declared = {}
-    tags: _Tags = {}  # those that came while the window was open
+    tags: _Tags = {}  # tags added while the window was open
 
 
 class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
@@ -159,7 +159,7 @@ class AskStatus(Message, tag="status", frozen=True):
 
 
 class AskReadings(Message, tag="readings", frozen=True):
-    """A request for the last readings and processes of every GPU, and the windows; without those up to ``since_ns``."""
+    """A request for the last readings and processes of every GPU, and the windows; only readings after ``since_ns``."""
 
     since_ns: _Whole = 0
 
@@ -171,7 +171,7 @@ class Leave(Message, tag="leave", frozen=True):
 
 
 class Welcome(Message, tag="welcome", frozen=True):
-    """The daemon's answer to Hello: the protocol that both speak from here on."""
+    """The daemon's answer to Hello, with the protocol that both speak from here on."""
 
     protocol: int
     version: str
@@ -180,9 +180,9 @@ class Welcome(Message, tag="welcome", frozen=True):
     state: str
     pid: int
     boot_id: str
-    takes_spans: bool = False  # an older daemon does not
+    takes_spans: bool = False  # older daemons do not
     takes_tags: bool = False
-    holds_marks: bool = False  # the same, and nothing of code that is not trusted
+    holds_marks: bool = False  # older daemons do not, and know no untrusted code
 
 
 class Opened(Message, tag="opened", frozen=True):
@@ -206,7 +206,7 @@ class TimesTaken(Message, tag="taken", frozen=True):
 
 
 class JudgedReply(Message, tag="judged", frozen=True):
-    """The verdicts of a window, one a GPU, worst first; ``status`` is open or judging while there are none yet."""
+    """The verdicts of a window, one per GPU, worst first; ``status`` is open or judging while there are none yet."""
 
     run: str
     status: str
@@ -227,16 +227,16 @@ class Readings(Message, tag="now", frozen=True):
     at_ns: int
     source: str
     simulated: bool = False
-    absence: str | None = None  # why there is no GPU
+    absence: str | None = None  # the reason why there is no GPU
     gpus: list[ShownGpu] = []
     windows: list[Shown] = []
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
-    unanswered: list[str] = []  # the GPUs that a driver lists and that never said who they are, each with the reason
+    unanswered: list[str] = []  # GPUs that the driver lists but that never answered, each with the reason
 
 
 class Leaving(Message, tag="leaving", frozen=True):
-    """The answer to Leave: the daemon takes no more windows, stores what it has, and exits."""
+    """The answer to Leave: the daemon refuses new windows, stores its data, and exits."""
 
 
 class Refused(Message, tag="refused", frozen=True):
@@ -273,17 +273,17 @@ def encode(message: Message) -> bytes:
 
 
 def decode_request(line: bytes) -> Request:
-    """Read a request.  Raises WireError: when the line is none."""
+    """Read a request.  Raises WireError: for a line that is not a request."""
     return _decode(_requests, line)
 
 
 def decode_reply(line: bytes) -> Reply:
-    """Read a reply.  Raises WireError: when the line is none."""
+    """Read a reply.  Raises WireError: for a line that is not a reply."""
     return _decode(_replies, line)
 
 
 def refused(code: str, why: object) -> Refused:
-    """Return a refusal of one bounded line, whatever an error repeats of the request."""
+    """Return a refusal in one bounded line, even if an error repeats a part of the request."""
     return Refused(code, one_line(str(why)))
 
 

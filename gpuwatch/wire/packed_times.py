@@ -1,4 +1,4 @@
-"""Times of iterations as they come and are stored: bytes that the daemon checks and keeps, without numpy."""
+"""Times of iterations in transit and in the store: bytes that the daemon checks and keeps, without numpy."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class PackedTimes:
         )
 
     def unpacked(self) -> Timings:
-        """Return arrays.  Raises ValueError: for bytes that are no whole numbers."""
-        import numpy as np  # of the judge's worker and of reports: the daemon stores times as they came
+        """Return arrays.  Raises ValueError: for a length that is not a multiple of the item size."""
+        import numpy as np  # needed only in the judge's worker and in reports
 
         from annotate.evidence import Timings
 
@@ -90,7 +90,7 @@ def joined(pieces: Sequence[wire.Times]) -> PackedTimes | None:
 
 
 def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
-    """Return how many times a message holds; ``first`` is the window's first message, ``before_count`` its times so far.
+    """Return the count of times in a message; ``first`` is the window's first message, ``before_count`` its times so far.
 
     Raises UsageError: when the arrays fit neither each other, nor the earlier messages, nor the bounds of a window.
     """
@@ -110,6 +110,6 @@ def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int
 
 
 def _are_durations(took_s: bytes) -> bool:
-    """Return whether every value is a plausible duration, or zero; NaN is neither, and is passed on by a sum alone."""
+    """Return whether every value is a plausible duration or zero.  NaN is not, and a sum passes it on."""
     values = array("d", took_s)
     return min(values) >= 0.0 and max(values) < LONGEST_S and not math.isnan(sum(values))

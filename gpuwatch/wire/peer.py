@@ -1,4 +1,4 @@
-"""The daemon's Unix socket: where it may be, a trusted connection to it, and the credentials of the process at the other end."""
+"""The daemon's Unix socket: its place, a trusted connection to it, and the credentials of the peer process."""
 
 import contextlib
 import fcntl
@@ -16,15 +16,15 @@ ANSWER_S = 5.0  # a daemon that is silent for longer is treated as gone
 
 
 def peer_uid(connection: socket.socket) -> tuple[int, int]:
-    """Return pid and uid of the process at the other end, by the kernel's word; the pid is 0 if it is not visible from here."""
+    """Return the peer's pid and uid from the kernel; the pid is 0 if the process is not visible from here."""
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return pid, uid
 
 
 def dial(path: Path) -> socket.socket | None:
-    """Connect to the socket at this path; None where none listens.
+    """Connect to the socket at this path; None if no process listens.
 
-    Raises DaemonError: when it takes no connection of this user, or another user listens there.
+    Raises DaemonError: when the socket refuses this user, or another user listens there.
     """
     connection = _moved_off_streams(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
@@ -38,7 +38,7 @@ def dial(path: Path) -> socket.socket | None:
     except OSError as error:
         connection.close()
         raise DaemonError(f"{path}: {_refusal(path, error)}", "unreachable") from error
-    # Anyone may listen at a path in a shared folder: trust ourselves, root, and whoever owns the system's socket.
+    # Any user may listen at a path in a shared folder: trust only this user, root, and the owner of the system's socket.
     if uid not in (os.getuid(), 0) and not (path == SYSTEM_SOCKET and uid == owner):
         connection.close()
         raise DaemonError(f"{path}: expected a daemon of uid {os.getuid()} or root, found uid {uid}; remove it", "untrusted")
@@ -46,7 +46,7 @@ def dial(path: Path) -> socket.socket | None:
 
 
 def _moved_off_streams(connection: socket.socket) -> socket.socket:
-    """Move a socket off the numbers of closed standard streams: what a library prints there must not reach the daemon."""
+    """Move a socket off the numbers of closed standard streams: a library's output must not reach the daemon."""
     if connection.fileno() > 2:
         return connection
     with connection:
@@ -54,7 +54,7 @@ def _moved_off_streams(connection: socket.socket) -> socket.socket:
 
 
 def _refusal(path: Path, error: OSError) -> str:
-    """Explain why a socket takes no connection of this user, and what would."""
+    """Explain why a socket refuses this user, and the remedy."""
     why = error.strerror or str(error)
     if isinstance(error, PermissionError):
         with contextlib.suppress(OSError):
@@ -64,7 +64,7 @@ def _refusal(path: Path, error: OSError) -> str:
 
 
 def is_manager(pid: int) -> bool:
-    """Return whether a service manager holds the socket for a starting daemon: the last listener is systemd, or is dead."""
+    """Return whether a service manager holds the socket for a starting daemon: its last listener is systemd, or dead."""
     if not pid:  # not visible from here
         return False
     try:
@@ -83,7 +83,7 @@ def list_sockets(settings: Settings) -> Iterator[Path]:
 
 
 def list_user_sockets(settings: Settings) -> Iterator[Path]:
-    """Yield where the user's daemon may listen: the socket of the settings, else the one that the owner of the store recorded."""
+    """Yield the paths of the user's daemon: the socket of the settings, then the one recorded by the store's owner."""
     yield settings.socket
     recorded = store_owner.recorded_socket(settings.state) if settings.origin("socket") == "default" else None
     if recorded is not None and recorded != settings.socket:
@@ -91,5 +91,5 @@ def list_user_sockets(settings: Settings) -> Iterator[Path]:
 
 
 def dial_user_daemon(settings: Settings) -> socket.socket | None:
-    """Connect to the user's daemon; None where none listens.  Raises DaemonError: as ``dial``."""
+    """Connect to the user's daemon; None if none listens.  Raises DaemonError: as ``dial``."""
     return next((found for path in list_user_sockets(settings) if (found := dial(path)) is not None), None)

@@ -1,4 +1,4 @@
-"""Times that a caller took, kept as they come: neither numpy nor an object for each, since the benchmark goes on."""
+"""Times from a caller, kept without numpy and without an object for each, because the benchmark goes on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gpuwatch.utf8 import found_words
 if TYPE_CHECKING:
     from annotate.evidence import Timings
 
-LONGEST_S = 1e9  # thirty years: a longer one is not in seconds
+LONGEST_S = 1e9  # thirty years: a longer duration is not in seconds
 IMPOSSIBLE = "the verdict will call them impossible"
 _BACK_TO_BACK = "the times are taken to have run back to back"
-_UNKNOWN_NS = -1  # of begins that nobody told
+_UNKNOWN_NS = -1  # for unknown begins
 
 
 class RecordedTimes:
@@ -24,7 +24,7 @@ class RecordedTimes:
     def __init__(self) -> None:
         self._took_s = array("d")
         self._at_ns = array("q")
-        self._pieces = array("q")  # of each call: how many times, its own time, and the window's begin, or -1 with known begins
+        self._pieces = array("q")  # per call: count of times, its own time, and the window's begin (-1 with known begins)
 
     def __len__(self) -> int:
         return len(self._took_s)
@@ -39,8 +39,8 @@ class RecordedTimes:
     ) -> None:
         """Keep times, in seconds; without begins they ran back to back until now.
 
-        It raises nothing, because a benchmark goes on: what is no duration becomes a time of zero, which no iteration can
-        take and the judge rejects.  Begins that are none are left out.  ``complain`` is told either in words.
+        It raises nothing, because a benchmark goes on.  An invalid duration becomes zero, which no iteration can take and the
+        judge rejects.  Invalid begins are left out.  ``complain`` receives a message about either.
         """
         before_count = len(self._took_s)
         _add_durations(self._took_s, times, complain)
@@ -69,17 +69,18 @@ class RecordedTimes:
                 continue
             ended_ns = np.cumsum(took_s[piece] * 1e9)
             total_ns = float(ended_ns[-1])
-            # Times that sum up to more than there was (of several streams, or not seconds) are spread over what there was.
+            # Times with a sum above the elapsed time (from several streams, or not in seconds) are spread over the elapsed
+            # time.
             scale = (now_ns - begin_ns) / total_ns if total_ns > now_ns - begin_ns else 1.0
             at_ns[piece] = now_ns - ((total_ns - ended_ns + took_s[piece] * 1e9) * scale).astype(np.int64)
         return Timings(at_ns, took_s)
 
 
 def _add_durations(out: array[float], times: Iterable[float], complain: Callable[[str], object]) -> None:
-    """Add durations; each value that is none becomes zero, and so does an end by an exception."""
+    """Add durations; an invalid value becomes zero, and so does an end by an exception."""
     before_count, refused_count, why = len(out), 0, ""
     try:
-        for one in times:  # keeps what came before an exception
+        for one in times:  # keeps the values before an exception
             try:
                 took_s = _number(one)
                 wrong = "" if 0.0 < took_s < LONGEST_S else f"{took_s:g} s"
@@ -98,7 +99,7 @@ def _add_durations(out: array[float], times: Iterable[float], complain: Callable
         complain("expected durations in seconds, found none; the window is judged without them")
 
 
-def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
+def _number(one: Any) -> float:  # a number of torch, numpy or Python
     """Convert one duration.  Raises TypeError: for any array, for text, and for truth values, though float() takes them."""
     if type(one) is float:
         return one
@@ -113,7 +114,7 @@ def _number(one: Any) -> float:  # of torch's or numpy's, or Python's own
 
 
 def _add_begins(out: array[int], at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> bool:
-    """Add begins and return True; add none for fractions, which are seconds and would be cut silently, and for too few."""
+    """Add begins and return True.  Add none if one is a fraction (seconds, which would be cut silently) or missing."""
     before_count = len(out)
     try:
         for one in at_ns:

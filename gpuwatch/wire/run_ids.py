@@ -1,4 +1,4 @@
-"""The ids of runs: they sort by time and hold the second in which their window was opened."""
+"""The ids of runs: they sort by time and contain the second in which their window was opened."""
 
 import re
 import secrets
@@ -8,7 +8,7 @@ _FORM = re.compile(r"[0-9a-f]{18}\Z", re.ASCII)
 
 
 def new_id(wall_s: float) -> str:
-    """Make an id whose short beginnings name one run among many: seconds since 2020 and 40 random bits."""
+    """Return an id with unique short prefixes: seconds since 2020 and 40 random bits."""
     return f"{int(wall_s) - _EPOCH_S:08x}{secrets.token_hex(5)}"
 
 

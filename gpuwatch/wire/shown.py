@@ -6,18 +6,18 @@ import msgspec
 
 
 class ShownGpu(msgspec.Struct, omit_defaults=True, frozen=True, rename={"process_list": "census"}):
-    """One GPU as it is now: records as ``annotate.evidence`` has them, without what was not observed."""
+    """One GPU now: records of ``annotate.evidence`` without unobserved fields."""
 
     device: dict[str, Any]
     lost: str | None = None
     period_ns: dict[str, int] = {}  # by lane
-    rows: list[dict[str, Any]] = []  # the last of each lane that has rows
+    rows: list[dict[str, Any]] = []  # the last row of each lane
     process_list: dict[str, Any] | None = None
     processes_left_out_count: int = 0
 
 
 class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
-    """One window: ``status`` is open, closing, judging or the verdict's, ``hazards`` the rules that found one, worst first."""
+    """One window: ``status`` is open, closing, judging or the verdict's; ``hazards`` are its rules, worst first."""
 
     run: str
     claim: str
@@ -25,7 +25,7 @@ class Shown(msgspec.Struct, omit_defaults=True, frozen=True):
     begin_ns: int
     label: str | None = None
     end_ns: int | None = None
-    uuids: list[str] = []  # empty while open: those its processes use
+    uuids: list[str] = []  # empty while it is open and its processes have used none
     pids: list[int] = []
     why: str = ""
     hazards: list[str] = []

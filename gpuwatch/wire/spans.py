@@ -1,4 +1,4 @@
-"""Pieces of time beside the timed entries: messages to evidence, and the bounds of a message."""
+"""Spans beside the timed entries: messages to evidence, and the bounds of a message."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from annotate.evidence import OtherWork, Pause
 from gpuwatch.errors import UsageError
 from gpuwatch.wire import messages as wire
 
-_FARTHEST_NS = 1 << 62  # 146 years, of which any two have a difference in 64 bits
+_FARTHEST_NS = 1 << 62  # 146 years: any two times then have a difference in 64 bits
 _MOST_COUNTS = {"other": wire.TIMES_COUNT, "pauses": wire.PAUSES_COUNT}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedSpans:
-    """Pieces of time, and the word of each."""
+    """Spans, and the word of each."""
 
-    begin_ns: array[int]  # 64 bits each, as every machine with such a GPU has them: little-endian
+    begin_ns: array[int]  # 64 bits on every machine with such a GPU; little-endian
     end_ns: array[int]
     words: tuple[str, ...]
 
     def as_other_work(self) -> OtherWork:
-        import numpy as np  # of the judge's worker: the daemon stores them as they came
+        import numpy as np  # needed only in the judge's worker: the daemon stores the bytes
 
         begin_ns, end_ns = (np.array(each, np.int64) for each in (self.begin_ns, self.end_ns))
         return OtherWork(begin_ns, (end_ns - begin_ns) / 1e9, self.words)
@@ -33,9 +33,9 @@ class NamedSpans:
 
 
 def check(piece: wire.Spans, before_count: int) -> int:
-    """Return how many pieces a message holds, of which the window has ``before_count`` of this kind already.
+    """Return the number of spans in a message; the window already has ``before_count`` of this kind.
 
-    Raises UsageError: when the arrays do not fit each other, or the bounds of a window.
+    Raises UsageError: when the arrays do not match each other, or exceed the bounds of a window.
     """
     count = len(piece.named)
     if len(piece.begin_ns) != 8 * count or len(piece.end_ns) != 8 * count:
@@ -53,7 +53,7 @@ def check(piece: wire.Spans, before_count: int) -> int:
 
 
 def decode(pieces: Sequence[wire.Spans]) -> NamedSpans | None:
-    """Return the pieces of time in checked messages, in their order; None for no message."""
+    """Return the spans in checked messages, in their order; None for no message."""
     if not pieces:
         return None
     return NamedSpans(
@@ -64,7 +64,7 @@ def decode(pieces: Sequence[wire.Spans]) -> NamedSpans | None:
 
 
 def of_pauses(pauses: Iterable[Pause]) -> NamedSpans | None:
-    """Return pauses as named pieces of time, oldest first; None for none."""
+    """Return pauses as named spans, oldest first; None for none."""
     ordered = sorted(pauses, key=lambda pause: pause.begin_ns)
     if not ordered:
         return None

@@ -1,7 +1,7 @@
 """The daemon that owns a store: the lock that proves it alive, and the path of its socket, recorded beside it.
 
-The default socket lies where ``XDG_RUNTIME_DIR`` says and the default store does not, so a client of cron or su looks for
-another socket than the one its user's daemon has.  The owner keeps the record.
+The default socket depends on ``XDG_RUNTIME_DIR`` and the default store does not, so a client under cron or su looks for
+another socket than its user's daemon has.  The store's owner keeps the record for it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ NAME = "daemon.socket"
 
 
 def is_alive(state: Path) -> bool:
-    """Return whether a folder has its one writer."""
+    """Return whether a writer holds this folder."""
     try:
         descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -35,26 +35,26 @@ def is_alive(state: Path) -> bool:
 def record_socket(state: Path, socket: Path, *, mode: int) -> None:
     """Replace the record, whole.  Only the owner of the store calls it.
 
-    Raises OSError: when the folder takes no file.
+    Raises OSError: when the folder cannot be written.
     """
     atomic_write.replace(state / NAME, os.fsencode(socket.absolute()) + b"\n", mode=mode)
 
 
 def recorded_socket(state: Path) -> Path | None:
-    """Return the recorded socket, None for no record or one that another user could have made."""
+    """Return the recorded socket; None without a record, or for one that another user could have made."""
     path = _recorded(state)
     return path if path is not None and is_folder_of_ours(path.parent) else None
 
 
 def forget_socket(state: Path, socket: Path) -> None:
-    """Remove the record where it still names this socket."""
+    """Remove the record if it still names this socket."""
     if _recorded(state) == socket.absolute():
         with contextlib.suppress(OSError):
             (state / NAME).unlink()
 
 
 def _recorded(state: Path) -> Path | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not hold us up
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block
     try:
         descriptor = os.open(state / NAME, flags)
     except OSError:

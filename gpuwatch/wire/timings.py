@@ -1,4 +1,4 @@
-"""Times of iterations: arrays to messages, and what of a caller's times can be sent."""
+"""Times of iterations: conversion of arrays to messages, and repair of invalid times."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -11,7 +11,7 @@ from gpuwatch.wire.recorded_times import IMPOSSIBLE, LONGEST_S, RecordedTimes
 
 
 def mend(timings: Timings, complain: Callable[[str], object] = len) -> Timings:
-    """Return times a caller hands over as arrays; what is no duration becomes zero, which the judge rejects.  It raises nothing."""
+    """Return a caller's times as arrays; an invalid duration becomes zero, which the judge rejects.  It raises nothing."""
     sound = _are_each_durations(timings.took_s)
     if sound.all() or timings.took_s.ndim != 1:
         return timings
@@ -26,7 +26,7 @@ def recorded(
     now_ns: int,
     complain: Callable[[str], object] = len,
 ) -> Timings:
-    """Make iterations of times a caller took, as ``RecordedTimes.add`` and ``mend``."""
+    """Make iterations from a caller's times, as ``RecordedTimes.add`` and ``mend``."""
     if isinstance(times, Timings):
         return mend(times, complain)
     kept = RecordedTimes()
@@ -50,7 +50,7 @@ def encode(run: str, timings: Timings) -> Iterator[wire.Times]:
 
 
 def sort_by_begin(timings: Timings) -> Timings:
-    """Sort iterations by their beginnings: nested ones, and those of several threads, end in another order than they begin."""
+    """Sort iterations by their begins: nested ones, and those of several threads, end in another order."""
     if (np.diff(timings.at_ns) >= 0).all():
         return timings
     order = np.argsort(timings.at_ns, kind="stable")
@@ -59,7 +59,7 @@ def sort_by_begin(timings: Timings) -> Timings:
 
 
 def batched(timings: Timings, size: int) -> Timings:
-    """Merge every ``size`` iterations into one: the first beginning, the mean times and clocks; a remainder is dropped."""
+    """Merge every ``size`` iterations into one: the first begin, the mean times and clocks; drop a remainder."""
     if size <= 1:
         return timings
     count = len(timings.at_ns) // size * size
@@ -67,7 +67,7 @@ def batched(timings: Timings, size: int) -> Timings:
     def means(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return np.asarray(values[:count].reshape(-1, size).mean(axis=1))
 
-    # A batch with an impossible time in it is impossible.
+    # One impossible time makes its whole batch impossible.
     took_s = np.where((timings.took_s[:count].reshape(-1, size) > 0.0).all(axis=1), means(timings.took_s), 0.0)
     return Timings(
         timings.at_ns[:count:size],

@@ -1,5 +1,5 @@
 -- Which rows went out twice?
--- None, unless two folders were poured together.
+-- Returns none, unless two export folders were merged.
 -- since: 3650d
 SELECT boot_id, run, gpu_uuid, count(*) AS times, string_agg(DISTINCT filename, ' ') AS files FROM windows
 WHERE begun_utc >= getvariable('since') AND begun_utc < getvariable('until')

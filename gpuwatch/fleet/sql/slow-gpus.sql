@@ -1,6 +1,6 @@
 -- Which GPU is slower than the others of its node?
 -- Compares the median time of the same work (label and team) between the GPUs of one node that share model and power limit,
--- in windows where nobody else was on the GPU.
+-- in windows without other processes on the GPU.
 -- since: 7d
 WITH works AS (
     SELECT hostname, gpu_name, gpu_power_limit_w, team, label, gpu_uuid, median(time_median_s) AS time_s,

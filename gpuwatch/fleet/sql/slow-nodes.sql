@@ -1,6 +1,6 @@
 -- Which node is slow?
 -- Compares each node with the others of its model and power limit: the median time of the same work (label and team) in
--- windows where nobody else was on the GPU, and the canary's clock.  Half of a node's GPUs must be slow.  Needs the same work on
+-- windows without other processes on the GPU, and the canary's clock.  Half of a node's GPUs must be slow.  Needs the same work on
 -- three nodes.
 -- since: 7d
 WITH alone AS (

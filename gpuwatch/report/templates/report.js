@@ -4,8 +4,8 @@
   const textOf = (id) => document.getElementById(id).textContent;
   const bytesOf = (text) => Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   const { windows: drawn, overlaid } = JSON.parse(textOf("gpuwatch-drawn"));
-  const PAPER_PX = 680; // what A4 and Letter both hold within their margins
-  // Plotly reads a few tags and %{…} in its texts: what users named must not become one.
+  const PAPER_PX = 680; // fits into the margins of both A4 and Letter
+  // Plotly reads a few tags and %{…} in its texts: names chosen by users must not become one.
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
   const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
   const ROLES = ["first", "second", "third", "fourth", "fifth", "sixth"];
@@ -19,8 +19,8 @@
   const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });
 
   const narrow = () => innerWidth < 600 && !paper;
-  const ROW_PX = () => (narrow() ? 34 : 23); // narrow: each row's name stands above it, as beside it would leave no room
-  const TITLE_PX = () => (narrow() ? 44 : 30); // narrow: the names of the lines stand below the title
+  const ROW_PX = () => (narrow() ? 34 : 23); // narrow: each row's name is above it, because there is no room beside it
+  const TITLE_PX = () => (narrow() ? 44 : 30); // narrow: the names of the lines are below the title
 
   function timeline(data) {
     const traces = [], layout = { ...look(), showlegend: false, margin: { l: narrow() ? 45 : 70, r: narrow() ? 8 : 20, t: 10, b: 55 }, shapes: [], annotations: [], hovermode: "x" };
@@ -53,7 +53,7 @@
     return [traces, layout];
   }
 
-  // The range of what was seen inside the window; a limit near it is in it, one far away would flatten everything.
+  // The range of the values inside the window.  It includes a limit that is near; a distant one would flatten the curve.
   function fitted(lane, length_s) {
     const seen = lane.series.flatMap((each) => each.y.filter((y, place) => y !== null && each.x[place] <= length_s
       && (each.x[place] >= 0 || (each.shape === "step" && each.x[place + 1] > 0))));
@@ -97,7 +97,7 @@
 
   const small = (x, y) => ({ ...look(), barmode: "overlay", height: 350, margin: { l: 60, r: 10, t: 60, b: 45 }, legend: { orientation: "h", y: 1, yanchor: "bottom", itemsizing: "constant" },
     xaxis: axis({ title: { text: x } }), yaxis: axis({ title: { text: y } }) });
-  // Steps and not bars: those behind stay seen.  The highest bin of each is 1, the numbers stand in the hover.
+  // Steps instead of bars keep the series behind visible.  The highest bin of each is 1; the hover shows the numbers.
   const histograms = (all, unit) => [all.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), customdata: each.counts, mode: "lines",
     line: { shape: "hvh", width: 1.5, color: colour(ROLES[index % ROLES.length]), dash: ["solid", "dash", "dot"][Math.floor(index / ROLES.length) % 3] },
     fill: all.length < 4 ? "tozeroy" : "none", fillcolor: colour(ROLES[index % ROLES.length]) + "40",
@@ -106,7 +106,7 @@
   const cut = (data) => ", " + data.percent[0] + "th to " + data.percent[1] + "th percentile";
   const overlay = (data, which) => histograms(data[which], (which === "measured" ? "ms as measured" : "ms at " + Math.round(data.clock_mhz) + " MHz") + cut(data));
 
-  // Each iteration at its moment, and beside it how often each time occurred: both over one axis of times.
+  // Each iteration over time, and beside it the distribution of the times, on one axis.
   function times(data) {
     const [counted] = histograms(data.histograms, ""), bins = data.histograms[0].x, half = 0.5 * (bins[1] - bins[0]);
     const over = data.drift.map((each, index) => ({ x: each.x, y: each.y, name: plain(each.name), mode: "markers", marker: { color: colour(ROLES[index % 2]), size: 3 },
@@ -127,7 +127,7 @@
       const [traces, layout] = make(place.dataset[name]);
       if (ranges) Object.assign(layout.xaxis, ranges);
       if (paper) Object.assign(layout, { width: place.parentElement.classList.contains("pair") ? PAPER_PX / 2 - 8 : PAPER_PX, autosize: false });
-      place.style.height = layout.height + "px"; // Plotly forgets its own when the window's size changes
+      place.style.height = layout.height + "px"; // Plotly loses its own height when the window's size changes
       window.Plotly.react(place, traces, layout, { ...config, responsive: !paper });
     });
     put("timeline", (index) => timeline(drawn[Number(index)].timeline));
@@ -151,7 +151,7 @@
     window.Plotly.relayout(document.querySelector('[data-timeline="' + index + '"]'), { "xaxis.range": [from, to] });
   }
 
-  // The keyboard's way to what drag and double-click do.
+  // Keyboard equivalents of drag and double-click.
   function move(event) {
     const place = event.currentTarget, data = drawn[Number(place.dataset.timeline)].timeline;
     if (!window.Plotly || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -173,11 +173,11 @@
     link.click();
   }));
   let drawnNarrow = innerWidth < 600;
-  addEventListener("resize", () => { // names stand elsewhere then
+  addEventListener("resize", () => { // the names move then
     if (drawnNarrow !== innerWidth < 600 && window.Plotly && !paper) { drawnNarrow = innerWidth < 600; draw(); }
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => window.Plotly && draw());
-  // Paper is light, narrow, and cannot be clicked; the pictures are drawn before the style sheet for print is in force.
+  // Paper is light, narrow, and cannot be clicked.  The pictures are drawn before the print style sheet applies.
   let chosen, closed = [];
   addEventListener("beforeprint", () => {
     chosen = root.dataset.theme; root.dataset.theme = "light"; paper = true;

@@ -1,4 +1,4 @@
-"""The driver's own telemetry through NVML: the only package that imports pynvml.  It only looks: no setter is called."""
+"""The driver's own telemetry through NVML: the only package that imports pynvml.  It only reads and calls no setter."""
 
 from gpuwatch.sources.nvml.nvml_source import Nvml
 

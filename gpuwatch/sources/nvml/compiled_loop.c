@@ -1,10 +1,10 @@
 /* The compiled loop: it reads the rows of one GPU on their deadlines and keeps the answers as the driver wrote them.
 
-After each pause nothing of an interpreter is in the processor's caches any more, and a pass costs ten to twenty times
-its cost back to back.  This loop is small enough not to notice; Python reads what it collected, many passes at once.
+After a pause the processor's caches no longer hold an interpreter, and a pass in Python costs ten to twenty times as much
+as back to back.  This loop is too small for that effect; Python decodes its answers later, many passes at once.
 
-It knows nothing of NVML: compiled_loop.py, whose structures these are, gives it the functions, their arguments, and what
-the answers' memory holds before.  It allocates nothing and holds no lock. */
+It knows nothing of NVML: compiled_loop.py, which has the same structures, passes the functions, their arguments, and the
+initial content of the answers' memory.  It allocates nothing and holds no lock. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <stdint.h>
@@ -12,16 +12,16 @@ the answers' memory holds before.  It allocates nothing and holds no lock. */
 #include <time.h>
 #include <unistd.h>
 
-const uint32_t gpuwatch_compiled_loop_layout = 2; /* of these structures, as compiled_loop.py knows them */
+const uint32_t gpuwatch_compiled_loop_layout = 2; /* version of these structures, as in compiled_loop.py */
 
 typedef struct { /* one call: f(handle, answer), or f(handle, number, answer) */
     void *function, *handle;
-    uint32_t has_number, number, offset, pad; /* offset: where in the row's memory its answer lies */
+    uint32_t has_number, number, offset, pad; /* offset: of its answer in the row's memory */
 } Question;
 
 typedef struct {
     const Question *questions;
-    const uint8_t *blank; /* what the answers' memory holds before they are asked: versions and field ids */
+    const uint8_t *blank; /* initial content of the answers' memory: versions and field ids */
     uint32_t questions_count, bytes;
 } Row;
 
@@ -33,13 +33,13 @@ typedef struct {
 
 typedef struct {
     Row row, pulse;
-    uint64_t ends; /* bits of the codes after which nothing more is to be asked */
+    uint64_t ends; /* bits of the codes that end a row */
     Pass *passes;
-    int32_t *codes;   /* of every pass, and of the last pulse after them: codes_count of them */
-    uint8_t *answers; /* of every pass, and of the last pulse after them: answers_bytes */
+    int32_t *codes;   /* of every pass, then of the last pulse: codes_count each */
+    uint8_t *answers; /* of every pass, then of the last pulse: answers_bytes each */
     uint32_t passes_count, codes_count, answers_bytes, has_last_pulse;
     int32_t wake_fd, pad2;
-    int64_t asking_since_ns; /* 0 while nothing is asked; others watch it */
+    int64_t asking_since_ns; /* 0 outside of calls; other threads read it */
 } Loop;
 
 typedef int (*Plain)(void *handle, void *answer);
@@ -51,7 +51,7 @@ static int64_t now_ns(void) {
     return time.tv_sec * 1000000000ll + time.tv_nsec;
 }
 
-/* Until a time; 1 if somebody woke us before it. */
+/* Wait until a time; return 1 if woken before it. */
 static int woken(int wake_fd, int64_t due_ns) {
     int64_t left_ns;
     while ((left_ns = due_ns - now_ns()) > 0) {
@@ -59,13 +59,13 @@ static int woken(int wake_fd, int64_t due_ns) {
         struct timespec left = {left_ns / 1000000000, left_ns % 1000000000};
         if (ppoll(&wake, 1, &left, NULL) > 0) {
             uint64_t rung;
-            return read(wake_fd, &rung, sizeof rung) != 0; /* the read only empties it */
+            return read(wake_fd, &rung, sizeof rung) != 0; /* the read only clears it */
         }
     }
     return 0;
 }
 
-/* All questions of a row; 0 once an answer says that there is no use in asking on. */
+/* Make all calls of a row; return 0 after a code in ``ends``. */
 static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) {
     memcpy(answers, row->blank, row->bytes);
     for (uint32_t i = 0; i < row->questions_count; i++) {
@@ -81,7 +81,7 @@ static int ask(const Row *row, uint64_t ends, int32_t *codes, uint8_t *answers) 
     return 1;
 }
 
-/* A pulse that says what the last one said; it is the last one from now on. */
+/* Return whether a pulse equals the last one, and keep it as the last one. */
 static int is_repeated(Loop *loop, uint32_t pass) {
     int32_t *codes = loop->codes + (uint64_t)pass * loop->codes_count;
     int32_t *last_codes = loop->codes + (uint64_t)loop->passes_count * loop->codes_count;
@@ -96,9 +96,9 @@ static int is_repeated(Loop *loop, uint32_t pass) {
     return repeats;
 }
 
-/* Passes from ``due_ns`` on, ``period_ns`` apart, while they are due by ``until_ns``: the first one in any case, unless
-   woken.  The whole row when the last one, at ``row_at_ns``, is ``row_after_ns`` old; else the pulse.  ``is_resting``: only
-   the first pass that is a row, or a pulse that changed, however long that takes.  Returns how many. */
+/* Make passes from ``due_ns`` on, ``period_ns`` apart, while they are due by ``until_ns``; always the first, unless woken.
+   A pass reads the whole row if the last one, at ``row_at_ns``, is ``row_after_ns`` old, otherwise the pulse.
+   ``is_resting``: keep only the first row or changed pulse, however long that takes.  Returns the number of passes. */
 uint32_t gpuwatch_compiled_loop(Loop *loop, int64_t due_ns, int64_t period_ns, int64_t until_ns, int64_t row_at_ns,
                                 int64_t row_after_ns, int64_t is_resting) {
     uint32_t count = 0;

@@ -1,8 +1,8 @@
-"""Passes one after another without Python: the fast row and the pulse asked by a small compiled loop, read afterwards.
+"""Passes without Python between them: a small compiled loop reads the fast row and the pulse; Python decodes them later.
 
-After a pause of milliseconds nothing of an interpreter is in the processor's caches any more: a pass in Python took 150 to
-280 us on the machines where this was measured, 13 back to back, and the loop's takes 60.  ``compiled_loop.c`` is built when the
-package is installed; where there was no compiler the sampler asks in Python, for 1.7 times the whole daemon's processor time.
+After a pause of milliseconds the processor's caches no longer hold the interpreter.  A pass in Python then took 150 to
+280 us on the measured machines, against 13 back to back; the loop's takes 60.  ``compiled_loop.c`` is built at
+installation.  Without a compiler the sampler reads in Python, for 1.7 times the whole daemon's CPU time.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from gpuwatch.sources.nvml import fields
 from gpuwatch.sources.nvml.binding import GONE_OR_LOST, SUCCESS, Api, treat
 from gpuwatch.sources.nvml.questions import Row
 
-LAYOUT = 2  # of the structures below, as compiled_loop.c says it too: a library built from other ones is not used
+LAYOUT = 2  # version of the structures below, as in compiled_loop.c: a library with another version is not used
 PASSES_COUNT = 64
 _ALIGNED_BYTES = 8
 
@@ -31,11 +31,11 @@ _Value: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """The memory that a function writes its answer into: a type of ctypes, or the name of a structure of the binding's."""
+    """The memory for a function's answer: a ctypes type, or the name of one of the binding's structures."""
 
     kind: Any
-    value: _Value = lambda cell: cell  # what the binding's own function would return of it
-    version: str | None = None  # the constant that goes into a structure's first word, the number asked for into its second
+    value: _Value = lambda cell: cell  # the value that the binding's own function would return from it
+    version: str | None = None  # the constant for a structure's first word; the number asked for goes into its second
 
 
 def _plain(cell: Any) -> Any:
@@ -83,17 +83,17 @@ class _Loop(ctypes.Structure):
 
 
 class UnfitError(Exception):
-    """A row that the compiled loop cannot ask: the reason."""
+    """The reason why the compiled loop cannot read a row."""
 
 
 class _LoopRow:
-    """One row as the loop asks it: its calls, and how their answers are read back.  Raises UnfitError."""
+    """One row as the loop reads it: its calls, and the decoding of their answers.  Raises UnfitError."""
 
     def __init__(self, api: Api, uuid: str, lane: Lane, row: Row) -> None:
         self._api, self._uuid, self.lane, self._batch = api, uuid, lane, row.batch
         if row.gpm is not None:
             raise UnfitError("means over an interval are asked in Python")
-        self._answers: list[tuple[int, Any, _Value, Sequence[tuple[str, _Value]]]] = []  # offset, type, value, who takes it
+        self._answers: list[tuple[int, Any, _Value, Sequence[tuple[str, _Value]]]] = []  # offset, type, value, receivers
         questions, blank = [], b""
         for call, takers in row.steps:
             name, handle, number = _parts(call)
@@ -136,17 +136,17 @@ class _LoopRow:
 
 
 class CompiledLoop:
-    """The loop of one GPU.  One thread runs it; any may interrupt it, or look since when it waits for the driver."""
+    """The loop of one GPU.  One thread runs it; any thread may interrupt it or see how long it has waited for the driver."""
 
     def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> None:
-        self._lost = lost  # called when the GPU was: its handle is of no use any more
+        self._lost = lost  # called when the GPU was lost: its handle is then invalid
         self._run = library.gpuwatch_compiled_loop
         self._uuid = uuid
         self._row, self._pulse = _LoopRow(api, uuid, Lane.FAST, row), _LoopRow(api, uuid, Lane.PULSE, pulse)
         both = (self._row, self._pulse)
         self._codes_count, self._answers_bytes = max(each.count for each in both), max(each.bytes for each in both)
         self._passes = (_Pass * PASSES_COUNT)()
-        # One more than passes: what the last pulse said, while the GPU rests.
+        # One more than passes: the last pulse's answers, while the GPU rests.
         self._codes = (ctypes.c_int32 * ((PASSES_COUNT + 1) * self._codes_count))()
         self._answers = (ctypes.c_uint8 * ((PASSES_COUNT + 1) * self._answers_bytes))()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -196,7 +196,7 @@ class CompiledLoop:
 
 
 def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:
-    """The loop for these rows of a GPU; None where it was not built, or cannot ask one of them.  OSError without descriptors."""
+    """Return the loop for these rows of a GPU; None if it was not built or cannot read one of them.  Raises OSError."""
     library, _ = compiled()
     try:
         return None if library is None else CompiledLoop(library, api, uuid, row, pulse, lost)
@@ -206,7 +206,7 @@ def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None
 
 @functools.cache
 def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, str]:
-    """The library that was built at installation; if there is none, why."""
+    """Return the library built at installation, or None and the reason."""
     why = "it was not built: no C compiler was there when gpuwatch was installed"
     for path in sorted(folder.glob("_compiled_loop*.so")):
         try:
@@ -224,7 +224,7 @@ def compiled(folder: Path = Path(__file__).parent) -> tuple[ctypes.CDLL | None, 
 
 
 def _parts(call: Callable[[], Any]) -> tuple[str, Any, int | None]:
-    """Function, handle and number of a bound call of the binding.  Raises UnfitError."""
+    """Return function, handle and number of a bound call of the binding.  Raises UnfitError."""
     if not isinstance(call, partial) or getattr(call.func, "__name__", "") not in FORMS or len(call.args) > 2:
         raise UnfitError(f"{call} is asked in Python")
     return call.func.__name__, call.args[0], call.args[1] if len(call.args) > 1 else None

@@ -1,4 +1,4 @@
-"""The identity of each GPU: every fact of a device that does not change from reading to reading."""
+"""The facts of each GPU that do not change between readings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _VIRTUALIZATION: Mapping[int, str] = {0: "none", 1: "pass-through", 2: "vgpu", 3
 
 
 def _name(names: Mapping[int, str], kind: str) -> Callable[[int], str]:
-    """Return a lookup of the driver's number; one that is not known keeps it."""
+    """Return a lookup of the driver's numbers; an unknown number stays a number."""
     return lambda number: names.get(number, f"{kind} {number}")
 
 
@@ -41,7 +41,7 @@ FACTS: Mapping[str, tuple[Call, ...]] = {
     "temperature_slowdown_c": (Call(_THRESHOLD, ("NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",)),),
     "temperature_shutdown_c": (Call(_THRESHOLD, ("NVML_TEMPERATURE_THRESHOLD_SHUTDOWN",)),),
     "memory_total_bytes": (Call("nvmlDeviceGetMemoryInfo", (), lambda memory: memory.total, instance=True),),
-    # The second version of the call tells the driver's reserve apart; its number holds the structure's version and size.
+    # The second version of the call counts the driver's reserve separately; its number holds the structure's version and size.
     "memory_reserved_bytes": (
         Call("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), lambda memory: memory.reserved, instance=True),
     ),
@@ -64,13 +64,13 @@ FACTS: Mapping[str, tuple[Call, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BoardHandles:
-    """The handles of a GPU or MIG instance: its own, and that of the board it lives on."""
+    """Handles of a GPU or MIG instance: its own, and the board's."""
 
     uuid: str
     handle: Handle
     board_handle: Handle
     parent_uuid: str | None = None
-    instance_id: int | None = None  # GPU instance, of a MIG device
+    instance_id: int | None = None  # GPU instance id of a MIG device
 
 
 def count(api: Api) -> int:
@@ -83,7 +83,7 @@ def count(api: Api) -> int:
 
 
 def at(api: Api, index: int) -> Iterator[BoardHandles]:
-    """Find the GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
+    """Yield the GPU at this place of the driver's list, then its MIG instances.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByIndex(index)
         uuid = read_text(lambda: api.nvmlDeviceGetUUID(handle))
@@ -115,7 +115,7 @@ def board(api: Api, uuid: str) -> BoardHandles:
 
 
 def device(api: Api, of: BoardHandles) -> Device:
-    """Read the facts of one GPU; for a MIG instance name, memory and cores are its own, limits and modes its board's."""
+    """Read the facts of one GPU; a MIG instance has its own name, memory and cores, and its board's limits and modes."""
     facts = {name: value for name, calls in FACTS.items() if (value := _fact(api, of, calls)) is not None}
     if facts.get("numa_node_count", -1) < 0:
         facts["numa_node_count"] = numa_node(facts.get("pci_bus_id"))
@@ -125,7 +125,7 @@ def device(api: Api, of: BoardHandles) -> Device:
 
 
 def _fact(api: Api, of: BoardHandles, calls: Sequence[Call]) -> Any:
-    """Return the first answer; None where no call has one."""
+    """Return the first answer; None if no call has one."""
     for call in calls:
         handle = of.handle if call.instance else of.board_handle
         answer = asked(api, call.function, handle, *(getattr(api, each) for each in call.args), uuid=of.uuid)

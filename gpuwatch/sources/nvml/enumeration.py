@@ -1,4 +1,4 @@
-"""The roll call: every listed GPU says who it is, in a thread of its own, so that one that hangs or is lost costs only itself."""
+"""Enumeration of all listed GPUs, one thread each, so that a hanging or lost GPU delays no other."""
 
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -13,25 +13,25 @@ _Present = list[tuple[BoardHandles, Device]]
 
 
 def _ask(api: Api, index: int, answer: Future[_Present]) -> None:
-    """Answer for one place in the driver's list: a GPU and its MIG instances, or why there is none."""
+    """Answer for one place in the driver's list: a GPU and its MIG instances, or the reason for their absence."""
     try:
         answer.set_result([(board, device_facts.device(api, board)) for board in device_facts.at(api, index)])
-    except Exception as error:  # noqa: BLE001 - raised again where the answer is looked at
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is used
         answer.set_exception(error)
 
 
 class RollCall:
-    """Calls the roll, again and again if need be; a GPU that has not come back from the last call is not asked twice."""
+    """Enumerates repeatedly; a GPU whose last call has not returned is not asked again."""
 
-    def __init__(self, api: Api, *, patience_s: float = 3.0) -> None:  # what needs longer joins at the next call
+    def __init__(self, api: Api, *, patience_s: float = 3.0) -> None:  # a slower GPU joins at the next call
         self._api = api
         self._patience_s = patience_s
         self._calling = threading.Lock()
         self._open: dict[int, Future[_Present]] = {}
-        self.missing: dict[int, str] = {}  # by place in the driver's list: why there was no answer
+        self.missing: dict[int, str] = {}  # by place in the driver's list: the reason for the missing answer
 
     def call(self) -> _Present:
-        """Those who answered, in the driver's order; waits as long as at least one more answers within the patience.
+        """Return the GPUs that answered, in the driver's order; wait while another one still answers within the patience.
 
         Raises SourceGoneError.
         """
@@ -40,7 +40,7 @@ class RollCall:
             for index in range(count):
                 if index not in self._open:
                     answer = self._open[index] = Future()
-                    # Daemonic: one that never returns from the driver must not keep the process.
+                    # Daemonic: a thread that never returns from the driver must not keep the process alive.
                     threading.Thread(
                         target=_ask, args=(self._api, index, answer), name=f"gpuwatch-roll-{index}", daemon=True
                     ).start()
@@ -48,7 +48,7 @@ class RollCall:
             waiting = set(asked.values())
             while waiting and (answered := wait(waiting, self._patience_s, FIRST_COMPLETED).done):
                 waiting -= answered
-            # What was answered is not taken for an answer to the next call, also where this one ends here.
+            # An answer to this call must not count for the next one, also where this call ends here.
             self._open = {index: answer for index, answer in asked.items() if answer in waiting}
             found: _Present = []
             self.missing = {}
@@ -62,6 +62,6 @@ class RollCall:
                     self.missing[index] = error.reason
                 except SourceGoneError:
                     raise
-                except Exception as error:  # noqa: BLE001 - an answer nobody foresaw, as text that is none: it is asked again
+                except Exception as error:  # noqa: BLE001 - an unforeseen answer, such as invalid text: the GPU is asked again
                     self.missing[index] = f"its answer is not understood: {type(error).__name__}: {error}"
             return found

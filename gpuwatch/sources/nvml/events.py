@@ -1,4 +1,4 @@
-"""The driver's own reports: Xids and memory errors, for all GPUs at once."""
+"""The driver's own events: Xids and memory errors, for all GPUs at once."""
 
 import ctypes
 import threading
@@ -8,8 +8,8 @@ from annotate.evidence import Event
 from gpuwatch import clock
 from gpuwatch.sources.nvml.binding import TIMEOUT, Api, Handle, asked, treat
 
-# Bits as in nvml.h.  Clock changes (0x10) are left alone: an H200 delivers dozens a second under a power cap, each wakes a
-# thread, and none says what the clock is; the fast lane does.
+# Bits as in nvml.h.  Clock changes (0x10) are not registered: under a power cap an H200 delivers dozens a second.  Each would
+# wake a thread without stating the clock, which the fast lane reads.
 _KINDS: Mapping[int, str] = {
     0x0008: "xid", 0x0001: "ecc", 0x0002: "ecc", 0x0200: "ecc", 0x0400: "ecc", 0x0800: "ecc",
 }  # fmt: skip
@@ -21,15 +21,15 @@ _UNKNOWN_XID = 999
 
 
 class EventWait:
-    """One event set, registered for every board; events from before the registration are lost."""
+    """One event set, registered for every board.  Events before the registration are lost."""
 
     def __init__(self, api: Api, boards: Iterable[tuple[str, Handle]], *, patience_s: float = 2.0) -> None:
         self._api = api
-        self._patience_s = patience_s  # twice as long as anybody waits for an event
+        self._patience_s = patience_s  # twice the longest wait for an event
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._uuids: dict[int, str] = {}
-        self.kinds: dict[str, frozenset[str]] = {}  # by UUID: what this GPU will report
+        self.kinds: dict[str, frozenset[str]] = {}  # by UUID: the events that this GPU can report
         self._set = asked(api, "nvmlEventSetCreate")
         if self._set is None:
             return
@@ -41,7 +41,7 @@ class EventWait:
                 self.kinds[uuid] = frozenset(_KINDS[bit] for bit in taken)
 
     def _register(self, handle: Handle, bit: int) -> bool:
-        # One by one, so that an event that needs privilege does not take the others with it.
+        # One by one, so that an event that needs privilege does not disable the others.
         try:
             self._api.nvmlDeviceRegisterEvents(handle, bit, self._set)
         except self._api.NVMLError:
@@ -49,7 +49,7 @@ class EventWait:
         return True
 
     def wait(self, timeout_s: float, *, most: int = 256) -> tuple[Event, ...]:
-        """The events that came, waiting at most so long for the first; at most ``most``, so that a flood ends."""
+        """Return the new events, waiting at most ``timeout_s`` for the first; at most ``most``, which bounds a flood."""
         if not self._uuids:
             self._closing.wait(timeout_s)
             return ()
@@ -68,7 +68,7 @@ class EventWait:
         return tuple(found)
 
     def _failed(self, error: Exception, timeout_s: float) -> None:
-        if error.value not in (15, 16):  # type: ignore[attr-defined]  # some GPU is lost, not said which: its lanes find out
+        if error.value not in (15, 16):  # type: ignore[attr-defined]  # an unnamed GPU is lost: its lanes find out
             treat(error)
         self._closing.wait(timeout_s)
 
@@ -83,7 +83,7 @@ class EventWait:
         return [Event(uuid=uuid, at_ns=clock.now_ns(), kind=kind, value=int(value), text=text)]
 
     def close(self) -> None:
-        """Wait for a waiter to come back, then free the set; one that hangs in the driver keeps it."""
+        """Wait for a pending wait to return, then free the set; a wait that hangs in the driver keeps the set."""
         self._closing.set()
         if not self._lock.acquire(timeout=self._patience_s):
             return

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, treat
 
-# nvmlFieldValue_t: id, scope, timestamp us, latency us, value type, return code, and a union of eight bytes.  Ours,
+# nvmlFieldValue_t: id, scope, timestamp us, latency us, value type, return code, and a union of eight bytes.  Defined here
 # because pynvml's Structure runs Python code at every attribute: 14 us for five fields instead of 3.
 _ENTRY = struct.Struct("=IIqqIIQ")
 _UNSIGNED_LONG_LONG = 3
@@ -21,7 +21,7 @@ Wanted: TypeAlias = tuple[str, tuple[int, ...], Callable[[Any], Any]]
 
 
 def decoded(kind: int, raw: int) -> float | int | None:
-    """A union of eight bytes by its value type (nvmlValueType_t); None for a type we do not know."""
+    """Decode a union of eight bytes by its value type (nvmlValueType_t); None for an unknown type."""
     match kind:
         case 1:
             return raw & 0xFFFF_FFFF
@@ -40,7 +40,7 @@ def decoded(kind: int, raw: int) -> float | int | None:
 
 
 class FieldBatch:
-    """A fixed set of fields of one GPU.  A batch costs the sum of its members, so only fields of one lane share one."""
+    """A fixed set of fields of one GPU.  A batch costs the sum of its members, so it holds only fields of one lane."""
 
     def __init__(self, api: Api, uuid: str, handle: Handle, wanted: Sequence[Wanted]) -> None:
         self._api = api
@@ -48,13 +48,13 @@ class FieldBatch:
         self.handle = handle
         self._wanted = tuple(wanted)
         ids = [field for _, fields, _ in wanted for field in fields]
-        self.template = b"".join(_ENTRY.pack(field, 0, 0, 0, 0, 0, 0) for field in ids)  # as the driver is handed it
+        self.template = b"".join(_ENTRY.pack(field, 0, 0, 0, 0, 0, 0) for field in ids)  # in the driver's layout
         self.count = len(ids)
         self._buffer = ctypes.c_char * len(self.template)
 
     def entries(self) -> list[Entry]:
-        """(return code, timestamp us, value type, raw value) of every field.  Raises as ``treat``, and NVMLError."""
-        # A fresh buffer each time: a window's edge may ask the same batch from another thread.
+        """Return (return code, timestamp us, value type, raw value) of every field.  Raises as ``treat``, and NVMLError."""
+        # A new buffer each time: a window's edge may read the same batch from another thread.
         buffer = self._buffer.from_buffer_copy(self.template)
         ask = self._api._nvmlGetFunctionPointer(FUNCTION)  # noqa: SLF001 - the binding's own way in
         code = ask(self.handle, ctypes.c_int(self.count), buffer)
@@ -63,7 +63,7 @@ class FieldBatch:
         return _entries(buffer.raw)
 
     def ask(self, values: dict[str, Any]) -> None:
-        """Put what was answered under its signal's name."""
+        """Read the fields and store each answer under its signal's name."""
         try:
             entries = self.entries()
         except self._api.NVMLError as error:
@@ -72,7 +72,7 @@ class FieldBatch:
         self._take(entries, values)
 
     def read(self, answer: bytes, values: dict[str, Any]) -> None:
-        """The same of an answer that came before."""
+        """Store the answers of earlier entries."""
         self._take(_entries(answer), values)
 
     def _take(self, entries: Sequence[Entry], values: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ class FieldBatch:
                 if code != SUCCESS:
                     treat(self._api.NVMLError(code), self._uuid)
                     total = None
-                # Success without a timestamp fills nothing: fields 147, 226, 227 on driver 580.159.04.
+                # Fields 147, 226 and 227 return success without a timestamp on driver 580.159.04: no value.
                 elif filled_us == 0 or (value := decoded(kind, raw)) is None:
                     total = None
                 elif total is not None:
@@ -98,7 +98,7 @@ def _entries(answer: bytes) -> list[Entry]:
 
 
 def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: int | None = None) -> bool:
-    """Tell whether all these fields answer on this GPU (with values of one type, if ``kind`` is given)."""
+    """Return whether all these fields answer on this GPU (with values of one type, if ``kind`` is given)."""
     try:
         entries = FieldBatch(api, uuid, handle, [("", tuple(ids), abs)]).entries()
     except api.NVMLError as error:
@@ -108,10 +108,10 @@ def answers(api: Api, uuid: str, handle: Handle, ids: Sequence[int], *, kind: in
 
 
 def slowdown_counters(api: Api, uuid: str, handle: Handle, driver_version: str | None) -> tuple[int, int, int] | None:
-    """The ids under which this driver counts software-thermal, hardware-thermal and power-brake time; None: under none.
+    """Return the ids of software-thermal, hardware-thermal and power-brake time on this driver; None if there are none.
 
-    They are 269-271, and on drivers 575 to 589 may be 251-253, which mean power smoothing from 590 on.  So both are asked,
-    and only 64-bit answers count: a version alone does not tell (580.159.04 answers 269-271).
+    The ids are 269-271.  On drivers 575 to 589 they may be 251-253, which mean power smoothing from 590 on.  Both sets
+    are tried, and only 64-bit answers count, because the version alone does not decide (580.159.04 answers 269-271).
     """
     if answers(api, uuid, handle, (269, 270, 271), kind=_UNSIGNED_LONG_LONG):
         return (269, 270, 271)

@@ -10,7 +10,7 @@ from gpuwatch.sources.nvml.binding import SUCCESS, Api, Handle, asked, treat
 
 
 class Gpm:
-    """The monitor of one GPU or MIG instance: it keeps the previous sample and one allocation of everything."""
+    """The monitor of one GPU or MIG instance: it keeps the previous sample and reuses all its memory."""
 
     def __init__(
         self,
@@ -19,13 +19,13 @@ class Gpm:
         handle: Handle,
         instance_id: int | None = None,
         *,
-        shortest_ns: int = 100_000_000,  # below, an H200 answers SUCCESS with 0.0 or NaN
+        shortest_ns: int = 100_000_000,  # at shorter distances an H200 answers SUCCESS with 0.0 or NaN
         now_ns: Callable[[], int] = clock.now_ns,
-        patience_s: float = 0.5,  # the dearest call known took 0.3 s at worst
+        patience_s: float = 0.5,  # the slowest known call took 0.3 s at worst
     ) -> None:
         self._api = api
         self._uuid = uuid
-        self._handle = handle  # of the board
+        self._handle = handle  # the board's
         self._instance_id = instance_id
         self._shortest_ns = shortest_ns
         self._now_ns = now_ns
@@ -40,7 +40,7 @@ class Gpm:
         return bool(answer and answer.isSupportedDevice)
 
     def ask(self, wanted: Sequence[tuple[str, int]], values: dict[str, Any]) -> None:
-        """Put each metric's mean since the last call, as a ratio, under its signal's name; nothing the first time."""
+        """Store each metric's mean since the last call, as a ratio, under its signal's name; nothing the first time."""
         _, means = self.means([metric for _, metric in wanted])
         for name, metric in wanted:
             if metric in means:
@@ -62,7 +62,7 @@ class Gpm:
         while len(self._samples) < 2:
             self._samples.append(self._api.nvmlGpmSampleAlloc())
         if self._metrics is None:
-            self._metrics = self._api.c_nvmlGpmMetricsGet_t()  # 19 KB, so never one a call
+            self._metrics = self._api.c_nvmlGpmMetricsGet_t()  # 19 KB, so allocated once
         now_ns = self._now_ns()
         if self._previous_ns is not None and now_ns - self._previous_ns < self._shortest_ns:
             return 0, {}
@@ -89,7 +89,7 @@ class Gpm:
         }
 
     def close(self) -> None:
-        """Free the samples; a thread that hangs in the driver keeps them."""
+        """Free the samples, unless a thread that hangs in the driver still uses them."""
         if not self._lock.acquire(timeout=self._patience_s):
             return
         samples, self._samples = self._samples, []

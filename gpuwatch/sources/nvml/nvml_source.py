@@ -1,4 +1,4 @@
-"""The source ``nvml``: the driver's answers, in the form the sampler reads them."""
+"""The source ``nvml``: the driver's answers in the form that the sampler reads."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ from gpuwatch.sources.nvml.signals import SIGNALS
 
 
 class _NvmlGpu:
-    """Everything that is remembered of one GPU: dropped when it is lost, made again when it is back."""
+    """Cached state of one GPU, dropped when the GPU is lost and built again when it is back."""
 
     def __init__(
         self, api: Api, board: device_facts.BoardHandles, driver_version: str | None, identities: host.Identities
     ) -> None:
         self.board = board
-        self.lock = threading.Lock()  # a GPU's own: a hung probe must not hold the others up
+        self.lock = threading.Lock()  # one per GPU: a hanging probe must not block the others
         self.rows: dict[tuple[str, ...], Row] = {}
         self.loops: dict[tuple[tuple[str, ...], tuple[str, ...]], CompiledLoop | None] = {}
         self.questions = Questions(api, board, driver_version)
@@ -40,9 +40,9 @@ class _NvmlGpu:
 
 
 class Nvml:
-    """The driver, through NVIDIA's own binding.  Raises SourceGoneError when there is none to speak to.
+    """The driver, through NVIDIA's own binding.  Raises SourceGoneError: when no driver answers.
 
-    ``api`` is the pynvml module, or in tests a second copy of it on top of a library made for the test.
+    ``api`` is the pynvml module, or in tests a second copy of it over a test library.
     """
 
     name = "nvml"
@@ -62,9 +62,9 @@ class Nvml:
         self._driver_version: str | None = binding.asked(self._api, "nvmlSystemGetDriverVersion")
 
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs as they are now; ``unanswered`` then says which others are listed.
+        """Return the GPUs with their current facts; ``unanswered`` then names the other listed GPUs.
 
-        Raises SourceGoneError if the driver lists none, or none answers.
+        Raises SourceGoneError: when the driver lists none, or none answers.
         """
         self._check_open()
         present = self._roll.call()
@@ -82,7 +82,7 @@ class Nvml:
         return tuple(device for _, device in present)
 
     def _register_events(self, boards: tuple[device_facts.BoardHandles, ...]) -> None:
-        """Have the next wait for events hear of these boards, if they are others than before."""
+        """Register these boards for events, if they differ from the boards registered before."""
         with self._lock:
             deaf = self._events if [board.uuid for board in boards] != [board.uuid for board in self._boards] else None
             self._boards = boards
@@ -93,7 +93,7 @@ class Nvml:
 
     @property
     def unanswered(self) -> tuple[str, ...]:
-        """The listed GPUs that did not answer when the list was last gone through, each with the reason."""
+        """The listed GPUs that did not answer the last enumeration, each with the reason."""
         return tuple(f"GPU {index}: {why}" for index, why in self._roll.missing.items())
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
@@ -112,13 +112,13 @@ class Nvml:
             return row
 
     def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> CompiledLoop | None:
-        """The compiled loop over these two rows; None where there is none.  Raises DeviceLostError, SourceGoneError."""
+        """Return the compiled loop over these two rows, if there is one.  Raises DeviceLostError, SourceGoneError."""
         gpu, names = self._gpu(uuid), (tuple(row), tuple(pulse))
         if names not in gpu.loops:
             whole, part = (self._row(gpu, each) for each in names)
             try:
                 gpu.loops[names] = compiled_loop.open_loop(self._api, uuid, whole, part, partial(self._forget, uuid))
-            except OSError:  # no descriptor is left: another time
+            except OSError:  # no free descriptor: retry later
                 return None
         return gpu.loops[names]
 
@@ -160,13 +160,13 @@ class Nvml:
         return waiting.wait(timeout_s)
 
     def supported(self, uuid: str) -> frozenset[str]:
-        """The signals this GPU answers, each probed."""
+        """Return the signals this GPU answers, each probed."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             return frozenset(name for name in SIGNALS if gpu.questions.chosen(name) is not None)
 
     def notes(self, uuid: str) -> Mapping[str, str]:
-        """Describe how this GPU is read: binding, counters, clock of the power record, events."""
+        """Describe the reading of this GPU: binding, counters, clock of the power record, events."""
         gpu = self._gpu(uuid)
         with gpu.lock:
             counters = gpu.questions.counters
@@ -180,7 +180,7 @@ class Nvml:
         }
 
     def close(self) -> None:
-        """Free everything.  Harmless when called again."""
+        """Free everything.  A second call does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -189,7 +189,7 @@ class Nvml:
             waiting = self._events
         held = [each for gpu in gpus.values() for each in (gpu.questions.gpm.close, gpu.rare.close)]
         for release in held + ([waiting.close] if waiting else []):
-            with suppress(DeviceLostError, SourceGoneError):  # the driver went first, and took it along
+            with suppress(DeviceLostError, SourceGoneError):  # the driver is gone, and its objects with it
                 release()
         with suppress(self._api.NVMLError):
             self._api.nvmlShutdown()
@@ -209,7 +209,7 @@ class Nvml:
 
     @contextmanager
     def _answering(self, uuid: str) -> Iterator[_NvmlGpu]:
-        """Give a GPU to read; forget it if it turns out to be lost."""
+        """Yield a GPU to read; drop its state if it turns out to be lost."""
         gpu = self._gpu(uuid)
         try:
             yield gpu
@@ -218,7 +218,7 @@ class Nvml:
             raise
 
     def _forget(self, uuid: str) -> None:
-        # After a reset the handle is another one, so the next question starts from the UUID.
+        # After a reset the handle is a new one, so the next call starts from the UUID.
         with self._lock:
             self._gpus.pop(uuid, None)
 

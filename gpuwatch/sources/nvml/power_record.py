@@ -1,4 +1,4 @@
-"""The driver's dense power record, and on which clock it stamps its samples."""
+"""The driver's dense power record, and the clock of its time stamps."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -10,9 +10,9 @@ from gpuwatch.sources.nvml.process_lists import Lists
 
 Offset: TypeAlias = Callable[[], int]
 
-STEP_NS = 100_000_000  # a time daemon slews by at most 83 ms a second; more is a step
+STEP_NS = 100_000_000  # time daemons slew by at most 83 ms per second; more is a step
 SLACK_NS = 50_000_000  # a stamp this far in our future is an artefact of reading two clocks
-FARTHEST_NS = 60_000_000_000  # a newest sample farther from a clock than this was not stamped by that clock
+FARTHEST_NS = 60_000_000_000  # a clock farther from the newest sample than this did not stamp it
 
 
 class DensePower:
@@ -36,10 +36,10 @@ class DensePower:
         self._cursor_us = 0
         self._offset_ns: int | None = None
         self._last_ns = 0
-        self.stamped_by: str | None = None  # "wall" or "boot" once a sample was seen
+        self.stamped_by: str | None = None  # "wall" or "boot" after the first sample
 
     def gained(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Times (CLOCK_MONOTONIC ns) and watts since the last call, oldest first; empty where there is nothing new.
+        """Return times (CLOCK_MONOTONIC ns) and watts since the last call, oldest first; empty without new samples.
 
         Raises DeviceLostError, SourceGoneError.
         """
@@ -54,7 +54,7 @@ class DensePower:
         stepped = self._offset_ns is not None and abs(offset_ns - self._offset_ns) > STEP_NS
         self._offset_ns = offset_ns
         if stepped:
-            # Stamps of before and after the step cannot be told apart: this interval is dropped, the next call starts again.
+            # Stamps from before and after the step are indistinguishable: drop this interval; the next call starts anew.
             self._cursor_us = (self._now_ns() + offset_ns) // 1000
             return (), ()
         latest_ns = self._now_ns() + SLACK_NS
@@ -62,7 +62,7 @@ class DensePower:
         watts: list[float] = []
         for stamp_us, draw_w in samples:
             at_ns = stamp_us * 1000 - offset_ns
-            # After a clock was set back, samples from before lie in the future until they leave the record.
+            # After a clock was set back, older samples lie in the future until they leave the record.
             if at_ns <= latest_ns:
                 self._cursor_us = max(self._cursor_us, stamp_us)
             if self._last_ns < at_ns <= latest_ns:
@@ -75,7 +75,7 @@ class DensePower:
         try:
             kind, found = self._lists.samples(self._api.NVML_TOTAL_POWER_SAMPLES, self._cursor_us)
         except self._api.NVMLError as error:
-            # An empty record is NotFound: the GPU sleeps, or nothing is newer than the cursor.
+            # An empty record is NotFound: the GPU sleeps, or no sample is newer than the cursor.
             if error.value not in PERMANENT and error.value != NOT_FOUND:
                 treat(error, self._uuid)
             return []
@@ -84,7 +84,7 @@ class DensePower:
         )
 
     def _nearest_clock(self, stamp_us: int) -> str | None:
-        """The clock on which the newest sample is newest; None if on none it is of the last minute."""
+        """Return the clock nearest to the newest sample; None if the sample is over a minute away from both."""
         now_ns = self._now_ns()
         apart_ns = {name: abs(stamp_us * 1000 - (now_ns + offset())) for name, offset in self._offsets.items()}
         nearest = min(apart_ns, key=lambda name: apart_ns[name])

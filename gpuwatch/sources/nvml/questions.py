@@ -1,4 +1,4 @@
-"""A plan for one row: which calls and which batch of fields answer a set of signals on one GPU, decided once."""
+"""The plan for one row: the calls and the batch of fields for a set of signals on one GPU, decided once."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ Step: TypeAlias = tuple[Bound, tuple[tuple[str, Callable[[Any], Any]], ...]]
 
 
 class Row:
-    """The bound calls of one row, each with those who take its answer.  It may be asked from several threads at once."""
+    """The bound calls of one row, each with the receivers of its answer.  Several threads may call it at once."""
 
     def __init__(self, api: Api, uuid: str, steps: Iterable[Step], batch: FieldBatch | None, gpm: Filler | None) -> None:
         self._error = api.NVMLError
@@ -26,7 +26,7 @@ class Row:
         self.gpm = gpm
 
     def ask(self) -> dict[str, Any]:
-        """Return the answers in the units of a Reading; a signal without an answer is left out.  Raises DeviceLostError, SourceGoneError."""
+        """Return the answers in a Reading's units, without unanswered signals.  Raises DeviceLostError, SourceGoneError."""
         values: dict[str, Any] = {}
         for call, takers in self.steps:
             try:
@@ -44,7 +44,7 @@ class Row:
 
 
 class Questions:
-    """The alternatives that answer each signal on one GPU: probed at the first need, then remembered."""
+    """The alternative that answers each signal on one GPU: probed at the first need, then remembered."""
 
     def __init__(self, api: Api, board: BoardHandles, driver_version: str | None) -> None:
         self._api = api
@@ -54,7 +54,7 @@ class Questions:
         self.gpm = Gpm(api, board.uuid, board.board_handle, board.instance_id)
 
     def row(self, names: Sequence[str]) -> Row:
-        """The plan for these signals; those this GPU does not support are left out of it."""
+        """Return the plan for these signals, without those this GPU does not support."""
         calls: dict[tuple[str, tuple[str, ...], bool], list[tuple[str, Callable[[Any], Any]]]] = {}
         fields: list[Wanted] = []
         metrics: list[tuple[str, int]] = []
@@ -79,14 +79,14 @@ class Questions:
         return Row(self._api, board.uuid, steps, batch, partial(self.gpm.ask, metrics) if metrics else None)
 
     def chosen(self, name: str) -> Question | None:
-        """The alternative this GPU answers; None where it has none."""
+        """Return the alternative that this GPU answers; None if it has none."""
         if name not in self._chosen:
             self._chosen[name] = next((question for question in SIGNALS.get(name, ()) if self._works(question)), None)
         return self._chosen[name]
 
     @property
     def counters(self) -> str:
-        """The origin of slow-down time, in words."""
+        """Return the origin of slow-down time, in words."""
         ids = self._slowdown_counters
         if ids is None:
             return "nvmlDeviceGetViolationStatus (thermal and power only; no slow-down counters answer on this driver)"
@@ -111,7 +111,7 @@ class Questions:
             case Field(names):
                 if not all(hasattr(self._api, name) for name in names):
                     return False
-                # Asked twice: the first read of a group may come back before the driver has filled its page.
+                # Probed twice: the first read of a group may return before the driver has filled its page.
                 handle, ids = self._board.board_handle, self._ids(names)
                 return any(answers(self._api, self._board.uuid, handle, ids) for _ in range(2))
             case SlowdownCounter():

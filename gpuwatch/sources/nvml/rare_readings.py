@@ -1,6 +1,6 @@
-"""Signals of a board that only the metrics page shows: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances.
+"""Signals only for the metrics page: P-state, row remaps by cause, bytes on PCIe and NVLink, MIG instances.
 
-No window's evidence needs them, so they are no part of the lanes, and a call of theirs that is dear delays no lane.
+No window's evidence needs them, so they belong to no lane, and their expensive calls delay no lane.
 """
 
 import threading
@@ -14,12 +14,12 @@ from gpuwatch.sources.nvml.device_facts import BoardHandles
 from gpuwatch.sources.nvml.fields import decoded
 from gpuwatch.sources.nvml.gpm import Gpm
 
-_EVERY_LINK = 0xFFFF_FFFF  # as the scope of a field: all NVLinks together
+_EVERY_LINK = 0xFFFF_FFFF  # a field's scope that means all NVLinks together
 _PSTATES_COUNT = 16  # P0 to P15; 32 is "unknown"
 _MIB, _KIB = 1 << 20, 1 << 10
-_LINKS_COUNT = 36  # more than any board has: the driver refuses the first that is none
+_LINKS_COUNT = 36  # more than any board has: the loop ends at the first number that the driver refuses
 
-# Counters of NVLink by the driver's own name, from the binding's constants; bytes come in KiB.
+# NVLink counters by the driver's own name, from the binding's constants; bytes come in KiB.
 _ERRORS: Mapping[str, str] = {
     "crc_flit": "NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
     "crc_data": "NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
@@ -30,8 +30,8 @@ _BYTES: Mapping[str, str] = {
     "sent": "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX",
     "received": "NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX",
 }
-# PCIe throughput as the performance monitor gives it, in MiB/s: nvmlDeviceGetPcieThroughput blocks for 20 ms, and the
-# counters of bytes (fields 197 and 198) have 32 bits, which a link of generation 5 fills in 80 ms.
+# PCIe throughput from the performance monitor, in MiB/s.  nvmlDeviceGetPcieThroughput blocks for 20 ms.  The byte counters
+# (fields 197 and 198) have 32 bits, which a link of generation 5 fills in 80 ms.
 _PCIE: Mapping[str, str] = {"sent": "NVML_GPM_METRIC_PCIE_TX_PER_SEC", "received": "NVML_GPM_METRIC_PCIE_RX_PER_SEC"}
 _ACTIVITIES: Mapping[str, str] = {
     "sm_activity_ratio": "NVML_GPM_METRIC_SM_UTIL",
@@ -42,7 +42,7 @@ _ACTIVITIES: Mapping[str, str] = {
 
 
 class RareQuestions:
-    """The rare readings of one board, and their memory between two reads."""
+    """The rare readings of one board, with its state between two reads."""
 
     def __init__(self, api: Api, board: BoardHandles) -> None:
         self._api = api
@@ -55,7 +55,7 @@ class RareQuestions:
         self._instances: dict[str, Gpm] = {}  # by UUID of the instance
 
     def read(self) -> RareReading:
-        """Ask the board and its MIG instances.  Raises DeviceLostError, SourceGoneError."""
+        """Read the board and its MIG instances.  Raises DeviceLostError, SourceGoneError."""
         with self._lock:
             begin_ns = clock.now_ns()
             values = {**self._state(), **self._pcie(), **self._links()}
@@ -81,7 +81,7 @@ class RareQuestions:
         }
 
     def _pcie(self) -> dict[str, Any]:
-        """Add up what the monitor's means amount to: its intervals follow each other without a gap."""
+        """Integrate the monitor's means: its intervals follow each other without a gap."""
         if self._has_gpm is None:
             self._has_gpm = self._gpm.supported() and all(hasattr(self._api, metric) for metric in _PCIE.values())
         if not self._has_gpm:
@@ -112,7 +112,7 @@ class RareQuestions:
         }
 
     def _fields(self, names: tuple[str, ...]) -> dict[str, int]:
-        """Return the answers to these fields over all links, by the constants' names; those without one are left out."""
+        """Return the answers to these fields over all links, by the constants' names, without unanswered ones."""
         known = [(name, getattr(self._api, name)) for name in names if hasattr(self._api, name)]
         found = self._asked("nvmlDeviceGetFieldValues", self._handle, [(number, _EVERY_LINK) for _, number in known])
         values: dict[str, int] = {}
@@ -123,7 +123,7 @@ class RareQuestions:
         return values
 
     def _partitions(self) -> Iterator[InstanceReading]:
-        """Read the MIG instances that are there now: they come and go while the board stays."""
+        """Read the current MIG instances: they come and go while the board stays."""
         mode = self._asked("nvmlDeviceGetMigMode", self._handle)
         slots_count = self._asked("nvmlDeviceGetMaxMigDeviceCount", self._handle) if mode and mode[0] else 0
         present: dict[str, Gpm] = {}

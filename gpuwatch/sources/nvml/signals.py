@@ -1,7 +1,7 @@
-"""The table of readings: which question each signal is, in which unit the driver answers it, and what to ask instead.
+"""The table of signals: the driver's call for each, its unit, and the alternatives.
 
-Adding a reading is one line here.  Alternatives are tried in order, once a GPU: successors first, calls that NVIDIA has
-deprecated (gone with CUDA 14) as fallback.  Units are converted here and nowhere else.
+A new reading is one line here.  Alternatives are tried in order, once per GPU: successors first, then calls that
+NVIDIA has deprecated (removed with CUDA 14).  Units are converted here and nowhere else.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,12 +28,12 @@ class Call:
     function: str
     args: tuple[str, ...] = ()
     take: Callable[[Any], Any] = as_is
-    instance: bool = False  # of a MIG instance ask the instance, not the board
+    instance: bool = False  # True: on a MIG instance, call with the instance, not the board
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field, or several that are added up; the binding's constants name them."""
+    """One field, or the sum of several, named by the binding's constants."""
 
     names: tuple[str, ...]
     take: Callable[[Any], Any] = as_is
@@ -75,7 +75,7 @@ SIGNALS: Mapping[str, tuple[Question, ...]] = {
     ),
     "utilization_ratio": (Call("nvmlDeviceGetUtilizationRates", (), lambda rates: rates.gpu / 100, instance=True),),
     "mem_utilization_ratio": (Call("nvmlDeviceGetUtilizationRates", (), lambda rates: rates.memory / 100, instance=True),),
-    # The first version of the call: its ``used`` holds the driver's reserve, which the second counts apart.
+    # The first version of the call: its ``used`` includes the driver's reserve, which the second counts separately.
     "memory_used_bytes": (Call("nvmlDeviceGetMemoryInfo", (), lambda memory: memory.used, instance=True),),
     "power_cap_ns": (Field(("NVML_FI_DEV_PERF_POLICY_POWER",)), _violation("NVML_PERF_POLICY_POWER")),
     "sync_boost_ns": (Field(("NVML_FI_DEV_PERF_POLICY_SYNC_BOOST",)), _violation("NVML_PERF_POLICY_SYNC_BOOST")),
@@ -113,8 +113,8 @@ SIGNALS: Mapping[str, tuple[Question, ...]] = {
     "tensor_activity_ratio": (GpmMetric("NVML_GPM_METRIC_ANY_TENSOR_UTIL"),),
     "dram_activity_ratio": (GpmMetric("NVML_GPM_METRIC_DRAM_BW_UTIL"),),
     "power_limit_w": (Call("nvmlDeviceGetEnforcedPowerLimit", (), milli),),
-    # An application clock that differs from its default.  A range set with ``nvidia-smi --lock-gpu-clocks`` cannot be read
-    # back on driver 580, so None says nothing about it.
+    # An application clock other than its default.  Driver 580 cannot read back a range set with ``nvidia-smi
+    # --lock-gpu-clocks``, so None does not exclude one.
     "sm_clock_lock_mhz": (Call("application_clock"),),
     "persistence_mode": (Call("nvmlDeviceGetPersistenceMode", (), bool),),
     "ecc_mode": (Call("nvmlDeviceGetEccMode", (), lambda modes: bool(modes[0])),),
@@ -126,7 +126,7 @@ SIGNALS: Mapping[str, tuple[Question, ...]] = {
 
 
 def application_clock(api: Any, handle: Any) -> int | None:
-    """The SM application clock in MHz where one was set, None where it stands at its default."""
+    """Return the SM application clock in MHz if one was set, None if it has its default."""
     target = api.nvmlDeviceGetApplicationsClock(handle, api.NVML_CLOCK_SM)
     default = api.nvmlDeviceGetDefaultApplicationsClock(handle, api.NVML_CLOCK_SM)
     return target if target != default else None

@@ -1,4 +1,4 @@
-"""A GPU with physics: the source for machines without one, for demonstrations, and for counting false alarms."""
+"""Simulated GPUs with physics: the source for machines without a GPU, for demonstrations, and for counting false alarms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpuwatch.sources.simulated.offline import simulate
 
 
-def __getattr__(name: str) -> Any:  # of whatever type is asked for
+def __getattr__(name: str) -> Any:  # its type is that of the name asked for
     if name != "simulate":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from gpuwatch.sources.simulated.offline import simulate  # imports numpy, which a daemon does not need

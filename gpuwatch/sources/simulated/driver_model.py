@@ -1,4 +1,4 @@
-"""The driver's view of a simulated board: values a page old, counters, and the cost of each question.
+"""The driver's view of a simulated board: values from a periodically refreshed page, counters, and the cost of each call.
 
 Refresh periods and costs were measured on one H200 (driver 580.159.04, pynvml, GPU busy, 2026-11).
 """
@@ -13,11 +13,11 @@ from gpuwatch.sources.simulated.scenes import Fault
 from gpuwatch.sources.simulated.script import Script
 
 PAGE_NS, UTILIZATION_NS, TEMPERATURE_NS = 100_000_000, 208_000_000, 200_000_000
-GPM_NS = 100_000_000  # nearer together, two GPM samples give nothing
+GPM_NS = 100_000_000  # two GPM samples closer than this give no value
 RESERVED_BYTES = 645_000_000
 OWN_BYTES = 2_300_000_000
 
-# What one question costs, in nanoseconds; anything else is served from the page in under a microsecond.
+# Cost of each call in nanoseconds; all other signals come from the page in under a microsecond.
 _PAGE_COST_NS = 800
 COST_NS: Mapping[str, int] = {
     "power_w": 2_600, "memory_used_bytes": 4_000, "power_cap_ns": 2_600, "sync_boost_ns": 2_600, "sw_thermal_ns": 2_600,
@@ -29,7 +29,7 @@ PROCESS_LIST_COST_NS, PROCESS_LIST_BUSY_COST_NS, POWER_RECORD_COST_NS = 15_000, 
 
 
 class Driver:
-    """One board behind its driver.  Not thread-safe: the source holds a lock a board."""
+    """One board behind its driver.  Not thread-safe: the source holds one lock per board."""
 
     def __init__(self, script: Script, seed: str) -> None:
         self.physics = Physics(script, seed)
@@ -44,7 +44,7 @@ class Driver:
         self.gpm: Mapping[str, float] = {}
 
     def advance(self, now_ns: int) -> None:
-        """Bring the board to a time since its epoch; backwards is a no-op."""
+        """Advance the board to a time since its epoch; an earlier time does nothing."""
         physics = self.physics
         while physics.next_ns() <= now_ns:
             physics.step()
@@ -52,7 +52,7 @@ class Driver:
                 self._refresh(physics.now_ns)
 
     def values(self, names: frozenset[str]) -> dict[str, Any]:
-        """Return the values of these signals now, without those the board does not have."""
+        """Return the current values of these signals, without those the board does not have."""
         if names & _GPM.keys():
             self._read_gpm()
         read = {**self.page, **self.gpm}
@@ -66,7 +66,7 @@ class Driver:
         if now_ns >= utilization_ns:
             since_ns, utilized_ns, mem_utilized_ns = self._utilized_at
             totals, span_ns = self.physics.totals, max(1, now_ns - since_ns)
-            # Whole percent, as the driver says it.
+            # In whole percent, as from the driver.
             self.utilization_ratio = round((totals.utilized_ns - utilized_ns) / span_ns, 2)
             self.mem_utilization_ratio = round((totals.mem_utilized_ns - mem_utilized_ns) / span_ns, 2)
             self._utilized_at = (now_ns, totals.utilized_ns, totals.mem_utilized_ns)
@@ -76,7 +76,7 @@ class Driver:
             self._due_ns[2] = temperature_ns + TEMPERATURE_NS
 
     def _fresh_page(self) -> dict[str, float]:
-        """Return the signals of the driver's shared page, as they are at a refresh."""
+        """Return the signals of the driver's shared page at a refresh."""
         physics = self.physics
         return {
             "sm_clock_mhz": physics.programmed_mhz,
@@ -116,7 +116,7 @@ _GPM = {
     "dram_activity_ratio": "dram_active_ns",
 }
 
-# What is neither on the page nor of the GPM.
+# Signals that come neither from the page nor from the GPM.
 _ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field's in Reading, hence Any
     "mem_clock_mhz": lambda driver: driver.physics.stretch.mem_clock_mhz,
     "temperature_c": lambda driver: driver.temperature_c,

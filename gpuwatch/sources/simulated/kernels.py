@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a load draws, and what the driver's meters say of it."""
+    """The power that a load draws, and the driver's meters under it."""
 
     dynamic_w: float  # above the static power, at the maximum clock
-    ceiling_ratio: float  # true clock under this load before any cap: tensor work pulls it down at once
-    shown_ratio: float = 1.0  # under a cap: the clock NVML shows over the true one
-    unrest_ratio: float = 0.005  # how much its power changes from one 20 ms to the next
+    ceiling_ratio: float  # true clock under this load before any cap: tensor work lowers it at once
+    shown_ratio: float = 1.0  # under a cap: the ratio of NVML's clock to the true one
+    unrest_ratio: float = 0.005  # change of its power from one 20 ms bin to the next
     heat_ratio: float = 1.0  # share of its power that reaches the core's sensor
     utilization_ratio: float = 1.0
     mem_utilization_ratio: float = 0.25
@@ -25,16 +25,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(Load):
-    """One kernel run back to back: its load, and how long it takes.
+    """One kernel run back to back: its load and its duration.
 
     Its time is ``time_s * (reference_ratio / clock_ratio) ** beta``; all clock ratios are of the board's maximum.
     """
 
     name: str
     time_s: float
-    reference_ratio: float  # the true clock at which it takes time_s
-    beta: float  # how its time follows the clock: 1 is compute-bound, 0 memory-bound
-    noise_ratio: float = 0.002  # of one iteration, what clock does not explain
+    reference_ratio: float  # the true clock at which the kernel takes time_s
+    beta: float  # sensitivity of its time to the clock: 1 is compute-bound, 0 memory-bound
+    noise_ratio: float = 0.002  # variation of one iteration beyond the clock's effect
 
 
 GEMM = Kernel(
@@ -68,7 +68,7 @@ VECTOR_ADD = Kernel(
     shown_ratio=1.11, utilization_ratio=1.0, mem_utilization_ratio=1.0, sm_activity_ratio=0.98, dram_activity_ratio=0.9,
     occupancy_ratio=0.9,
 )  # fmt: skip
-# Every SM waits in a loop for some cycles: no measured figure, but a load too light for any cap.
+# Every SM waits in a loop for some cycles: not measured, but too light for any cap.
 SPIN = Kernel(
     name="spin", time_s=2e-3, reference_ratio=1.0, beta=1.0, dynamic_w=60.0, ceiling_ratio=1.0, noise_ratio=0.0004,
     mem_utilization_ratio=0.0, dram_activity_ratio=0.0,

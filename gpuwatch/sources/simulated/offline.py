@@ -34,7 +34,7 @@ _EPOCH_NS = 1_000_000_000_000
 
 
 class _Witness:
-    """The sampler's work for one GPU, in one thread: lanes on a grid of 10 ms, rows stored, silences made gaps."""
+    """The sampler's work for one GPU, in one thread: lanes on a grid of 10 ms, stored rows, gaps for silences."""
 
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid
@@ -54,7 +54,7 @@ class _Witness:
 
     def row(self, lane: Lane, at_ns: int) -> None:
         names = PULSE if lane is Lane.PULSE else signals_of(lane)
-        # One question in two lengths: a loss in the pulse is the fast lane's.
+        # The pulse is a short form of the fast lane: its loss is the fast lane's.
         asked = Lane.FAST if lane is Lane.PULSE else lane
         reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
@@ -85,10 +85,11 @@ class _Witness:
 def simulate(
     scene: str | Scene, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
 ) -> tuple[Evidence, ...]:
-    """The evidence a daemon would have of the scene's own benchmark, one piece a GPU.
+    """Return the evidence that a daemon would have of the scene's own benchmark, one piece per GPU.
 
-    20 Hz, and clock and reasons at 100 Hz during the benchmark, slow lane each second and after its edges.  ``lead_s`` is cut at the scene's epoch.
-    A scene need not be one of the named ones.  The same arguments give the same evidence.  Raises UsageError for an unknown scene.
+    20 Hz, clock and reasons at 100 Hz during the benchmark, the slow lane each second and after the edges.  ``lead_s`` is
+    cut at the scene's epoch.  A scene need not be a named one.  The same arguments give the same evidence.
+    Raises UsageError: for an unknown scene.
     """
     members = scenes_named(scene) if isinstance(scene, str) else (scene,)
     return tuple(
@@ -116,7 +117,7 @@ def _simulate(
             witness.row(Lane.EDGE, at_ns)
         if elapsed_ns % (200 * _MS) < 10 * _MS:
             witness.read_process_list(at_ns, utilization=False)
-        # A daemon's own thread for slow questions gives way to the edges: it asks some milliseconds after each.
+        # A daemon's thread for slow calls yields to the edges: it reads some milliseconds after each.
         if elapsed_ns % SLOW_ACTIVE_NS < 10 * _MS or edge:
             witness.slow(at_ns)
         edge = at_ns in (begin_ns, end_ns)
@@ -137,7 +138,7 @@ _NEVER = threading.Event()
 
 
 def _grid(first_ns: int, begin_ns: int, end_ns: int, last_ns: int) -> list[int]:
-    """List the times at which the fast lane or its pulse is due: every 50 ms, every 10 ms while the window is open, and at its edges."""
+    """Return the times at which fast lane or pulse are due: every 50 ms, every 10 ms in the window, and at its edges."""
     due = [*range(first_ns, begin_ns, 50 * _MS), *range(begin_ns, end_ns, 10 * _MS), end_ns]
     return due + list(range(end_ns + 10 * _MS, last_ns, 50 * _MS)) + [last_ns]
 
@@ -149,7 +150,7 @@ def _owned(process: Process) -> Process:
 
 
 def _host(scene: Scene) -> Host:
-    """Make up the operating system's figures: nothing unusual, or a benchmark that waits for a processor half its time."""
+    """Make up host figures: nothing unusual, or a benchmark that waits for a processor half its time."""
     length_s = scene.bench[1] - scene.bench[0]
     run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
     return Host(

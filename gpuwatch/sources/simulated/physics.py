@@ -1,7 +1,7 @@
 """One simulated board: load to clock, power, heat and counters.  The only module that integrates anything.
 
-The figures were measured on one H200 (700 W, driver 580.159.04, 2026-11); ``tests/gpuwatch/sources/test_fit.py`` compares
-what comes out with recordings that did not go in.  Nothing here knows a scene by name.
+The figures were measured on one H200 (700 W, driver 580.159.04, 2026-11).  ``tests/gpuwatch/sources/test_fit.py``
+compares the results with other recordings.  No code here depends on a scene's name.
 """
 
 import math
@@ -13,8 +13,8 @@ from annotate.evidence import Reason
 from gpuwatch.sources.simulated.script import Script, ScriptPiece
 
 STEP_NS = 5_000_000
-BIN_NS = 20_000_000  # the driver's dense power record; the controllers act once a bin
-RECORD_COUNT = 119  # how many bins that record holds: 2.36 s
+BIN_NS = 20_000_000  # of the driver's dense power record; the controllers act once per bin
+RECORD_COUNT = 119  # bins in that record: 2.36 s
 _AVERAGE_COUNT = 50  # bins in the trailing second of the average power, which the power controller watches
 _HISTORY_COUNT = 12_000  # steps kept for kernel times: a minute
 
@@ -24,13 +24,13 @@ _BARE_W, _CONTEXT_W, _LEAK_W_PER_C = 82.0, 123.0, 0.8
 _AIR_C = 29.6
 _FAST_C_PER_W, _FAST_S, _SLOW_C_PER_W, _SLOW_S = 0.033, 0.12, 0.008, 6.0
 
-# The cap engages once this much energy above the limit has gone through: 56 ms of a 16384³ product, 75 ms of a 4096³ one.
+# The cap engages after this much energy above the limit: 56 ms of a 16384³ product, 75 ms of a 4096³ one.
 _ONSET_J = 13.0
-# Then power is held at most 3 % above the limit, less what the last second's mean leaves to pay back.  That second of
-# memory is what makes the limit cycle: a dip is forgotten, all at once, a second after it happened.
+# Then power is held at most 3 % above the limit, less the excess of the last second's mean.  That second of memory causes the
+# limit cycle: the controller forgets a dip, all at once, a second later.
 _BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
-_RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # let go after 160 ms below 80 % of the limit
-_LOAD_MEMORY = 0.7  # the kernels' power is no constant: AR(1), once a bin
+_RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released after 160 ms below 80 % of the limit
+_LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
 
 # Software cuts the clock by a fifth for heat; hardware halves it at the slow-down temperature.
 SLOWDOWN_C = 87
@@ -39,7 +39,7 @@ _HOT_C, _COOL_C, _HOT_SHARE, _SHUT_SHARE = 85.0, 82.0, 0.8, 0.5
 
 @dataclass(slots=True)
 class Totals:
-    """The totals that only grow, since the scene's epoch."""
+    """Totals that only grow, since the scene's epoch."""
 
     energy_j: float = 0.0
     power_cap_ns: int = 0
@@ -47,7 +47,7 @@ class Totals:
     sw_thermal_ns: int = 0
     hw_thermal_ns: int = 0
     power_brake_ns: int = 0
-    utilized_ns: float = 0.0  # the rest: ratios integrated over time
+    utilized_ns: float = 0.0  # these and the following: ratios integrated over time
     mem_utilized_ns: float = 0.0
     sm_active_ns: float = 0.0
     tensor_active_ns: float = 0.0
@@ -58,7 +58,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One step of the past: when it ended, how long it was, the true clock, and the stretch it lay in."""
+    """One past step: its end, its length, the true clock, and its stretch."""
 
     end_ns: int
     length_ns: int
@@ -67,7 +67,7 @@ class Moment:
 
 
 class Physics:
-    """The state of one board, integrated in fixed steps from the epoch: the same at any time however it is asked."""
+    """The state of one board, integrated in fixed steps from the epoch: the same at any time for any sequence of calls."""
 
     stretch: ScriptPiece
     _stretch_end_ns: int
@@ -104,7 +104,7 @@ class Physics:
 
     @property
     def reasons_mask(self) -> int:
-        """Clock event reasons as they hold now."""
+        """Current clock event reasons."""
         mask = self.stretch.reasons_mask
         if self.capped:
             mask |= Reason.SW_POWER_CAP
@@ -118,7 +118,7 @@ class Physics:
 
     @property
     def programmed_mhz(self) -> int:
-        """The clock the driver believes in: 15 MHz steps, above the true one under a cap, blind to what tensor work costs."""
+        """The clock as the driver sees it: 15 MHz steps, above the true one under a cap, without the cost of tensor work."""
         top_mhz = self.board.sm_clock_max_mhz
         sums, share = self.stretch.sums, self._clock_share()
         if self.stretch.context and (not sums.busy_share or not self.capped) and self.board.ramp_s < 0.1:
@@ -163,9 +163,9 @@ class Physics:
             self._enter(end_ns)
 
     def _enter(self, now_ns: int) -> None:
-        """Begin the stretch that holds from now."""
+        """Enter the stretch that begins now."""
         round_begin_ns = now_ns - now_ns % self._round_ns
-        # A microsecond on, lest rounding find the stretch that has just ended.
+        # A microsecond later, so that rounding cannot find the stretch that has just ended.
         self.stretch = self.script.at((now_ns - round_begin_ns) / 1e9 + 1e-6)
         self._stretch_end_ns = max(now_ns + 1, round_begin_ns + round(self.stretch.end_s * 1e9))
 
@@ -185,7 +185,7 @@ class Physics:
         return (_CONTEXT_W if self.stretch.context else _BARE_W) + _LEAK_W_PER_C * max(0.0, self.temperature_c - 40.0)
 
     def _aim_power(self, static_w: float) -> None:
-        """The clock at which the load as it was in the last bin draws the power wanted."""
+        """Set the clock at which the load of the last bin draws the wanted power."""
         dynamic_w = self.stretch.sums.dynamic_w * self._load_factor
         if dynamic_w:
             self._cap_ratio = math.sqrt(max(self._target_w - static_w, 10.0) / dynamic_w)
@@ -198,7 +198,7 @@ class Physics:
             aim = sums.ceiling_ratio * self._clock_share()
             if self.capped:
                 aim = min(aim, self._cap_ratio)
-        # Clocks fall at once; they rise at once too, except out of the idle state.
+        # Clocks fall at once; they also rise at once, except out of the idle state.
         if aim > self.clock_ratio and self.board.idle_clock_mhz / self.board.sm_clock_max_mhz < 0.999 and not self.capped:
             self.clock_ratio += (aim - self.clock_ratio) * (1.0 - math.exp(-length_s / self.board.ramp_s))
         else:
@@ -230,7 +230,7 @@ class Physics:
                 self.by_neighbour_ns[neighbour.pid] = self.by_neighbour_ns.get(neighbour.pid, 0.0) + share * length_ns
 
     def _control(self) -> None:
-        """Once a bin: the power record, the power and heat controllers, and the load's own noise."""
+        """Run once per bin: the power record, the power and heat controllers, and the load's own noise."""
         power_w = self._bin_j / (BIN_NS / 1e9)
         self._bin_j = 0.0
         self.record.append((self.now_ns, power_w))

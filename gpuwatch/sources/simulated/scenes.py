@@ -1,8 +1,8 @@
-"""The scenes: what happens on each simulated GPU, and when.  The only module that says what a scene is called.
+"""The scenes: the scripted events on each simulated GPU.  The only module with the scenes' names.
 
-A scene scripts causes (load, neighbours, faults of the board), never readings: what the driver then shows, and what
-the judge makes of it, follows from the physics.  ``status`` and ``rules`` say what a correct judge finds in the scene's
-own benchmark under ``sustained``; only tests read them.
+A scene scripts causes (load, neighbours, faults of the board), never readings: the driver's values and the judge's
+findings follow from the physics.  ``status`` and ``rules`` state the correct verdict on the scene's own benchmark
+under ``sustained``; only tests read them.
 """
 
 from collections.abc import Mapping
@@ -24,16 +24,16 @@ FOREVER_S = 1e9
 
 
 class Fault(StrEnum):
-    """A fault of a board, or something done to it."""
+    """A fault of a board, or a change made to it."""
 
-    LOST = "lost"  # it answers nothing
+    LOST = "lost"  # the board answers nothing
     HOT_AIR = "hot-air"  # value: degrees added to the cooling air
     SLOWDOWN = "hw-slowdown"  # value: share of the clock left
     POWER_BRAKE = "power-brake"  # value: share of the clock left
     SYNC_BOOST = "sync-boost"  # value: share of the clock left, as the group's slowest GPU dictates
     MEMORY_CLOCK = "mem-clock"  # value: MHz
-    POWER_LIMIT = "power-limit"  # value: watts, set by somebody
-    CLOCK_SAG = "clock-sag"  # the clock falls in a straight line, for no reason given; value: share left at the end
+    POWER_LIMIT = "power-limit"  # value: watts, set by another user
+    CLOCK_SAG = "clock-sag"  # the clock falls linearly without a stated reason; value: share left at the end
     XID = "xid"  # value: its number
     ECC_CORRECTED = "ecc-corrected"  # value: errors added at the beginning
     ECC_UNCORRECTED = "ecc-uncorrected"
@@ -45,7 +45,7 @@ class SimulatedBoard:
 
     sm_clock_max_mhz: int = 1980
     mem_clock_max_mhz: int = 3201
-    idle_clock_mhz: int = 825  # with no context; with one the clock stays at its maximum
+    idle_clock_mhz: int = 825  # without a context; with one the clock stays at its maximum
     ramp_s: float = 0.02  # time constant of the clock's rise out of that idle state
     power_limit_w: float = 700.0
     persistence_mode: bool = True
@@ -54,10 +54,10 @@ class SimulatedBoard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """The work of the benchmark's own process for a while; between phases it holds a context and is idle.
+    """A period of work of the benchmark's own process; between phases it holds a context and is idle.
 
-    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work broken up more finely than the meters see, such as
-    launches that come too late.
+    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work interrupted more finely than the meters resolve, such
+    as late launches.
     """
 
     begin_s: float
@@ -70,7 +70,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """Another process: when it computes, and whether the process list names it."""
+    """Another process: its computing times, and whether the process list names it."""
 
     pid: int
     name: str
@@ -85,7 +85,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mishap:
-    """A fault and when it holds."""
+    """A fault and its duration."""
 
     fault: Fault
     begin_s: float
@@ -95,9 +95,9 @@ class Mishap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """One GPU's story.  Times are seconds since the scene's epoch; after ``length_s`` the story begins again.
+    """The script of one GPU.  Times are seconds since the scene's epoch; after ``length_s`` the script repeats.
 
-    ``bench`` is when the benchmark of the scene runs.  ``context_s`` is since when its process has a context on the GPU.
+    ``bench`` is the interval of the scene's benchmark.  Its process has a context on the GPU from ``context_s`` on.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Scene:
     board: SimulatedBoard = SimulatedBoard()
     context_s: float = 0.0
     length_s: float = FOREVER_S
-    hogged: bool = False  # busy processors keep the benchmark's launches waiting
+    hogged: bool = False  # busy processors delay the benchmark's launches
     bench: tuple[float, float] = (4.0, 7.5)
     status: str = "valid"
     rules: frozenset[str] = field(default_factory=frozenset)
@@ -133,7 +133,7 @@ _ALL = (
     Scene(name="bursty", says="16384³ products with 100 ms sleeps: clocks that do not last",
           phases=(Phase(begin_s=0.2, kernel=LARGE_GEMM, on_s=0.0108, off_s=0.1),), status="flagged",
           rules=frozenset({"bursty-duty-cycle"})),
-    Scene(name="neighbour", says="another process adds vectors all the while", phases=_STEADY_GEMM,
+    Scene(name="neighbour", says="another process adds vectors throughout", phases=_STEADY_GEMM,
           neighbours=(Neighbour(pid=60_101, name="neighbour", begin_s=1.0),), status="rejected",
           rules=frozenset({"contention-process"})),
     Scene(name="burst-neighbour", says="another process adds vectors for 50 ms each second", phases=_STEADY_GEMM,
@@ -150,7 +150,7 @@ _ALL = (
     Scene(name="hw-slowdown", says="hardware halves the clock for 300 ms", phases=_STEADY_COPY,
           mishaps=_during(Fault.SLOWDOWN, 5.5, 5.8, 0.5), length_s=20.0, status="rejected",
           rules=frozenset({"throttle-hw-slowdown"})),
-    Scene(name="power-brake", says="the power supply pulls the brake for 300 ms", phases=_STEADY_COPY,
+    Scene(name="power-brake", says="the power supply triggers the power brake for 300 ms", phases=_STEADY_COPY,
           mishaps=_during(Fault.POWER_BRAKE, 5.5, 5.8, 0.5), length_s=20.0, status="rejected",
           rules=frozenset({"throttle-power-brake"})),
     Scene(name="sync-boost", says="the clock follows the slowest GPU of a boost group",
@@ -159,27 +159,27 @@ _ALL = (
     Scene(name="mem-clock", says="the memory runs at 2201 MHz for a third of the window", phases=_STEADY_COPY,
           mishaps=_during(Fault.MEMORY_CLOCK, 5.0, 6.1, 2201.0), length_s=20.0, status="rejected",
           rules=frozenset({"mem-clock-change"})),
-    Scene(name="drift", says="the clock sags by 6 % while the window runs, and nobody says why",
+    Scene(name="drift", says="the clock sags by 6 % while the window runs, without a reported reason",
           phases=(Phase(begin_s=0.2, kernel=FLOAT_GEMM),), mishaps=_during(Fault.CLOCK_SAG, 4.0, 7.5, 0.94),
           length_s=20.0, status="flagged", rules=frozenset({"clock-drift"})),
     Scene(name="ramp", says="a board that wakes slowly from 210 MHz: timed before the clock had risen",
           phases=(Phase(begin_s=4.0, end_s=7.6, kernel=FLOAT_GEMM),), context_s=3.99,
           board=SimulatedBoard(idle_clock_mhz=210, ramp_s=0.4), length_s=12.0, status="rejected", rules=frozenset({"clock-ramp"})),
-    Scene(name="setting-change", says="somebody lowers the power limit to 500 W half-way", phases=_STEADY_GEMM,
+    Scene(name="setting-change", says="another user lowers the power limit to 500 W half-way", phases=_STEADY_GEMM,
           mishaps=_during(Fault.POWER_LIMIT, 5.5, 12.0, 500.0), length_s=20.0, status="rejected",
           rules=frozenset({"setting-changed"})),
     Scene(name="ecc-error", says="an uncorrectable memory error, and the driver's Xid", phases=_STEADY_COPY,
           mishaps=(*_during(Fault.ECC_UNCORRECTED, 5.5, FOREVER_S, 1.0), *_during(Fault.XID, 5.5, FOREVER_S, 48.0)),
           status="rejected", rules=frozenset({"hardware-error"})),
-    Scene(name="persistence-off", says="a process that wakes a driver whose state does not persist, and copies",
+    Scene(name="persistence-off", says="copies from a process that loads the driver, with persistence mode off",
           phases=(Phase(begin_s=2.6, kernel=COPY),), context_s=2.5, board=SimulatedBoard(persistence_mode=False), bench=(4.8, 8.0),
           length_s=20.0, rules=frozenset({"persistence-off"})),
-    Scene(name="gpu-lost", says="the GPU answers nothing for two seconds, and comes back", phases=_STEADY_COPY,
+    Scene(name="gpu-lost", says="the GPU does not answer for two seconds, then comes back", phases=_STEADY_COPY,
           mishaps=_during(Fault.LOST, 5.0, 7.0, 0.0), bench=(4.0, 7.8), length_s=20.0, status="unproven",
           rules=frozenset({"stale-daemon"})),
     Scene(name="short", says="a window of 60 ms: too short to see anything", phases=_STEADY_COPY, bench=(4.0, 4.06),
           status="unproven"),
-    Scene(name="idle", says="nobody computes", context_s=FOREVER_S, status="rejected", rules=frozenset({"no-work"})),
+    Scene(name="idle", says="no process computes", context_s=FOREVER_S, status="rejected", rules=frozenset({"no-work"})),
     Scene(name="mig", says="a board cut into MIG instances", phases=_STEADY_COPY,
           board=SimulatedBoard(mig_profiles=("3g.71gb", "3g.71gb")), status="flagged", rules=frozenset({"contention-shared-partition"})),
     Scene(name="attention", says="attention kernels, warmed", phases=(Phase(begin_s=0.2, kernel=ATTENTION),), rules=_CAPPED),

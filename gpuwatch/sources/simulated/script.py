@@ -1,4 +1,4 @@
-"""A scene as a row of stretches in which nothing changes: what the physics integrates over."""
+"""A scene as a sequence of stretches without changes: the physics integrates over them."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from annotate.evidence import Reason
 from gpuwatch.sources.simulated.kernels import Kernel, Load
 from gpuwatch.sources.simulated.scenes import Fault, Mishap, Neighbour, Phase, Scene
 
-# Two busy processes share a GPU by time slices; the benchmark's got 46 % of them (measured, H200).
+# Two busy processes share a GPU by time slices; the benchmark got 46 % of them (measured, H200).
 OWN_SHARE_RATIO = 0.46
 
-# Half a minute of pulses is written out; a scene that goes on longer then holds its last state.
+# Pulses are written out for half a minute; a longer scene then keeps its last state.
 _PULSED_S = 30.0
 
 _REASONS = {
@@ -31,7 +31,7 @@ class Sums(Load):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptPiece:
-    """A piece of scene time and what holds throughout it.  Shares are of the GPU's time."""
+    """A piece of scene time with constant conditions.  Shares are of the GPU's time."""
 
     begin_s: float
     end_s: float
@@ -42,7 +42,7 @@ class ScriptPiece:
     sums: Sums
     mishaps: tuple[Mishap, ...]
     reasons_mask: int
-    clock_share: float  # what mishaps leave of the clock
+    clock_share: float  # share of the clock that mishaps leave
     sag: Mishap | None
     air_c: float
     mem_clock_mhz: int
@@ -60,7 +60,7 @@ class Script:
         self._begins = edges[:-1]
 
     def at(self, scene_s: float) -> ScriptPiece:
-        """The stretch that holds at this time since the epoch, and all the times within it."""
+        """Return the stretch at this time since the epoch; it is valid for all times within it."""
         return self.stretches[bisect_right(self._begins, scene_s % self.scene.length_s) - 1]
 
 

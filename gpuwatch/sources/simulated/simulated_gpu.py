@@ -1,4 +1,4 @@
-"""One GPU of a simulated machine: its identity, its board behind the driver, and who is on it."""
+"""One GPU of a simulated machine: its identity, its board behind the driver, and its processes."""
 
 import threading
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from gpuwatch.sources.simulated.physics import SLOWDOWN_C
 from gpuwatch.sources.simulated.scenes import Fault, Scene
 from gpuwatch.sources.simulated.script import Script
 
-UUID_PREFIX = "GPU-51301a7e-"  # "simulate" in the digits a UUID has
+UUID_PREFIX = "GPU-51301a7e-"  # "simulate", spelled with hexadecimal digits
 OWN_PID = 51_301  # of the scene's own process, until a window adopts it
 
 
 @dataclass(slots=True)
 class SimulatedGpu:
-    """A board, and what the driver remembers of who asked what.  Times are nanoseconds since the epoch.
+    """A board, and the driver's cursors for its callers.  Times are nanoseconds since the epoch.
 
-    Not thread-safe by itself: whoever asks holds ``lock``.
+    Not thread-safe by itself: callers hold ``lock``.
     """
 
     device: Device
@@ -32,7 +32,7 @@ class SimulatedGpu:
 
     @property
     def visibility(self) -> Visibility:
-        """A hidden neighbour is one in another container, so that a scene with one is seen from inside a namespace."""
+        """A hidden neighbour is in another container, so its scene is seen from inside a PID namespace."""
         hides = any(not neighbour.listed for neighbour in self.script.scene.neighbours)
         return Visibility.NAMESPACE if hides else Visibility.HOST
 
@@ -44,14 +44,14 @@ class SimulatedGpu:
         self.own_pid = pid
 
     def fresh_record(self) -> list[tuple[int, float]]:
-        """The samples the dense power record gained since the last call: time and watts."""
+        """Return the new samples of the dense power record since the last call: time and watts."""
         fresh = [(at_ns, power_w) for at_ns, power_w in self.driver.physics.record if at_ns > self._record_until_ns]
         if fresh:
             self._record_until_ns = fresh[-1][0]
         return fresh
 
     def processes(self, now_ns: int, *, utilization: bool) -> tuple[Process, ...]:
-        """List the processes; with ``utilization`` also how busy each was since the last such call."""
+        """List the processes; with ``utilization`` also the use of each since the last such call."""
         scene, physics = self.script.scene, self.driver.physics
         at_s = physics.stretch.begin_s
         totals = {**physics.by_neighbour_ns, self.own_pid: physics.totals.own_ns}
@@ -71,14 +71,14 @@ class SimulatedGpu:
             pid, busy = neighbour.pid, busy_ratio(neighbour.pid)
             if neighbour.listed:
                 out.append(Process(pid=pid, name=neighbour.name, memory_bytes=neighbour.memory_bytes, utilization_ratio=busy))
-            elif busy:  # another container's: the list leaves it out, the utilisation record does not
+            elif busy:  # in another container: missing from the list, but not from the utilisation record
                 out.append(Process(pid=pid, utilization_ratio=busy, listed=False))
         if utilization:
             self._busy_at_ns, self._busy_ns = now_ns, totals
         return tuple(out)
 
     def reports(self, epoch_ns: int) -> list[Event]:
-        """List the driver's own reports in the first round of the scene."""
+        """List the driver's events in the first round of the scene."""
         return [
             Event(uuid=self.device.uuid, at_ns=epoch_ns + round(m.begin_s * 1e9), kind="xid", value=int(m.value))
             for m in self.script.scene.mishaps
@@ -87,7 +87,7 @@ class SimulatedGpu:
 
 
 def gpu_of(scene: Scene, position: int, seed: int) -> SimulatedGpu:
-    """The GPU at this position of the machine, with this scene; its UUID depends on the position alone."""
+    """Build the GPU at this position of the machine, with this scene; its UUID depends on the position alone."""
     board = scene.board
     uuid = f"{UUID_PREFIX}0000-0000-0000-{position:012d}"
     device = Device(

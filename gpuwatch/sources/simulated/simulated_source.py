@@ -1,4 +1,4 @@
-"""The simulated Source: boards with physics behind the same questions a driver answers."""
+"""The simulated Source: boards with physics behind the interface of a driver."""
 
 import threading
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ from gpuwatch.sources.simulated.simulated_gpu import SimulatedGpu, gpu_of
 
 
 class Simulated:
-    """One simulated GPU a scene, on any clock; everything about it says SIMULATED.
+    """One simulated GPU per scene, on any clock; all its names contain SIMULATED.
 
-    ``scenes`` is a name or several with commas; a fleet's name stands for several, none for the default fleet; or scenes
-    that have no name here.  The scenes begin at ``epoch_ns`` (default: now), and the same scenes, seed and epoch give the same readings at the same
-    times, whoever asks.
+    ``scenes`` is a name, several names with commas, a fleet's name, or Scene objects; without names, the default fleet.
+    The scenes begin at ``epoch_ns`` (default: now).  The same scenes, seed and epoch give the same readings at the same
+    times, for any sequence of calls.
 
-    A simulated GPU cannot know which real process a window measures: ``adopt(uuid, pid)`` tells it.  From then on that
-    process is the scene's own one, in the process list and in the utilisation record; the last one adopted is it.
+    A simulated GPU cannot know the real process that a window measures: ``adopt(uuid, pid)`` sets it.  From then on that
+    process takes the place of the scene's own one in the process list and the utilisation record.  The last adoption wins.
 
-    Raises UsageError for a scene that does not exist.
+    Raises UsageError: for an unknown scene.
     """
 
     simulated = True
@@ -64,7 +64,7 @@ class Simulated:
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
             gpu.driver.advance(now_ns)
-            # Of a MIG instance the driver tells only what memory is used; clocks, power and heat are the board's.
+            # On a MIG instance the driver reports only used memory; clocks, power and heat belong to the board.
             values: dict[str, Any] = {"memory_used_bytes": OWN_BYTES} if instance else gpu.driver.values(asked)
         return Reading(
             uuid=uuid,
@@ -102,7 +102,7 @@ class Simulated:
         )
 
     def read_rare(self, uuid: str) -> RareReading:
-        """Return what only the metrics page shows of a board; its host sends it 1 MB a second of work, and it answers with 0.1."""
+        """Return readings for the metrics page: the board receives 1 MB per second of work and sends a tenth of that."""
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:
             gpu.driver.advance(now_ns)
@@ -148,9 +148,9 @@ class Simulated:
             self._clock.wait_until(min([deadline_ns, *ahead_ns]), self._closed)
 
     def timings(self, uuid: str, begin_ns: int, end_ns: int) -> Timings | None:
-        """Kernel times of the scene's own process over an interval of the last minute: not part of the Source role.
+        """Return kernel times of the scene's own process over an interval of the last minute: not part of the Source role.
 
-        It follows the true clock, which the driver does not show.
+        They follow the true clock, which the driver does not show.
         """
         from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, which watching does not need
 
@@ -160,7 +160,7 @@ class Simulated:
             return kernel_times(gpu.driver.physics.history, gpu.script.scene, begin_ns, end_ns, self.epoch_ns)
 
     def adopt(self, uuid: str, pid: int) -> None:
-        """Make a real process the scene's own on this GPU, even while it is lost.  An unknown UUID: DeviceLostError."""
+        """Make a real process the scene's own on this GPU, even a lost GPU.  Raises DeviceLostError: for an unknown UUID."""
         gpu = self._known(uuid)
         with gpu.lock:
             gpu.adopt(pid)
@@ -191,12 +191,12 @@ class Simulated:
 
 
 def profile_bytes(name: str) -> int:
-    """Return the memory that the name of a MIG instance promises: "… 3g.71gb"."""
+    """Return the memory in the name of a MIG instance: "… 3g.71gb"."""
     return int(name.rpartition(".")[2].removesuffix("gb")) << 30
 
 
 def scenes_named(names: str) -> tuple[Scene, ...]:
-    """The scenes of ``NAME[,NAME…]``, fleets spelled out.  Raises UsageError with the nearest name."""
+    """Return the scenes of ``NAME[,NAME…]``, fleets expanded.  Raises UsageError: with the nearest name."""
     out: list[Scene] = []
     for name in names.split(","):
         for member in FLEETS.get(name, (name,)):

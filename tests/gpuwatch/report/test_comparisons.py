@@ -82,7 +82,9 @@ def test_page_says_when_times_are_missing() -> None:
     """Without times nothing is decided, and the page says what is missing."""
     windows = [judged(replace(slow(), timings=None), run_id="0a"), judged(quick(), run_id="0b")]
     assert comparisons(windows) == []
-    assert "Times are not compared: that needs two runs with times of single iterations" in Page(rendered(*windows)).words
+    assert (
+        "Times are not compared: a comparison needs two runs with times of single iterations" in Page(rendered(*windows)).words
+    )
 
 
 def test_distributions_share_their_bins_and_hide_nothing() -> None:
