@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("gpuwatch.daemon.daemon")
 
 FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost
-IDLE_CHECK_S = 1.0  # at least; each check wakes the daemon
-IDLE_CHECKS_COUNT = 15  # checks until the daemon exits: it keeps the idle timeout to within a fifteenth
+IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest pause between checks, and checks until the daemon exits
 ATTENDED_S = 60.0  # after a scrape, until the next one
 REACHABLE_S = 2.0  # interval of checks for a removed socket; a window waits longer than this for its daemon
 QUIET_S = 0.5  # a client opens its window within milliseconds of its welcome
