@@ -187,5 +187,5 @@ def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[
     if error.code != UsageError.code or held is None or not (why := held.declared.get("abandoned")):
         raise error
     why = "was lost when its daemon ended" if why is True else f"is not open: {plain(str(why))}"
-    output.say(f"gpuwatch: mark {plain(name)} {why}; what it had watched is unproven")
+    output.say(f"gpuwatch: mark {plain(name)} {why}; its window is unproven")
     return held.id, rejudge.stored(held)
