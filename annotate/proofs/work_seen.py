@@ -40,9 +40,8 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
 def _seen(case: Case, shares: Sequence[BusyShare]) -> BusyShare | None:
     """Return the first witness that surely saw the own processes work."""
     is_alone = alone(case.evidence) or _one_unknown_worked(case)
-    is_sparse = case.claim is Claim.BURST or amount(case.evidence.declared, "every_s") is not None
     for share in shares:
-        works = share.ratio > 0.0 if is_sparse else share.least_ratio >= _SEEN_RATIO
+        works = share.ratio > 0.0 if case.is_sparse else share.least_ratio >= _SEEN_RATIO
         if works and (share.is_own or is_alone):
             return share
     return None
@@ -73,8 +72,7 @@ def _missing(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) ->
 def _is_hardly_seen(case: Case, shares: Sequence[BusyShare]) -> bool:
     """Return whether a GPU that should work throughout rested by its utilisation, and nothing tells when it worked."""
     gauge = gauge_share(shares)
-    is_sparse = case.claim is Claim.BURST or amount(case.evidence.declared, "every_s") is not None
-    if gauge is None or is_sparse or case.gaps is not None or case.is_busy_contradicted:
+    if gauge is None or case.is_sparse or case.gaps is not None or case.is_busy_contradicted:
         return False
     is_shown = case.dips is not None and bool(case.dips.irregular.any())
     return gauge.most_ratio < _HARDLY_RATIO and not is_shown

@@ -6,8 +6,6 @@ from typing import Annotated
 
 from annotate.budget import Replaces
 from annotate.case import Case
-from annotate.claims import Claim
-from annotate.declared import amount
 from annotate.derived.busy_share import UTILISATION, gauge_lost_ratio, rhythm_lost_ratio
 from annotate.derived.idle_bounds import bought_bounds, gauge_bound, interval_bound, is_power_free
 from annotate.derived.idle_gaps import IdleGaps
@@ -59,9 +57,8 @@ def no_work(
     shares = [share for share in case.busy_shares if not share.is_own]
     if not shares:
         return Unobserved(case.evidence.absence or "nothing observed whether the GPU worked")
-    is_sparse = case.claim is Claim.BURST or amount(case.evidence.declared, "every_s") is not None
-    rested = [share for share in shares if (share.ratio == 0.0 if is_sparse else share.most_ratio < busy_ratio)]
-    worked = [share for share in shares if (share.ratio > 0.0 if is_sparse else share.least_ratio >= busy_ratio)]
+    rested = [share for share in shares if (share.ratio == 0.0 if case.is_sparse else share.most_ratio < busy_ratio)]
+    worked = [share for share in shares if (share.ratio > 0.0 if case.is_sparse else share.least_ratio >= busy_ratio)]
     said = rested or shares
     facts: dict[str, Fact] = {
         "by": ", ".join(share.witness for share in said),

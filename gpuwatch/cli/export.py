@@ -10,7 +10,7 @@ import click
 from gpuwatch import clock
 from gpuwatch.cli import open_store, options, output, times
 from gpuwatch.cli.checked_commands import CheckedCommand
-from gpuwatch.config.quantities import QuantityError, duration_ns
+from gpuwatch.config.quantities import QuantityError, lapse_ns
 from gpuwatch.errors import UsageError
 from gpuwatch.store.export_mark import write_mark
 from gpuwatch.utf8 import clean_text
@@ -76,7 +76,7 @@ def turn_s(name: str, jitter_s: float) -> float:
 def _wait_turn(jitter: str | None, host: str | None) -> None:
     """Wait for this machine's turn.  Raises UsageError: when the jitter is no duration."""
     try:
-        jitter_s = 0.0 if jitter is None else duration_ns(jitter) / 1e9
+        jitter_s = 0.0 if jitter is None else lapse_ns(jitter) / 1e9
     except QuantityError as error:
         raise UsageError(f"--jitter: {error}") from error
     wait_s = turn_s(host or platform.node(), jitter_s)

@@ -21,17 +21,19 @@ from annotate.output.report import plain
 from annotate.verdict import Status, Verdict
 from gpuwatch import libgpuwatch
 from gpuwatch.cli import options, output
-from gpuwatch.client.connection import connect_running
+from gpuwatch.client.connection import Client, connect_running
 from gpuwatch.client.window import Window
 from gpuwatch.config.settings import Settings
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 from gpuwatch.results.file_bytes import read_bytes
+from gpuwatch.wire.messages import JudgedReply
 from gpuwatch.wire.peer import dial, list_sockets
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _META = "gpuwatch.nvtx"
 _PATTERNS_COUNT = 16  # as nvtx.c
 _SHOWN_COUNT = 20  # windows of ranges: more are counted
+_NESTED_COUNT = 8  # runs inside of runs
 _REPORT_BYTES = 16 << 20
 _TIMERS = ("host", "stamps")  # as windows.c
 _INJECTION = "NVTX_INJECTION64_PATH"
@@ -223,7 +225,7 @@ def _inside_others(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
-    """Ask for the verdicts of these windows; the program may have named any, and only those inside of its own are its."""
+    """Ask for the verdicts of these windows; the program may have named any, and only those inside its own belong to it."""
     if not runs:
         return _Judged()
     client = connect_running(settings)
@@ -232,10 +234,23 @@ def _ask(runs: list[str], settings: Settings, parent: str | None) -> _Judged:
     with closing(client):
         # From the last one on, which is judged after the others.
         judged = [client.verdicts(run) for run in reversed(runs)]
-    own = [each for each in reversed(judged) if parent is not None and each.parent == parent]
+        own = [each for each in reversed(judged) if _is_inside(each, parent, client)]
     verdicts = [(each.run, Verdict.from_dict(each.verdicts[0])) for each in own if each.verdicts]
     verdicts.sort(key=lambda found: found[1].status.badness, reverse=True)
     return _Judged(tuple(verdicts), len(judged) - len(own))
+
+
+def _is_inside(window: JudgedReply, parent: str | None, client: Client) -> bool:
+    """Return whether a window was opened inside this run's, or inside that of a run inside it."""
+    around = window.parent
+    for _ in range(_NESTED_COUNT):
+        if around is None or around == parent:
+            break
+        try:
+            around = client.verdicts(around, wait_s=0.0).parent
+        except GpuwatchError:  # of another user, or of none
+            return False
+    return around is not None and around == parent
 
 
 def nvtx_options(command: _F) -> _F:

@@ -31,6 +31,7 @@ COUNT = click.IntRange(1, (1 << 53) - 1)  # what JSON's readers hold
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FLAGS = "gpuwatch.flags"
+LIBRARY_SOCKET = "GPUWATCH_NVTX_SOCKET"  # which the C library asks for before the setting
 
 _SETTINGS = (
     ("source", "SOURCE", "Read GPUs from auto, nvml, simulated[:SCENE,…] or replay:PATH."),
@@ -85,13 +86,14 @@ def settings(overrides: Mapping[str, str] | None = None, *, scenes: bool = True)
 def settings_environment(settings: Settings) -> dict[str, str]:
     """Return the environment in which a command that is started finds the settings given here, and the daemon.
 
-    The C library reads no configuration and derives no socket from a source.
+    The C library reads no configuration and derives no socket from a source.  Its variable is not the setting, which would
+    lead a gpuwatch inside, of another source, to this daemon.
     """
     found = {BY_NAME[name].variable: str(value) for name, value in settings.given.items() if name in BY_NAME}
     if "config" in settings.given:
         found["GPUWATCH_CONFIG"] = str(Path(settings.given["config"]).absolute())
-    if settings.socket != default_socket("auto", os.environ):
-        found[BY_NAME["socket"].variable] = str(settings.socket)
+    if settings.socket != default_socket("auto", os.environ) or LIBRARY_SOCKET in os.environ:
+        found[LIBRARY_SOCKET] = str(settings.socket)
     return found
 
 

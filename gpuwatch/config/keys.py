@@ -181,7 +181,7 @@ KEYS: tuple[Key, ...] = (
     Key("precision", "precision_ratio", 0.0, _threshold(PRECISIONS), _threshold_text,
         "share to which a number must repeat from window to window; none: no demand"),
     Key("card_spread", "card_spread_ratio", 0.0, _threshold(CARD_SPREADS), _threshold_text,
-        "share by which two cards of a model differ in time at one clock; none: the model's recorded spread (H200: 0.29 %)"),
+        "share by which two cards of a model differ in time at one clock; none: the model's recorded spread (H200: 0.34 %)"),
     Key("sampling.idle_period", "idle_period_ns", 50_000_000, _period, quantities.duration_text,
         "period of the fast lane of a busy GPU while no window is open; in windows, of all but clock and reasons, 50 ms at most"),
     Key("sampling.active_period", "active_period_ns", 10_000_000, _period, quantities.duration_text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,7 @@ class TreeMembers:
     roots: tuple[int, ...]
     started: tuple[int | None, ...] = ()
     proc: Path = PROC
+    seen_reused: set[int] = field(default_factory=set)  # for good: evidence already holds what had the PID meanwhile
 
     @staticmethod
     def held(roots: tuple[int, ...], *, proc: Path = PROC) -> TreeMembers:
@@ -40,10 +41,11 @@ class TreeMembers:
         return frozenset[int]().union(*(descendants(root, proc=self.proc) for root in self._standing()))
 
     def reused(self) -> tuple[int, ...]:
-        """Return the roots whose PID is another process's by now."""
+        """Return the roots whose PID was seen to be another process's, by this question or an earlier one."""
         now = {root: started_ticks(root, proc=self.proc) for root, _ in zip(self.roots, self.started, strict=False)}
         pairs = zip(self.roots, self.started, strict=False)
-        return tuple(root for root, started in pairs if None not in (started, now[root]) and started != now[root])
+        self.seen_reused.update(root for root, started in pairs if None not in (started, now[root]) and started != now[root])
+        return tuple(root for root in self.roots if root in self.seen_reused)
 
     def _standing(self) -> tuple[int, ...]:
         gone = self.reused()

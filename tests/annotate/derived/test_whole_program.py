@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from annotate.capsule.unpack import unpack
+from annotate.claims import Claim
 from annotate.derived.whole_program import FACT, working_part
 from annotate.evidence import Column, Evidence, Times
 from annotate.judge import judge
+from annotate.user_policy import Policy
 from annotate.verdict import Status
 
 # `gpuwatch run -- python bench.py` of the README on an H200: 3.4 s of imports, then GEMMs for 10 s.
@@ -94,3 +96,16 @@ def test_short_work_after_rest_is_no_sustained_work(whole_program: bool, begin_s
     part = late.part(since_ns + int(begin_s * 1e9), since_ns + int(end_s * 1e9))
     verdict = judge(replace(part, declared={**part.declared, FACT: whole_program}))
     assert verdict.status is status, str(verdict)
+
+
+@pytest.mark.parametrize("whole_program", [True, False])
+@pytest.mark.parametrize(("claim", "facts"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 4.0})])
+def test_rest_before_a_burst_or_a_declared_call_is_no_disturbance(
+    whole_program: bool, claim: Claim, facts: dict[str, float]
+) -> None:
+    """A pause before a call is part of what these claim, however short the call."""
+    (late,) = unpack(Path("tests/traces/simulated-late-work.capsule").read_bytes())
+    part = late.part(late.window.begin_ns, late.window.begin_ns + int(4.05e9))
+    verdict = judge(replace(part, declared={**part.declared, **facts, FACT: whole_program}), Policy(claim=claim))
+    assert verdict.finding("idle-stretch").severity != "reject", str(verdict)
+    assert verdict.status is not Status.REJECTED, str(verdict)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.cli.options import settings_environment
+from gpuwatch.config.paths import default_socket
 from gpuwatch.config.settings import Settings, load
 from tests.gpuwatch.cli.conftest import Gpuwatch
 from tests.gpuwatch.live import running
@@ -143,10 +144,21 @@ def test_run_names_a_socket_that_a_c_program_would_not_find(home: Path) -> None:
     """The C library knows the default socket of real GPUs, and neither a simulated source's nor a configuration's."""
     config = home / "config.toml"
     config.write_text('socket = "/run/user/s"\n')
-    assert "GPUWATCH_SOCKET" not in settings_environment(load({}))
-    assert settings_environment(load({"config": str(config)}))["GPUWATCH_SOCKET"] == "/run/user/s"
+    assert settings_environment(load({})) == {}
+    assert settings_environment(load({"config": str(config)}))["GPUWATCH_NVTX_SOCKET"] == "/run/user/s"
     simulated = load({"source": "simulated:idle"})
-    assert settings_environment(simulated) == {"GPUWATCH_SOURCE": "simulated:idle", "GPUWATCH_SOCKET": str(simulated.socket)}
+    named = settings_environment(simulated)
+    assert named == {"GPUWATCH_SOURCE": "simulated:idle", "GPUWATCH_NVTX_SOCKET": str(simulated.socket)}
+
+
+def test_run_inside_of_another_sources_run_finds_its_own_daemon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket of the outer run's daemon does not override the socket of the inner run's source, for a C program neither."""
+    for name, value in settings_environment(load({"source": "simulated:idle"})).items():
+        monkeypatch.setenv(name, value)
+    inner = load({"source": "simulated:thermal"})
+    assert inner.socket == default_socket("simulated:thermal", os.environ)
+    assert settings_environment(inner)["GPUWATCH_NVTX_SOCKET"] == str(inner.socket)
+    assert settings_environment(load({"source": "auto"}))["GPUWATCH_NVTX_SOCKET"] == str(default_socket("auto", os.environ))
 
 
 def test_run_forwards_signals_and_still_judges(daemon: Settings) -> None:

@@ -329,6 +329,9 @@ def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> N
     assert ended.code == 0
     assert "the daemon's metric of the last export could not be updated" in ended.err
     assert gpuwatch("export", "--parquet", "x", "--jitter", "soon").code == 2
+    assert (
+        gpuwatch("--state", str(state), "export", "--ndjson", "--jitter", "0.001m").code == 0
+    )  # minutes, as the samples have it
 
 
 @pytest.mark.parametrize("text", ["", "nan", "-5", "soon", "1e999"])

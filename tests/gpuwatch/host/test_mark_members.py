@@ -58,6 +58,8 @@ def test_members_of_a_reused_pid_are_none(tmp_path: Path) -> None:
     assert held.reused() == (10,)
     assert held.everyone() == {20, 21}
     assert [held.includes(pid) for pid in (10, 11, 21)] == [False, False, True]
+    (tmp_path / "10" / "stat").unlink()  # the other process ended as well
+    assert held.reused() == (10,)
 
 
 def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:

@@ -119,10 +119,12 @@ def test_ranges_inside_of_others_are_named(copying: Settings, ranges: Path) -> N
 def test_report_names_only_windows_of_its_run(
     copying: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The program writes the report: a window of the same user that another run opened is not its."""
+    """The program writes the report: a window of the same user that another run opened is not its; that of a run inside is."""
     monkeypatch.setenv("GPUWATCH_PARENT", "0ca7f00d")
-    with window("inside", settings=copying) as watched:
-        pass
+    with window("run inside", settings=copying) as run_inside:
+        monkeypatch.setenv("GPUWATCH_PARENT", run_inside.run_id or "")
+        with window("inside", settings=copying) as watched:
+            pass
     assert watched.verdict
     (tmp_path / "report").write_text(f'{{"run":"{watched.run_id}"}}\n')
     ranges = NvtxRanges(("timed",), folder=tmp_path)
