@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
 project = "gpuwatch"
@@ -42,3 +45,14 @@ html_use_index = False
 html_permalinks_icon = "#"
 pygments_style = "tango"
 pygments_dark_style = "monokai"
+
+
+def copy_pictures(app: Sphinx, error: Exception | None) -> None:
+    """Copy the pictures: Sphinx copies none that a page shows by HTML, as `<picture>` with a dark and a light source."""
+    for path in (ROOT / "docs").glob("*-*.[ps][nv]g") if error is None else ():
+        shutil.copy(path, app.outdir / "docs" / path.name)
+
+
+def setup(app: Sphinx) -> None:
+    """Have the pictures copied once the pages are written."""
+    app.connect("build-finished", copy_pictures)
