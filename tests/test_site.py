@@ -16,7 +16,15 @@ from tests import shown_output
 
 ROOT = Path(__file__).parents[1]
 # Elements whose address a browser fetches by itself; a link is fetched when a reader follows it.
-FETCHED = {("link", "href"), ("script", "src"), ("img", "src"), ("source", "src"), ("iframe", "src"), ("object", "data")}
+FETCHED = {
+    ("link", "href"),
+    ("script", "src"),
+    ("img", "src"),
+    ("source", "src"),
+    ("source", "srcset"),
+    ("iframe", "src"),
+    ("object", "data"),
+}
 UNLINKED = {"search.html", "index.html"}  # the form's target; the redirect to the home page
 
 

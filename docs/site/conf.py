@@ -47,12 +47,12 @@ pygments_style = "tango"
 pygments_dark_style = "monokai"
 
 
-def _copy_pictures(app: Sphinx, exception: Exception | None) -> None:
-    """Copy the pictures that pages show in two themes: Sphinx copies none of those that raw HTML names."""
-    if exception is None:
-        for picture in (ROOT / "docs").glob("*-*.[ps][nv]g"):
-            shutil.copy(picture, Path(app.outdir) / "docs")
+def copy_pictures(app: Sphinx, error: Exception | None) -> None:
+    """Copy the pictures: Sphinx copies none that a page shows by HTML, as `<picture>` with a dark and a light source."""
+    for path in (ROOT / "docs").glob("*-*.[ps][nv]g") if error is None else ():
+        shutil.copy(path, app.outdir / "docs" / path.name)
 
 
 def setup(app: Sphinx) -> None:
-    app.connect("build-finished", _copy_pictures)
+    """Have the pictures copied once the pages are written."""
+    app.connect("build-finished", copy_pictures)
