@@ -17,7 +17,9 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as error:
-    raise UsageError("--parquet: expected the optional package pyarrow, found none; run: pip install '.[fleet]'") from error
+    raise UsageError(
+        "--parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
+    ) from error
 
 # DuckDB shares work out by row groups, and this is its own size of one; a machine's day is seldom more than a few hundred.
 GROUP_ROWS_COUNT = 122_880
