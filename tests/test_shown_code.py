@@ -141,9 +141,13 @@ def streams_in(file: int) -> Iterator[None]:
 
 def failures_of(shown: Iterable[Command], place: Path) -> list[str]:
     """Run commands in turn; a sentence for each that ended or printed otherwise than its page shows."""
-    printed = place.parent / "printed"
+    printed, given, page = place.parent / "printed", dict(os.environ), ""
     failed = []
     for command in shown:
+        if command.page != page:  # what one page exports is not there for the next
+            os.environ.clear()
+            os.environ.update(given)
+            page = command.page
         line = command_line(command)
         code = run(line, printed)
         text = printed.read_text(encoding="utf-8") if printed.exists() else ""

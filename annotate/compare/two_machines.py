@@ -224,5 +224,6 @@ def _doubt(median: Levels, mean: Levels, about: Comparison) -> str:
     if abs(changes[1] - changes[0]) > 100 * about.margin_ratio:
         return f"median and mean disagree: median {changes[0]:+.2f} %, mean {changes[1]:+.2f} %"
     return (
-        f"neither beyond the interval and {about.floor_ratio:.1%}, nor within {about.margin_ratio:.1%} with all of the interval"
+        f"a difference must exceed its interval and {about.floor_ratio:.1%};"
+        f" SAME needs all of the interval within {about.margin_ratio:.1%}"
     )

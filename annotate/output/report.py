@@ -183,7 +183,8 @@ def _short(verdict: Verdict, more: str) -> list[str]:
 def _full(verdict: Verdict, *, has_figures: bool = True) -> list[str]:
     lines = [f"  claim: {plain(verdict.claim)}; judge {plain(verdict.judge_version)}"]
     for finding in verdict.hazards if has_figures else ():
-        lines += [f"  {plain(finding.rule)}: {plain(name)} = {_value(value)}" for name, value in finding.facts.items()]
+        facts = ((name, _value(value)) for name, value in finding.facts.items())
+        lines += [f"  {plain(finding.rule)}: {plain(name)} = {value}" for name, value in facts if value]
     by_reason: dict[str, list[str]] = {}
     for finding in verdict.unobserved:
         by_reason.setdefault(plain(finding.says), []).append(plain(finding.rule))
@@ -255,8 +256,10 @@ def _rules(count: int) -> str:
 
 
 def _value(value: object) -> str:
-    """A phrase that a sentence takes in begins with its comma; alone it does not."""
-    return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(",; ")
+    """Return a fact as text, without the comma or colon that joins it to a rule's sentence; empty for an unused phrase."""
+    if value is None:
+        return "not observed"
+    return f"{value:.6g}" if isinstance(value, float) else plain(str(value)).lstrip(",;: ")
 
 
 def html(verdicts: Sequence[Verdict]) -> str:

@@ -207,7 +207,7 @@ def data_dependent_power(
             what = f"{what}: such data draws less power than real data"
             return Found(facts=facts | {"what": what}, bounds=_against_record(case) if moves else ())
     if low and power_w is not None and limit_w:
-        what = f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as it is by data that draws little"
+        what = f"the board is capped at {power_w:.0f} W of {limit_w:.0f} W, as happens with data that draws little power"
         return Found(facts=facts | {"what": what})
     return Clear(facts) if known else Unobserved("nobody declared how random the inputs are")
 

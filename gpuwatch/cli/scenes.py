@@ -35,4 +35,5 @@ def command(as_json: bool) -> None:
     rows = [(each.name, each.status, each.says) for each in SCENES.values()]
     rows += [(name, "", f"{len(members)} GPUs: {', '.join(members)}") for name, members in FLEETS.items()]
     output.emit(output.table(rows, header=("SCENE", "VERDICT", "THE GPU"), width=output.width(sys.stdout)))
-    output.say("\nseveral at once, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")
+    output.say("\na verdict is that of the scene's own window; a longer or later window can differ")
+    output.say("several at once, one GPU each: --source simulated:NAME,NAME, or GPUWATCH_SOURCE in the environment")

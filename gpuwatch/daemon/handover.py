@@ -87,7 +87,7 @@ def _make_room_at(path: Path, client: Client, tell: Callable[[str], object]) -> 
     pid, who = facts.get("pid"), started_by(facts)
     if who != "window":
         raise UsageError(
-            f"{path}: expected no running daemon, found one (pid {pid}) that a {who} started; use it, stop it with:"
+            f"{path}: expected a free socket, found the daemon of pid {pid}, started by a {who}; use it, stop it with:"
             f" {stop_command(path)}, or choose another --socket and --state"
         )
     tell(f"taking over from the daemon that a window started (pid {pid}, {path})")

@@ -105,7 +105,9 @@ def ask(
     try:
         import duckdb
     except ImportError as error:
-        raise UsageError("fleet: expected the optional package duckdb, found none; run: pip install '.[fleet]'") from error
+        raise UsageError(
+            "fleet: expected the optional package duckdb, found none; run: pip install 'gpuwatch-validity[fleet]'"
+        ) from error
     moments = [dt.datetime.fromtimestamp(each, tz=dt.UTC) for each in (since_wall_s, until_wall_s)]
     with duckdb.connect() as db:
         try:

@@ -17,7 +17,9 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 except ImportError as error:
-    raise UsageError("--parquet: expected the optional package pyarrow, found none; run: pip install '.[fleet]'") from error
+    raise UsageError(
+        "--parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
+    ) from error
 
 # DuckDB divides work by row groups, and this is its own group size; a machine's day seldom has more than a few hundred rows.
 GROUP_ROWS_COUNT = 122_880

@@ -100,7 +100,7 @@ def _about(name: str) -> str:
 def costs(found: Data) -> str:
     """The README's block: a table of the headline figures, and where they are from."""
     figures = found.benches["peers"].figures if "peers" in found.benches else {}
-    lines = ["| watching busy GPUs | CPU, 1 GPU | 8 GPUs | memory | looks a second, 8 GPUs |", "|---|---|---|---|---|"]
+    lines = ["| watching busy GPUs | CPU, 1 GPU | 8 GPUs | memory | readings a second, 8 GPUs |", "|---|---|---|---|---|"]
     for name, key in (
         ("gpuwatch, stored and scraped", "20hz_scraped_{}"), ("… while a window is open", "100hz_scraped_{}"),
         ("nvitop's API, asked for 10 Hz", "nvitop_{}"), ("gpustat, asked for 10 Hz", "gpustat_{}"),
@@ -124,7 +124,7 @@ def costs(found: Data) -> str:
         gemm = max(row["gemm_change_ratio"][0] for row in watched)
         late, low, high = max(row["launch_change_s"][2] for row in watched)
         lines.append(
-            f"The watched, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs"
+            f"What watching cost the benchmark, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs"
             f" ({low * 1e6:+.1f} to {high * 1e6:+.1f}) at most."
         )
     lines.append("Every figure, its machine and date, and the targets: [docs/BENCHMARKS.md](docs/BENCHMARKS.md).")

@@ -149,6 +149,12 @@ class TestText:
         assert all(finding.rule in shown for finding in about.findings)
         assert "clock-controller-present: power_limit_w = 500" in shown
 
+    def test_verbose_facts_are_no_fragments(self) -> None:
+        """A phrase of a rule's sentence loses its colon, an unused one its line, and a missing value is named."""
+        shown = text(verdict(hazard(facts={"figures": ": 683 W", "share": "", "clock_mhz": None})), verbose=True)
+        assert "figures = 683 W\n  power-limited: clock_mhz = not observed" in shown
+        assert "share" not in shown
+
     def test_a_long_label_is_cut(self) -> None:
         assert len(text(verdict(label="x" * 10_000)).splitlines()[0]) < 200
 

@@ -83,6 +83,7 @@ def test_scenes_are_listed_with_their_verdicts(gpuwatch: Gpuwatch) -> None:
     lines = {line.split()[0]: line for line in ended.out.splitlines()}
     assert {"SCENE", *SCENES, *FLEETS} == set(lines)
     assert lines["neighbour"].split()[1] == "rejected"
+    assert "a longer or later window can differ" in ended.err
     data = gpuwatch("scenes", "--json").data
     assert {scene["name"]: scene["status"] for scene in data["scenes"]} == {
         scene.name: scene.status for scene in SCENES.values()

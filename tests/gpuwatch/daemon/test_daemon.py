@@ -106,7 +106,7 @@ def test_second_daemon_on_one_socket_is_refused(tmp_path: Path) -> None:
             check=False,
         )
         assert second.returncode == 2
-        assert f"found one (pid {live.process.pid}) that a person started" in second.stderr
+        assert f"found the daemon of pid {live.process.pid}, started by a person" in second.stderr
         assert second.stderr.count("\n") == 1
 
 

@@ -341,6 +341,6 @@ class TestStatus:
 def test_make_room_refuses_a_daemon_that_stays(tmp_path: Path) -> None:
     with (
         running(tmp_path) as live,
-        pytest.raises(UsageError, match=rf"found one \(pid {live.process.pid}\) that a person started"),
+        pytest.raises(UsageError, match=f"found the daemon of pid {live.process.pid}, started by a person"),
     ):
         handover.make_room(live.settings, lambda _: None, is_handed=False)

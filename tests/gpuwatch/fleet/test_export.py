@@ -234,7 +234,7 @@ def test_export_without_pyarrow_names_what_to_install(tmp_path: Path) -> None:
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.splitlines() == [
-        "gpuwatch: --parquet: expected the optional package pyarrow, found none; run: pip install '.[fleet]'"
+        "gpuwatch: --parquet: expected the optional package pyarrow, found none; run: pip install 'gpuwatch-validity[fleet]'"
     ]
 
 
