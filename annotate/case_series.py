@@ -10,7 +10,7 @@ from annotate.declared import amount
 from annotate.derived.clock_blocks import ClockBlocks, clock_blocks, entry_blocks
 from annotate.derived.idle_gaps import STAMP_S, IdleGaps, Span, entry_gaps
 from annotate.derived.load_time import PAUSE_S, LoadTime, load_time
-from annotate.derived.power_dips import WORK_QUANTILE, limited_dips, power_dips, resting_power_w, work_quantile
+from annotate.derived.power_dips import limited_dips, power_dips, resting_power_w, work_quantile
 from annotate.evidence import Evidence, Fact, Timings
 from annotate.evidence.asked import Asked, Kept, Memory
 from annotate.stats.change_points import SeriesLevel
@@ -74,24 +74,26 @@ class CaseSeries:
         """Return whether the claim is of calls between pauses: a burst, or a declared period."""
         return self.claim is Claim.BURST or amount(self.evidence.declared, "every_s") is not None
 
-    @property
-    def _work_quantile(self) -> float:
-        """The quantile of power that is its work's; rest before short work disturbs no claim of calls between pauses."""
-        return WORK_QUANTILE if self.is_sparse else work_quantile(self.evidence)
-
     @Kept
     def idle_w(self) -> float | None:
         """The power of this card at rest: on record, else as it rested in or before the window; None if it did not."""
         evidence = self.evidence
         if evidence.device is not None and evidence.device.idle_power_w is not None:
             return evidence.device.idle_power_w
-        return resting_power_w(evidence.trace.dense_power, evidence.window, work=self._work_quantile)
+        return resting_power_w(
+            evidence.trace.dense_power, evidence.window, work=work_quantile(evidence, is_sparse=self.is_sparse)
+        )
 
     @Kept
     def dips(self) -> IdleGaps | None:
         """Idle time by dips of the driver's power record; None where it does not cover the window."""
         evidence = self.evidence
-        dips = power_dips(evidence.trace.dense_power, evidence.window, idle_w=self.idle_w, work=self._work_quantile)
+        dips = power_dips(
+            evidence.trace.dense_power,
+            evidence.window,
+            idle_w=self.idle_w,
+            work=work_quantile(evidence, is_sparse=self.is_sparse),
+        )
         return limited_dips(dips, evidence) if dips is not None else None
 
     @Kept

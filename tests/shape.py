@@ -33,7 +33,7 @@ STATEMENTS_COUNT = sum(
         "windows around pytest, Triton, torch and CuPy benchmarks as they are": 1_125,
         "pauses, other work and stated claims": 800,
         "timers that share ticks, and sizes that no kernel takes or no machine holds (diff)": 12,
-        "windows whose GPU rests for nine tenths of them": 16,
+        "windows whose GPU rests for nine tenths of them, calls apart; sockets of C programs, runs in runs, processes named late": 30,
         "status from bounds, schema 2, records of work": 640,
         "numbers of two machines, and the GPU's share": 560,
         "a GPU at work while times are read, untracked events, whole programs": 150,

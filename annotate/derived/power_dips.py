@@ -13,7 +13,7 @@ from annotate.stats.robust import centre, quantiles
 _WORKS_RATIO = 0.25  # a sample works that far of the way from idle power to the power of the work
 _HISTORY_NS = 5_000_000_000
 _FEWEST_SAMPLES = 6
-WORK_QUANTILE = 0.9
+_WORK_QUANTILE = 0.9
 _FEWEST_WORKING = 3  # samples of the highest power that are no spike
 _AROUND_NS = 500_000_000
 _CENTRES_COUNT = 1000
@@ -25,26 +25,27 @@ _BUSY_QUANTILE = 0.95
 _ROUNDED_RATIO = 0.01  # of the difference of two whole percents
 
 
-def work_quantile(evidence: Evidence) -> float:
+def work_quantile(evidence: Evidence, *, is_sparse: bool = False) -> float:
     """Return the quantile of the window's power record that is the power of its work.
 
     Of a window that mostly rested the median would be that of rest, so it is the 90th percentile.  Where utilisation shows
-    rest for more than half of the window, the work may be shorter than a tenth of it: the highest samples are its power.
+    rest for more than half of the window, the work may be shorter than a tenth of it: the highest samples are its power.  Rest before short work disturbs no claim
+    of calls between pauses, which is ``is_sparse``.
     """
     trace, window = evidence.trace, evidence.window
     shown = trace.within("utilization_ratio", window.begin_ns, window.end_ns).observed
     rested_ns = np.diff(shown.at_ns, append=window.end_ns)[shown.values == 0.0].sum() if len(shown) else 0
-    if 2 * rested_ns <= window.length_ns:
-        return WORK_QUANTILE
+    if is_sparse or 2 * rested_ns <= window.length_ns:
+        return _WORK_QUANTILE
     low, high = np.searchsorted(trace.dense_power.at_ns, (window.begin_ns, window.end_ns), side="right")
-    return max(WORK_QUANTILE, 1.0 - _FEWEST_WORKING / max(1, int(high - low)))
+    return max(_WORK_QUANTILE, 1.0 - _FEWEST_WORKING / max(1, int(high - low)))
 
 
 def resting_power_w(
     dense: Column,
     window: WindowRecord,
     *,
-    work: float = WORK_QUANTILE,
+    work: float = _WORK_QUANTILE,
     resting_ratio: Annotated[float, "a GPU at rest draws less than this share of the power of its work"] = 0.6,
 ) -> float | None:
     """Return the lowest power of the window and the five seconds before it; None if the GPU did not rest in them.
@@ -73,7 +74,7 @@ class _Dips:
 
 
 def power_dips(
-    dense: Column, window: WindowRecord, *, idle_w: float | None = None, work: float = WORK_QUANTILE
+    dense: Column, window: WindowRecord, *, idle_w: float | None = None, work: float = _WORK_QUANTILE
 ) -> IdleGaps | None:
     """Return the dips of power in a window; None where the record does not cover it, or idle power is not known.
 

@@ -100,7 +100,7 @@ def test_short_work_after_rest_is_no_sustained_work(whole_program: bool, begin_s
 
 @pytest.mark.parametrize("whole_program", [True, False])
 @pytest.mark.parametrize(("claim", "facts"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 4.0})])
-def test_rest_before_a_burst_or_a_declared_call_is_no_disturbance(
+def test_rest_before_a_burst_or_declared_call_disturbs_nothing(
     whole_program: bool, claim: Claim, facts: dict[str, float]
 ) -> None:
     """A pause before a call is part of what these claim, however short the call."""
