@@ -29,8 +29,8 @@ def work_quantile(evidence: Evidence, *, is_sparse: bool = False) -> float:
     """Return the quantile of the window's power record that is the power of its work.
 
     Of a window that mostly rested the median would be that of rest, so it is the 90th percentile.  Where utilisation shows
-    rest for more than half of the window, the work may be shorter than a tenth of it: the highest samples are its power.  Rest before short work disturbs no claim
-    of calls between pauses, which is ``is_sparse``.
+    rest for more than half of the window, the work may be shorter than a tenth of it: the highest samples are its power.
+    ``is_sparse`` claims calls between pauses: rest before short work disturbs none of them.
     """
     trace, window = evidence.trace, evidence.window
     shown = trace.within("utilization_ratio", window.begin_ns, window.end_ns).observed
