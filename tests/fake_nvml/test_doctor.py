@@ -101,7 +101,7 @@ def test_an_older_library_is_read_as_far_as_it_goes(told: dict[str, Told], lacki
 
 def test_empty_process_list_needs_a_list_to_be_believed(told: dict[str, Told]) -> None:
     """An empty process list is believed only where there is a list."""
-    vague = [name for name in LATER if "who is on it is not told" in told[name].text]
+    vague = [name for name in LATER if "the driver does not list its processes" in told[name].text]
     assert vague == ["process-lists"]
 
 

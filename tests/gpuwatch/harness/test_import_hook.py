@@ -38,7 +38,9 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     patches = {"pretended_harness": f"{here}:patch_pretended", "pretended_later": f"{here}:patch_badly"}
     monkeypatch.setattr(hook, "PATCHES", patches)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", [hook.PatchingFinder(), *sys.meta_path])
+    # An earlier test of this process may have imported gpuwatch.auto, which leaves a finder of its own.
+    others = [each for each in sys.meta_path if type(each).__name__ != hook.PatchingFinder.__name__]
+    monkeypatch.setattr(sys, "meta_path", [hook.PatchingFinder(), *others])
     return tmp_path
 
 
