@@ -21,15 +21,16 @@ WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n  
 WRAP += "sys.exit(outcome.exit_code)"
 
 # A command that names the signals it gets, each as it comes, and all once the last came; "ready" tells that its handlers stand.
+# A handler that runs while `print` flushes must not print.
 COUNTER = """
-import signal, sys, time
+import os, signal, sys, time
 got = []
 def take(number, frame):
     got.append(signal.Signals(number).name)
-    print("got", got[-1], flush=True)
+    os.write(1, f"got {got[-1]}\\n".encode())
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
     signal.signal(number, take)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 end = time.monotonic() + 100
 while time.monotonic() < end and len(got) < int(sys.argv[1]):
     time.sleep(0.01)
