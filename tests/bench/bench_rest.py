@@ -1,4 +1,4 @@
-"""What a daemon spends beside an idle GPU that nobody asks about, and beside a busy one with an open window, by its threads.
+"""The cost of a daemon beside an idle GPU that nobody asks about, and beside a busy one with an open window, by its threads.
 
 The double's calls compute for as long as they took on an H200 in a row.  After a pause they take longer there: the driver seems
 to open its page anew.  That part of a look at rest only a real card shows (``tests/hardware/costs.py``).

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from annotate.declared import FACTS
 from gpuwatch.harness.pytest_plugin import _ARGUMENTS
+from tests.generated_page import write_or_check
 from tests.reference.docstring_parts import Parts
 from tests.reference.public_names import (
     CONSTANTS,
@@ -230,14 +231,8 @@ def _facts() -> str:
 
 
 def main(arguments: Sequence[str], page_path: Path = PAGE) -> int:
-    """Write the page; with ``--check`` say whether the one there is it."""
-    if "--check" not in arguments:
-        page_path.write_text(page())
-        return 0
-    if page_path.is_file() and page_path.read_text() == page():
-        return 0
-    sys.stderr.write(f"{page_path} is not what the docstrings say: make pages\n")
-    return 1
+    """Write the page; with ``--check`` return 1 where the one in the tree differs."""
+    return write_or_check(page_path, page(), "the docstrings say", arguments)
 
 
 if __name__ == "__main__":

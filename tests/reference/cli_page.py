@@ -13,6 +13,7 @@ import click
 
 from gpuwatch.cli import TASKS, cli
 from gpuwatch.cli.exit_codes import MEANINGS
+from tests.generated_page import write_or_check
 from tests.reference.public_names import ROOT
 
 PAGE = ROOT / "docs/CLI.md"
@@ -159,14 +160,8 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` say whether the one there is it."""
-    if "--check" not in arguments:
-        PAGE.write_text(page())
-        return 0
-    if PAGE.is_file() and PAGE.read_text() == page():
-        return 0
-    sys.stderr.write(f"{PAGE} is not what the commands say: make pages\n")
-    return 1
+    """Write the page; with ``--check`` return 1 where the one in the tree differs."""
+    return write_or_check(PAGE, page(), "the commands say", arguments)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
 
 
 def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nvbench-compare-robust calls ambiguous is the same of one card at one clock; a file of means gets no decision."""
+    """Runs that nvbench-compare-robust calls ambiguous are the same on one card at one clock; a file of means gets no decision."""
     assert gpuwatch("compare", R1, R3).out.startswith("INCONCLUSIVE")
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.1 %")
     ended = gpuwatch("compare", R1, R3, "--json")

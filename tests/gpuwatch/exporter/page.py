@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gpuwatch.config.keys import KEYS, LISTEN_PORT
 from gpuwatch.exporter.metrics import METRICS, Metric
+from tests.generated_page import write_or_check
 from tests.gpuwatch.exporter.other_exporters import DCGM, NVIDIA_SMI, OPENTELEMETRY
 
 PAGE = Path("docs/METRICS.md")
@@ -175,14 +176,8 @@ def _label(metric: Metric, label: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` say whether the one there is it."""
-    if "--check" not in arguments:
-        PAGE.write_text(page())
-        return 0
-    if PAGE.is_file() and PAGE.read_text() == page():
-        return 0
-    sys.stderr.write(f"{PAGE} is not what the table of metrics says: make pages\n")
-    return 1
+    """Write the page; with ``--check`` return 1 where the one in the tree differs."""
+    return write_or_check(PAGE, page(), "the table of metrics says", arguments)
 
 
 if __name__ == "__main__":
