@@ -123,7 +123,9 @@ def begin(
     client.close()
     if opened.warning:
         output.say(f"gpuwatch: {opened.warning}")
-    own = {"session": "this session's", "user": "all the user's", "pids": "the named processes'"}[terms["own"]]
+    # A command that entered its container, as by `docker exec`, has no session there.
+    session = "this session's" if os.getsid(0) else "that of all your commands that entered this container"
+    own = {"session": session, "user": "all the user's", "pids": "the named processes'"}[terms["own"]]
     output.say(f"gpuwatch: mark {plain(name)} is open for {term_options.expires}, own work is {own} (run {opened.run})")
 
 
@@ -154,6 +156,7 @@ def end(name: str, calls: int | None, call_time: str | None, uid: int | None, fa
         if error.code == TrustedMarkError.code:
             raise UsageError(str(error)) from error
         run_id, verdicts = _lost(name, os.getuid() if uid is None else uid, settings, error)
+        declared = {}  # the window ended before it could be told
     if as_json:
         output.emit_json({"run": run_id, "label": name, "verdicts": [verdict.to_dict() for verdict in verdicts]})
     else:

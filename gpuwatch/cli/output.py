@@ -197,9 +197,9 @@ def check_folder(folder: Path, option: str) -> None:
 
 
 def check_appended(target: Path, option: str) -> None:
-    """Check before the work that the file can be appended to.  Raises UsageError."""
+    """Check before the work that the file can be appended to.  Raises UsageError: also for a pipe, which waits for a reader."""
     is_writable = os.access(target, os.W_OK) if target.exists() else os.access(target.parent, os.W_OK | os.X_OK)
-    if target.is_dir() or not is_writable:
+    if target.is_dir() or target.is_fifo() or not is_writable:
         raise UsageError(f"{option}: expected a file that can be appended to, found {target}")
 
 

@@ -80,7 +80,7 @@ def _format(path: Path) -> str:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
     except OSError as error:
-        raise UsageError(f"{path}: expected {_FORMATS}, found nothing to read: {error.strerror}") from error
+        raise UsageError(f"{path}: expected a file, found nothing to read: {error.strerror}") from error
     if not head:
         raise UsageError(f"{path}: expected {_FORMATS}, found an empty file")
     if head.lstrip().lower().startswith(b"<!doctype html"):

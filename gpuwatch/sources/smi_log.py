@@ -22,7 +22,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.sources.smi_columns import FAULT_REASONS, IDENTITY, REASON_COLUMNS, SIGNAL_COLUMNS, ColumnReader, is_absent, plain
 
 _LINE_BYTES = 65_536  # nvidia-smi has some 150 columns of at most 64 characters
-_EXPECTED = "a header of nvidia-smi such as `timestamp, uuid, clocks.current.sm [MHz], power.draw [W]`"
+_EXPECTED = "a log with a header of nvidia-smi, such as `timestamp, uuid, clocks.current.sm [MHz], power.draw [W]`"
 
 
 @dataclass(slots=True)

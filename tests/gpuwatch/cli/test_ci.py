@@ -157,6 +157,14 @@ def test_ci_refuses_what_makes_no_gate(
     assert not (home / "ran").exists()
 
 
+def test_ci_refuses_a_pipe_for_its_summary(gpuwatch: Gpuwatch, home: Path) -> None:
+    """Opening a pipe waits for its reader, after the whole run."""
+    os.mkfifo(home / "pipe")
+    ended = gpuwatch("ci", "--summary", str(home / "pipe"), "--", "true")
+    assert ended.code == 2
+    assert "--summary: expected a file that can be appended to" in ended.err
+
+
 def test_ci_checks_the_runners_own_files_first(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_OUTPUT", str(home))
     assert "$GITHUB_OUTPUT: expected a file that can be appended to" in gpuwatch("ci", "--", "true").err

@@ -73,6 +73,7 @@ def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None
     ended = mark(gpuwatch, daemon, "end", "left", "--fail-on", "unproven")
     assert ended.code == 12
     assert "UNPROVEN" in ended.out
+    assert mark(gpuwatch, daemon, "end", "left", "--calls", "9", "--call-time", "1ms").out == ended.out
     assert "its mark expired 1 s after its begin, and nobody had ended it" in ended.out
     again = mark(gpuwatch, daemon, "end", "left")
     assert (again.code, again.out, again.err) == (0, ended.out, "")
