@@ -54,7 +54,7 @@ def test_every_command_has_a_file_a_help_line_and_options(gpuwatch: Gpuwatch) ->
         (["audit", "--fail-on", "valid"], "which is no failure"),
         (["audit", "--to", "14:00"], "--to: expected --from with it"),
         (["audit", "--gpu", "GPU-1"], "--gpu needs --from, or --trace"),
-        (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a CSV log of nvidia-smi"),
+        (["audit", "--trace", "no-such.csv"], "no-such.csv: expected a file, found nothing to read"),
         (["audit", "--trace", "x.csv", "--label", "a"], "--label is for a list of windows"),
         (["audit", "--count", "0"], "--count: expected N, a whole number from 1 to 9223372036854775807, found '0'"),
         (["audit", "--count", "many"], "--count: expected N, a whole number from 1 to 9223372036854775807, found 'many'"),
