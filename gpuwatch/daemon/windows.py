@@ -167,6 +167,8 @@ class Windows:
             self.abandon(run_id, "the daemon was stopped meanwhile")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
+        for window in self._tracked.values():
+            window.leave_unjudged()
 
     def _made(
         self, request: Open, policy: Policy, pid: int, uid: int, own: OwnProcesses | None

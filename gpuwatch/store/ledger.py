@@ -17,7 +17,7 @@ from gpuwatch.interfaces import Run
 from gpuwatch.store import files, schema, work_records
 from gpuwatch.store.database import Database
 from gpuwatch.store.held_file import HeldFile
-from gpuwatch.store.run import OPEN, UNFINISHED, as_json, to_row
+from gpuwatch.store.run import OPEN, UNFINISHED, UNJUDGED, as_json, to_row
 from gpuwatch.store.signal_columns import DEVICE_COLUMNS, quoted
 from gpuwatch.store.store_options import WriterFacts
 from gpuwatch.wire.packed_times import PackedTimes
@@ -25,7 +25,6 @@ from gpuwatch.wire.spans import NamedSpans
 
 _SAME_CLOCK_NS = 50_000_000  # wall time is only for display: a smaller drift starts no new interval
 _DIED = "the daemon ended while the window was open"
-_UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
 
 class Ledger(HeldFile):
@@ -134,7 +133,7 @@ class Ledger(HeldFile):
         with self.database.atomic():
             for row in left:
                 told = row["told"]
-                begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], _UNJUDGED
+                begin_ns, end_ns, why = row["begin_ns"], row["end_ns"], UNJUDGED
                 if row["status"] == OPEN or end_ns is None:
                     told, why = _with_abandoned(told), _DIED
                     alive = last_ns is not None and row["boot_id"] == self._boot_id

@@ -12,6 +12,7 @@ from gpuwatch.interfaces import Run
 
 OPEN, JUDGING = "open", "judging"
 UNFINISHED = (OPEN, "closing", JUDGING)
+UNJUDGED = "the daemon ended before it had judged; the evidence is kept: gpuwatch audit --rejudge"
 
 # For sorting worst first; windows without a verdict come last.
 BADNESS: Mapping[str, int] = {**{status.value: status.badness for status in Status}, **dict.fromkeys(UNFINISHED, -1)}
