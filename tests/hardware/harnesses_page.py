@@ -29,7 +29,7 @@ def take(paths: Sequence[Path]) -> None:
         rows = [{name: row[name] for name in _KEPT if name in row} for row in found["rows"]]
         for name in dict.fromkeys(row["harness"] for row in rows):
             mine = [row for row in rows if row["harness"] == name]
-            by_harness[name] = max((by_harness.get(name, []), mine), key=len) if name in by_harness else mine
+            by_harness[name] = max((mine, by_harness.get(name, [])), key=len)  # the later of two as long
     rows = [row for mine in by_harness.values() for row in mine]
     DATA.write_text(json.dumps(found | {"runs_count": len(paths), "rows": rows}, indent=1) + "\n")
 
