@@ -54,7 +54,7 @@ def judge(evidence: Evidence, policy: Policy | None = None, *, rules: Sequence[R
     whole = without_hung_page(_usable(evidence))
     if is_untrusted(whole):
         whole = replace(whole, other_work=None, record=None)  # it explains busy time by unwitnessed work
-    evidence = working_part(whole)
+    evidence = working_part(whole, policy.claim)
     inquired = inquire(rules, evidence, policy)
     decision = decide(_grounds(rules, evidence, inquired, policy), policy)
     findings = tuple(_finding(rule, inquired.answers[rule.name], decision, policy) for rule in rules)
@@ -89,7 +89,7 @@ def _usable(evidence: Evidence) -> Evidence:
 
 def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired, policy: Policy) -> Grounds:
     case = inquired.case
-    numbers = _measured(inquired)
+    numbers = _measured(inquired).on_other_cards(policy.card_spread_ratio)
     return Grounds(
         numbers=numbers.budgets,
         causes=inquired.causes,

@@ -8,7 +8,7 @@ from typing import Any
 
 from annotate.claims import Claim
 from annotate.errors import InvalidValueError, UnknownNameError
-from annotate.ranges import PRECISIONS, TOLERANCE_RATIO, TOLERANCES, Range
+from annotate.ranges import CARD_SPREADS, PRECISIONS, TOLERANCE_RATIO, TOLERANCES, Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Policy:
         limits: Other limits, by rule and by the limit's name, in the unit that ends it.
         tolerance_ratio: Ratio by which disturbances may move a number before the window is flagged, from 0.0001 to 0.2.
         precision_ratio: Ratio to which a number must repeat from window to window, from 0.0001 to 0.5; None demands nothing.
+        card_spread_ratio: Ratio by which two cards of a model differ at one clock, from 0.0001 to 0.3; None for that on record.
 
     Raises UnknownNameError: when a claim, rule or limit does not exist; the message suggests the nearest.
     Raises InvalidValueError: when a value has the wrong type or lies outside its range.
@@ -41,12 +42,15 @@ class Policy:
     limits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     tolerance_ratio: float = TOLERANCE_RATIO
     precision_ratio: float | None = None
+    card_spread_ratio: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "claim", Claim.of(_text("claim", self.claim)))
         object.__setattr__(self, "tolerance_ratio", _share("tolerance_ratio", self.tolerance_ratio, TOLERANCES))
         if self.precision_ratio is not None:
             object.__setattr__(self, "precision_ratio", _share("precision_ratio", self.precision_ratio, PRECISIONS))
+        if self.card_spread_ratio is not None:
+            object.__setattr__(self, "card_spread_ratio", _share("card_spread_ratio", self.card_spread_ratio, CARD_SPREADS))
         if isinstance(self.accept, str) or not isinstance(self.accept, Iterable):
             raise InvalidValueError(f"accept: expected a list of rule names, found {self.accept!r}")
         object.__setattr__(self, "accept", frozenset(_text("accept", name) for name in self.accept))
@@ -87,12 +91,15 @@ class Policy:
         changes: dict[str, Any] = {f"{name}_ratio": amount}
         return replace(self, **changes)
 
-    def or_thresholds(self, tolerance_ratio: float | None, precision_ratio: float | None) -> Policy:
+    def or_thresholds(
+        self, tolerance_ratio: float | None, precision_ratio: float | None, card_spread_ratio: float | None = None
+    ) -> Policy:
         """Return the policy with these thresholds wherever it keeps the default.
 
         Args:
             tolerance_ratio: Tolerance, a ratio; None changes nothing.
             precision_ratio: Precision, a ratio; None changes nothing.
+            card_spread_ratio: Spread between cards of a model, a ratio; None changes nothing.
 
         Raises InvalidValueError: when a threshold lies outside its range.
 
@@ -106,6 +113,7 @@ class Policy:
             if tolerance_ratio and self.tolerance_ratio == TOLERANCE_RATIO
             else self.tolerance_ratio,
             precision_ratio=self.precision_ratio or precision_ratio or None,
+            card_spread_ratio=self.card_spread_ratio or card_spread_ratio or None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,6 +134,8 @@ class Policy:
             data["tolerance_ratio"] = self.tolerance_ratio
         if self.precision_ratio is not None:
             data["precision_ratio"] = self.precision_ratio
+        if self.card_spread_ratio is not None:
+            data["card_spread_ratio"] = self.card_spread_ratio
         return data
 
     @staticmethod

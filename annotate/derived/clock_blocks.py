@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from annotate.derived.busy import has_reason
+from annotate.derived.held import is_mostly_capped
 from annotate.derived.sm_clock import driver_clock_mhz, measured
 from annotate.evidence import Evidence, Reason, Times, Timings, Values
 from annotate.stats.change_points import SeriesLevel, find_levels, hidden_step
@@ -26,7 +27,8 @@ _STEADY_RATIO = 1e-4  # the noise to believe of a clock in its log: the stamps' 
 class ClockBlocks:
     """Blocks that fill a window: when each begins, its mean clock (NaN where unknown), and whether stamps gave it.
 
-    ``scale`` is the factor by which the driver's clock was multiplied where it stands in.
+    ``scale`` is the factor by which the driver's clock was multiplied where it stands in.  ``swings`` says that a power
+    controller moved the clock.
     """
 
     at_ns: Times
@@ -34,6 +36,7 @@ class ClockBlocks:
     mhz: Values
     stamped: npt.NDArray[np.bool_]
     scale: float = 1.0
+    swings: bool = False
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
@@ -87,7 +90,9 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     both = stamped & np.isfinite(shown_mhz)
     scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _told_scale(evidence)
     mhz = np.where(stamped, true_mhz, scale * shown_mhz)
-    return ClockBlocks(at_ns, width_ns, mhz, stamped, scale) if np.isfinite(mhz).any() else None
+    if not np.isfinite(mhz).any():
+        return None
+    return ClockBlocks(at_ns, width_ns, mhz, stamped, scale, is_mostly_capped(evidence))
 
 
 def block_begins(evidence: Evidence, stamped_count: int) -> tuple[Times, int]:

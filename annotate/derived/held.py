@@ -16,6 +16,7 @@ from annotate.evidence.asked import kept
 
 # Over fully capped half seconds an H200's violation time read 0.97-1.03 of the time: 15 ms of error, rounded up.
 _VIOLATION_ERROR_NS = 20_000_000
+_MOSTLY_RATIO = 0.5
 _FREE_RATIO = 0.02  # the specification: a cap that held for no more leaves the window uncapped
 
 
@@ -58,6 +59,12 @@ def may_be_capped(evidence: Evidence) -> bool:
     """Return whether the power cap may have held for more than 2 % of the window; so it may if nothing tells."""
     held = power_cap(evidence)
     return held is None or held.ratio > _FREE_RATIO
+
+
+def is_mostly_capped(evidence: Evidence) -> bool:
+    """Return whether the power cap surely held for half of the window, so that its controller moved the clock."""
+    held = power_cap(evidence)
+    return held is not None and held.least_ratio >= _MOSTLY_RATIO
 
 
 @kept

@@ -2,26 +2,29 @@
 
 import numpy as np
 
+from annotate.claims import Claim
 from annotate.derived.idle_gaps import SAMPLE_NS
 from annotate.derived.power_dips import resting_power_w, work_quantile
 from annotate.evidence import Evidence
 from annotate.stats.robust import quantiles
 
 FACT = "whole_program"
-_WORK_RATIO = 0.25  # of the way from rest to the power of the work: less may be a context being made
 _LEAST_NS = 200_000_000
+_WORK_RATIO = 0.25  # of the way from rest to the power of the work: less may be a context being made
 
 
-def working_part(evidence: Evidence) -> Evidence:
+def working_part(evidence: Evidence, claim: Claim = Claim.SUSTAINED) -> Evidence:
     """Return the evidence from the program's first work on the GPU to its last, where the claim is a whole program.
 
     Before it a program imports and reads, after it it writes: that is no part of the speed of its work on the GPU.  A pause
-    between is part of it.  Unchanged where that work cannot be told from rest.
+    between is part of it.  Work of less than a second has no books, so that its part stays unproven; under ``burst``, or with
+    a declared period, rest before so short a call is part of the claim.  Unchanged where that work cannot be told from rest.
     """
     if evidence.declared.get(FACT) is not True:
         return evidence
     span_ns = _by_power(evidence) or _by_utilization(evidence)
-    if span_ns is None or span_ns[1] - span_ns[0] < _LEAST_NS:
+    is_sparse = claim is Claim.BURST or "every_s" in evidence.declared
+    if span_ns is None or span_ns[1] - span_ns[0] < (_LEAST_NS if is_sparse else 1):
         return evidence
     return evidence.part(*span_ns)
 

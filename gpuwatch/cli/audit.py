@@ -116,7 +116,8 @@ def command(
         more = {"--tag": listing.tags or None, "--rejudge": listing.again or None}
         _refuse({**given, **more}, "is for a list of windows, not for an interval or recording")
         found = options.settings()
-        chosen = (policy or Policy()).or_thresholds(found.tolerance_ratio, found.precision_ratio)
+        thresholds = (found.tolerance_ratio, found.precision_ratio, found.card_spread_ratio)
+        chosen = (policy or Policy()).or_thresholds(*thresholds)
         return _show(rejudge.judged(_evidence(interval), chosen), failing, verbose=interval.verbose, as_json=as_json)
     _refuse(
         {"--gpu": interval.gpus or None, "--pid": interval.pids or None, "--verbose": interval.verbose or None},

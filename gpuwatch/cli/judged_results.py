@@ -94,7 +94,8 @@ def judge_results(
     """Judge a result file, and print it.  ``shown`` is whether every rule is listed, and whether JSON is written."""
     failing, (verbose, as_json) = options.fail_on(fail_on), shown
     settings = options.settings()
-    chosen = (policy or Policy()).or_thresholds(settings.tolerance_ratio, settings.precision_ratio)
+    thresholds = (settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
+    chosen = (policy or Policy()).or_thresholds(*thresholds)
     found = read(path, wanted)
     try:
         pieces = _place(found, path, wanted, place)

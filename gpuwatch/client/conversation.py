@@ -96,7 +96,8 @@ class Conversation:
         """Begin the window and return its run id.  ``meanwhile`` gathers facts to declare while the daemon answers the greeting."""
         declared: dict[str, FactValue] = {}
         self._settings = self._settings or load()
-        policy = policy.or_thresholds(self._settings.tolerance_ratio, self._settings.precision_ratio)
+        settings = self._settings
+        policy = policy.or_thresholds(settings.tolerance_ratio, settings.precision_ratio, settings.card_spread_ratio)
 
         # Only quick steps lie between the daemon's mark of the beginning and the window's.
         def open_with(client: Client) -> Opened:

@@ -43,9 +43,16 @@ def test_policy_without_thresholds_reads_and_writes_as_before() -> None:
     assert Policy.from_dict(old) == Policy()
     assert Policy().to_dict() == old
     assert (Policy().tolerance_ratio, Policy().precision_ratio) == (0.01, None)
-    stated = Policy(tolerance_ratio=0.005, precision_ratio=0.02)
-    assert stated.to_dict() == {**old, "tolerance_ratio": 0.005, "precision_ratio": 0.02}
+    stated = Policy(tolerance_ratio=0.005, precision_ratio=0.02, card_spread_ratio=0.01)
+    assert stated.to_dict() == {**old, "tolerance_ratio": 0.005, "precision_ratio": 0.02, "card_spread_ratio": 0.01}
     assert Policy.from_dict(json.loads(json.dumps(stated.to_dict()))) == stated
+
+
+def test_settings_fill_what_a_policy_leaves_open() -> None:
+    """A setting of 0 is none."""
+    filled = Policy(precision_ratio=0.02).or_thresholds(0.005, 0.05, 0.01)
+    assert filled == Policy(tolerance_ratio=0.005, precision_ratio=0.02, card_spread_ratio=0.01)
+    assert Policy().or_thresholds(0.0, 0.0, 0.0) == Policy()
 
 
 @pytest.mark.parametrize(
@@ -94,6 +101,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint:
         {"tolerance_ratio": 1.0},
         {"tolerance_ratio": float("nan")},
         {"precision_ratio": 0.0},
+        {"card_spread_ratio": 0.5},
         {"precision_ratio": [0.01]},
         {"precision_ratio": 10**400},
     ],

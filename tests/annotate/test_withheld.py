@@ -76,6 +76,7 @@ _IDLING = "it tells idle moments from work; without it all count as work, which 
 _ASKED_ALONG = "what describes a timed loop is gathered whole; nothing here is decided by it"
 _COMPANY = "whoever else was there is gathered whole; memory convicts and never clears"
 _MEMORY = ("memory_used_bytes", "device.memory_reserved_bytes")
+_CRESTS = "without a known cap the crests of its swing stay references, which finds more"
 _LOAD = "it tells when load began; the shape is the clock's alone"
 _WITNESSES = "every witness of busy time is gathered; utilisation decides where it answers"
 _STAMPS = "without stamps times are judged as they are, and follow the clock"
@@ -85,8 +86,8 @@ _TELLER = "a process that tells nothing must not fare worse: the rule's page say
 # What a rule may do without, and why.
 SPARED: Mapping[str, Mapping[str, str]] = {
     "throttle-hw-slowdown": dict.fromkeys(("hw_thermal_ns", "power_brake_ns"), "the bit covers it as well"),
-    "clock-drift": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
-    "clock-ramp": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
+    "clock-drift": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
+    "clock-ramp": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
     "mem-clock-change": {"event_reasons_mask": _IDLING, "utilization_ratio": "a clock that was never low needs no load"},
     "locked-clock-missed": {
         "power_violation_ns": "a cap that matters takes the clock off its lock",
@@ -109,11 +110,12 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     "idle-stretch": dict.fromkeys(
         (name for name in _ANY_FAST if name != "utilization_ratio"), "any reading tells how often the driver was asked"
     ),
-    "regime-change": {"event_reasons_mask": _IDLING, "dense_power": _LOAD},
+    "regime-change": {"event_reasons_mask": _IDLING, "dense_power": _LOAD, "power_violation_ns": _CRESTS},
     "dark-time": dict.fromkeys((name for name in SIGNALS if name != "sm_clock_mhz"), "any reading shows that somebody watched"),
     "clock-levels": {
         "event_reasons_mask": _IDLING,
         "dense_power": _LOAD,
+        "power_violation_ns": _CRESTS,
         "utilization_ratio": "power shows the load; utilisation only tells a short one from rest",
     },
     "bursty-duty-cycle": {"timings.sm_clock_mhz": _ASKED_ALONG},
@@ -176,8 +178,14 @@ SPARED: Mapping[str, Mapping[str, str]] = {
     },
     "outliers": {"host.run_wait_s": _WORDS, "host.span_s": _WORDS, "timings.sm_clock_mhz": _STAMPS},
     "bimodal": {"timings.sm_clock_mhz": _STAMPS},
-    "iteration-growth": dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
-    "iteration-levels": dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
+    "iteration-growth": {
+        **dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
+        "power_violation_ns": _ASKED_ALONG,
+    },
+    "iteration-levels": {
+        **dict.fromkeys(("event_reasons_mask", "sm_clock_mhz", "timings.sm_clock_mhz"), _STAMPS),
+        "power_violation_ns": _ASKED_ALONG,
+    },
     "setting-changed": dict.fromkeys(("compute_mode", "ecc_mode", "mig_mode", "persistence_mode", "sm_clock_lock_mhz"), _NOT_THERE),
     "clock-source-step": {"timings": "where no times were handed over, none can lie elsewhere"},
     "hardware-mismatch": {

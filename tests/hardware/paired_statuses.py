@@ -70,7 +70,17 @@ def statuses(scored: Sequence[Scored]) -> list[str]:
         line(f"off by more than tolerance plus repeatability, called valid{words}", of, off)
     calm = [each for each in told if not claimed(each).is_off(TOLERANCE_RATIO)]
     line("disturbed, and off by no more than that: flagged or rejected", calm, alarmed(calm))
-    return [*out, ""]
+    return [*out, "", *_where(clean, scored)]
+
+
+def _where(clean: Sequence[Scored], scored: Sequence[Scored]) -> list[str]:
+    """Return of which work and card the clean windows are that are not valid."""
+    cards = list(dict.fromkeys(each.card for each in scored))
+    counts = Counter((each.row.workload, cards.index(each.card) + 1) for each in clean if each.row.answer.status != VALID)
+    if not counts:
+        return []
+    where = ", ".join(f"{count} of {work} on card {card}" for (work, card), count in counts.most_common())
+    return [f"The clean windows that are not valid: {where}.", ""]
 
 
 def misses(scored: Sequence[Scored]) -> list[str]:

@@ -18,9 +18,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from annotate.budget import Number, Repeatability
+from annotate.budget import Number, NumberBudget
 from annotate.combine import CLAIMED
-from annotate.derived.measured_numbers import MEASURED_RATIO
+from annotate.derived.measured_numbers import measured_between
 from annotate.derived.time_accounts import BOOKS_ERROR_RATIO
 from annotate.evidence import Evidence
 from annotate.judge import judge
@@ -81,16 +81,17 @@ def answer(evidence: Evidence) -> Answer:
     kept = [each for each in spoken if each.number in NAMES]
     return Answer(
         bounds={NAMES[each.number]: math.inf if each.bound_ratio is None else each.bound_ratio for each in kept},
-        repeatability={NAMES[each.number]: ratio for each in kept if (ratio := _repeats(each.repeatability)) is not None},
+        repeatability={NAMES[each.number]: ratio for each in kept if (ratio := _repeats(each, evidence)) is not None},
         status=verdict.status.value,
         named=frozenset(each.rule for each in verdict.hazards if each.severity in ("flag", "reject")),
     )
 
 
-def _repeats(of: Repeatability) -> float | None:
+def _repeats(number: NumberBudget, evidence: Evidence) -> float | None:
+    of = number.repeatability
     if of.ratio is not None or of.within_ratio is None:
         return of.ratio
-    return math.hypot(of.within_ratio, of.between_ratio or MEASURED_RATIO)
+    return math.hypot(of.within_ratio, of.between_ratio or measured_between(number.number, evidence))
 
 
 def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:

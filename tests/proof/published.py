@@ -56,7 +56,8 @@ def section() -> list[str]:
         "- actions of the measured process itself in windows without times.\n",
         "The disturbance beside another one, the sine and the level were set apart after a look at even seeds; the columns with what is left",
         "out include them.  One fix (the clock that pauses buy where times have no begins) was found on even seeds and made after a look at",
-        "the odd ones, of which it flagged one more.\n",
+        "the odd ones, of which it flagged one more.  That crests of a controller's swing are no references was found on even seeds as well; how",
+        "far a swing reaches was set from recorded clocks after a look at the odd ones, of which it cleared one more.\n",
         *tables(reported, found),
     ]
 

@@ -100,6 +100,33 @@ def test_swing_of_the_controller_is_no_disturbance() -> None:
     assert {bound.replaces for bound in clock_bounds(stamped, CLOCK_LEVELS)} == {Replaces.UNRESOLVED}
 
 
+@pytest.mark.parametrize(
+    ("run_count", "depth", "is_crest"),
+    [
+        (6, 0.015, True),
+        (10, 0.02, True),
+        (12, 0.015, False),  # longer than a cycle
+        (6, 0.06, False),  # farther than a controller swings
+    ],
+)
+def test_crests_of_a_capped_clock_are_no_references(run_count: int, depth: float, is_crest: bool) -> None:
+    """The clock passed through such a level and never stayed; where no cap held, every level is a state."""
+    mhz = np.full(80, 1500.0)
+    for begin in (10, 35, 60):
+        mhz[begin : begin + run_count] *= 1.0 + depth
+    blocks = blocks_of(mhz)
+    free, capped = (shift_of(replace(blocks, swings=swings)).bound_ratio for swings in (False, True))
+    assert free > 0.5 * depth
+    assert (capped < 0.5 * depth) is is_crest
+    assert is_crest or capped == free
+
+
+def test_crests_stay_where_there_is_no_other_reference() -> None:
+    blocks = replace(blocks_of(np.where(np.arange(60) // 6 % 2, 1500.0, 1530.0)), swings=True)
+    found = clock_shift(blocks, blocks.levels(1e-8), 1e-8, 1.0)
+    assert found.bound_ratio > 0.009
+
+
 @pytest.mark.parametrize("scale", [1.3, 0.5, 1.0])
 def test_stamps_that_no_gauge_confirms_replace_nothing(scale: float) -> None:
     """A clock a third above the gauge is nobody's witness; a scale of exactly 1 means that the gauge was silent."""

@@ -14,8 +14,10 @@ from annotate.budget import Number, NumberBudget
 from annotate.capsule.pack import unpack
 from annotate.case import Case
 from annotate.evidence import Evidence
+from annotate.judge import judge
 from annotate.output.budget_words import number_words
 from annotate.times.durations import usable
+from annotate.user_policy import Policy
 from tests.annotate.derived.test_measured_numbers import STEADY, swinging
 from tests.annotate.derived.test_time_levels import timed
 from tests.truth_windows import with_times
@@ -68,6 +70,21 @@ def test_unmeasured_model_speaks_of_this_card_only() -> None:
     found = at_clock(replace(about, device=replace(about.device, name="NVIDIA B200")))
     assert found.other_cards_ratio is None
     assert number_words(found).endswith("±0.06 % (this card)")
+
+
+def test_given_spread_takes_the_place_of_the_models() -> None:
+    """The setting ``card_spread``, as a policy carries it; it changes no other number."""
+    about = timed(STEADY, mhz=1975.0)
+    given, plain = (judge(about, Policy(card_spread_ratio=ratio)).budget for ratio in (0.02, None))
+    assert given is not None
+    assert plain is not None
+    for number in Number:
+        mine, other = given.number(number), plain.number(number)
+        if number is not Number.MEDIAN_AT_CLOCK:
+            assert mine == other
+        elif mine is not None and other is not None:
+            assert mine.other_cards_ratio == pytest.approx((mine.repeatability.ratio or 0.0) + 0.02)
+            assert replace(mine, other_cards_ratio=None) == replace(other, other_cards_ratio=None)
 
 
 def test_raw_numbers_have_no_interval_on_other_cards() -> None:

@@ -15,18 +15,20 @@ from annotate.case import Case
 from annotate.derived.time_levels import TimeLevels
 from annotate.derived.time_modes import mode_bounds
 from annotate.evidence import Evidence, Timings, Values
-from tests.annotate.builders import BEGIN_NS, capped_ns, evidence
+from tests.annotate.builders import BEGIN_NS, Signal, capped_ns, evidence
 from tests.examples import share_of
 
 few = settings(max_examples=share_of(40))
 
 
 def timed(took_s: Values, *, mhz: Values | float | None = 1980.0, capped: bool = False, calls_count: int = 1) -> Evidence:
-    """Entries end to end after a launch gap of 5 µs, and a window that holds them all."""
+    """Entries of little memory traffic, end to end after a launch gap of 5 µs, and a window that holds them all."""
     ends_ns = np.cumsum((took_s * calls_count + 5e-6) * 1e9).astype(np.int64)
     at_ns = BEGIN_NS + np.concatenate([[0], ends_ns[:-1]])
     clock = None if mhz is None else np.broadcast_to(np.asarray(mhz, np.float64), took_s.shape).copy()
-    signals = {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()} if capped else {}
+    signals: dict[str, Signal] = {"dram_activity_ratio": 0.2}
+    if capped:
+        signals |= {"power_cap_ns": capped_ns(), "power_violation_ns": capped_ns()}
     made = evidence(length_s=6.0, signals=signals, timings=Timings(at_ns, took_s, clock, calls_count))
     return replace(made, window=replace(made.window, end_ns=int(BEGIN_NS + ends_ns[-1])))
 

@@ -55,7 +55,7 @@ def percents(ratios: Iterable[float]) -> tuple[float, float]:
     return 100.0 * float(np.median(known)), 100.0 * float(np.percentile(known, 95.0))
 
 
-@pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 17), (Number.MEAN, 18), (Number.MEDIAN, 12)])
+@pytest.mark.parametrize(("number", "bare"), [(Number.THROUGHPUT, 17), (Number.MEAN, 18), (Number.MEDIAN, 13)])
 def test_true_deviation_lies_within_the_bound(number: Number, bare: int) -> None:
     """Of 59 pairs 58 lie within bound plus the repeatability of capped work, 41 within the bound alone.
 
