@@ -24,6 +24,7 @@ _REMEDIES: Mapping[str, str] = {
     "page-faults": "Touch the memory once before the window opens.",
     "hand-over": "Hand the times over after the window's end.",
 }
+_SHOWN_S = 0.02  # shorter stretches would read "from 0.00 to 0.00 s"
 _UNKNOWN_REMEDY = "Find what stopped the launches: a data loader, a lock, a synchronisation, or a sleep."
 
 
@@ -165,11 +166,12 @@ def _by_gauge(case: Case, lost_ratio: float | None) -> Answer:
 def _said(case: Case, idle: IdleGaps, causes: Sequence[IdleCause]) -> dict[str, Fact]:
     """Return the sentence of the stretches and their cause, as facts."""
     spans, begin_ns, lost = idle.spans_ns(), case.evidence.window.begin_ns, idle.irregular_ratio
-    longest = max(spans, key=lambda span: span[1] - span[0])
-    from_s, to_s = ((at_ns - begin_ns) / 1e9 for at_ns in longest)
-    lost_s = readable(lost * idle.window_s)
-    many = f"{len(spans)} times, {lost_s} in all, longest from {from_s:.2f} to {to_s:.2f} s"
-    when = f"from {from_s:.2f} to {to_s:.2f} s" if len(spans) == 1 else many
+    from_s, to_s = ((at_ns - begin_ns) / 1e9 for at_ns in max(spans, key=lambda span: span[1] - span[0]))
+    longest = (
+        f"from {from_s:.2f} to {to_s:.2f} s" if to_s - from_s >= _SHOWN_S else f"{readable(to_s - from_s)} at {from_s:.2f} s"
+    )
+    many = f"{len(spans)} times, {readable(lost * idle.window_s)} in all, longest {longest}"
+    when = longest if len(spans) == 1 else many
     main = causes[0]
     facts: dict[str, Fact] = {
         "idle_ratio": lost,
