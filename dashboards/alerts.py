@@ -1,8 +1,8 @@
-"""The alerts: what is wrong, and what the person who is called does about it.
+"""The alerts: their conditions, and the actions for the person on call.
 
-Three mistakes are common, and each alert has tests against them.  ``increase()`` takes the first value it sees for old, so
-the exporter shows counters from zero, and states are asked of gauges.  A series that never came looks like health: what never
-succeeded is asked for by what did.  A scrape gap, a restart of the daemon and a reload of the driver must be no news.
+Each alert has tests against three common mistakes.  ``increase()`` takes a counter's first value for an old one, so the
+exporter shows counters from zero, and states are queried as gauges.  A missing series looks like health, so an alert about
+failures compares with what succeeded.  A scrape gap, a daemon restart and a driver reload must not raise an alert.
 """
 
 from dashboards.alert_files import (
@@ -70,7 +70,7 @@ _WATCHED = (
           why="Its numbers belong to no GPU, and look as if they did.",
           do="Start its daemon without --source and GPUWATCH_SOURCE, or take it out of this Prometheus."),
     Alert(name="GpuwatchGpuLost", hold="1m", severity="critical",
-          # No driver at all is one alert, not one for each GPU.
+          # A missing driver is one alert, not one for each GPU.
           expr="gpuwatch_gpu_up == 0 unless on (job, instance) gpuwatch_up == 0",
           says=f"{GPU_NAMED} does not answer",
           why="The driver says it is lost, or a call has hung, while other GPUs of the host answer. Windows on it end unproven.",
@@ -133,7 +133,7 @@ _JUDGED = (
     Alert(name="GpuwatchJudgeStuck", hold="10m",
           expr="min by (job, instance) (min_over_time(gpuwatch_windows_in_hand[2h]) and gpuwatch_windows_in_hand offset 2h) > 0\nunless\n"
           f"sum by (job, instance) ({increase('gpuwatch_windows_total', '2h')}) > 0\n"
-          # An earlier daemon's windows ended with it; what judged none since has not had two hours yet.
+          # An earlier daemon's windows ended with it; a daemon younger than two hours may not have judged any yet.
           "unless on (job, instance)\ntime() - gpuwatch_daemon_start_timestamp_seconds < 7200",
           says=f"windows on {HOST_NAMED} are open and none has been judged for two hours",
           why="The judge's worker hangs or never came up; or a program keeps one window open for hours, which is its right.",
@@ -156,7 +156,7 @@ _JUDGED = (
 
 _OF_DAYS = (
     Alert(name="GpuwatchRemappedRows", expr=f"{_REMAPPED} > min_over_time({_REMAPPED}[1d:15m])\n"
-          # The steps of a day pass over a GPU that was not seen at one of them before its row was remapped.
+          # The subquery's steps over a day miss a GPU that was absent at the step before its row was remapped.
           f"or {_REMAPPED} > min_over_time({_REMAPPED}[20m])",
           says=f"rows of the memory of {GPU_NAMED} were remapped within a day",
           why="Each is a row that failed and was replaced by a spare one. The count is the board's, over its life.",
@@ -179,7 +179,7 @@ GROUPS = (
     RuleGroup(name="gpuwatch-hardware", rules=HARDWARE),
     SLOW_TWINS,
     RuleGroup(name="gpuwatch-judged", rules=_JUDGED),
-    # What looks back over a day reads millions of samples of a large fleet.
+    # A rule over a day reads millions of samples of a large fleet.
     RuleGroup(name="gpuwatch-days", every="5m", rules=_OF_DAYS),
 )
 ALERTS = tuple(alert for group in GROUPS for alert in group.alerts)

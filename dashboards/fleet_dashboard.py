@@ -1,4 +1,4 @@
-"""The fleet: is every GPU seen, what state is it in, what held it back, and what became of the windows."""
+"""The fleet dashboard: the state of every GPU, the limits on its clock, and the verdicts of the windows."""
 
 from grafana_foundation_sdk.builders import dashboard
 
@@ -23,7 +23,7 @@ from dashboards.panels import (
 from dashboards.queries import DRIVER, GPU, KIND_OF_SOURCE, ON_GPU, RATE, SCRAPED, SILENT, STATES, each, increase, of
 
 UID = "gpuwatch-fleet"
-WORST_COUNT, TIMELINE_COUNT = 50, 16  # of 2 000 GPUs nobody reads more
+WORST_COUNT, TIMELINE_COUNT = 50, 16  # nobody reads more rows, even with 2 000 GPUs
 STATE = of("gpuwatch:gpu_state:code")
 _AMONG_WORST = f"and {ON_GPU} topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
 _RATIO = LineStyle(most=1)
@@ -109,14 +109,14 @@ def _gpus() -> tuple[Part, ...]:
 
 
 def _concern() -> str:
-    """The rank of each of the GPUs to look at first, with its model where its page is scraped."""
+    """Rank the GPUs to look at first, with their model if their page is scraped."""
     worst = f"topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
     named = f"{worst} * {ON_GPU} group_left (name) {of('gpuwatch_device_info')}"
     return each(f"{named} or {ON_GPU} {worst}", f"{GPU}, name")
 
 
 def _worst(expression: str, by: str = GPU) -> str:
-    """One series for each of the GPUs to look at first."""
+    """Return one series for each of the GPUs to look at first."""
     return each(f"{expression} {_AMONG_WORST}", by)
 
 

@@ -1,11 +1,11 @@
-"""Views of the fleet's dashboard: each GPU's clock against its siblings, and the energy that idle GPUs draw."""
+"""Views of the fleet dashboard: each GPU's clock against its siblings, and the energy of idle GPUs."""
 
 from dashboards.panels import GREEN, ORANGE, RED, YELLOW, Cell, LineStyle, Part, Query, grid, lines, number, row
 from dashboards.queries import GPU, ON_GPU, RATE, each, increase, of
 
 GPU_LINK = "/d/gpuwatch-gpu?var-instance=${__data.fields.Host}&var-uuid=${__data.fields.UUID}&${__url_time_range}"
 RANGE = "$__range"
-SLOWEST_COUNT = 10  # of 2 000 GPUs nobody reads more
+SLOWEST_COUNT = 10  # nobody reads more rows, even with 2 000 GPUs
 POWER, HELD_BACK = of("gpuwatch:gpu_power:watts5m"), of("gpuwatch:gpu_held_back:ratio5m")
 _KWH_J = "3.6e6"
 
@@ -109,5 +109,5 @@ def energy() -> tuple[Part, ...]:
 
 
 def summed(recorded: str) -> str:
-    """Add up a recorded series at the steps of the time shown.  It comes and goes with what GPUs do, so its own mean would be too high."""
+    """Add up a recorded series at the steps of the time shown.  A mean over time would be too high, because the series has gaps."""
     return f"sum_over_time(({recorded})[{RANGE}:{RATE}])"

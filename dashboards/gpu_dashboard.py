@@ -1,4 +1,4 @@
-"""One GPU: each signal against its limit, and why the clock is what it is, on one axis of time."""
+"""The dashboard of one GPU: each signal against its limit, and the reasons for its clock, on one axis of time."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -44,7 +44,7 @@ from dashboards.queries import (
 
 UID = "gpuwatch-gpu"
 
-# A reason that is given is drawn by its class: a row says at a glance whether the board was asked, at its limits, or in trouble.
+# The colour of a reason is its class: a row shows at a glance an idle board, a limit, or a hardware problem.
 _REASONS = {
     0: ValueStyle("not given", "transparent"),
     1: ValueStyle("benign", BLUE),

@@ -7,7 +7,7 @@ from dashboards.queries import RATE
 
 
 def links(its: Callable[..., str]) -> tuple[Part, ...]:
-    """Build what flows over PCIe and NVLink, and what goes wrong there; ``its`` names a metric of the chosen GPU."""
+    """Build the traffic and errors of PCIe and NVLink; ``its`` names a metric of the chosen GPU."""
     pcie, nvlink = its("gpuwatch_gpu_pcie_bytes_total"), its("gpuwatch_gpu_nvlink_bytes_total")
     return (
         row("Links and partitions"),

@@ -1,23 +1,23 @@
-"""The alerts on boards: held back, failing, or set to be slower than their kind."""
+"""The alerts on boards: slowed, failing, or configured to be slower than their model."""
 
 from dashboards.alert_files import GPU_NAMED, Alert
 from dashboards.queries import increase
 
-# Xids by who must act.  An exception in a kernel, a fault of its addresses or its end says nothing of the board.  After those
-# for pages the GPU does no more work until somebody acts.  All others, unknown ones too, wait for the day: 63 is a row remapped.
+# Xids by the needed reaction.  A kernel's exception, address fault or end does not concern the board.  After those that page,
+# the GPU does no more work until a person acts.  All others, also unknown ones, wait for the day: 63 is a remapped row.
 _OF_APPLICATIONS = "13|31|43|45|68|109"
 _FOR_PAGES = "46|48|61|62|74|79|95|119|120|140"
 _OF_HEAT, _OF_BRAKE = "sw_thermal_slowdown|hw_thermal_slowdown", "hw_power_brake_slowdown"
 
 
 def _held_back(reasons: str) -> str:
-    """Build the time under these reasons in ten minutes; a GPU held back from its first scrape on is seen at the second."""
+    """Build the time under these reasons in ten minutes; a GPU slowed from its first scrape on shows at the second scrape."""
     seconds = f'gpuwatch_gpu_clock_event_seconds_total{{reason=~"{reasons}"}}'
     return f"max by (job, instance, uuid, gpu) ({increase(seconds, '10m')})"
 
 
 def _reported(xids: str) -> str:
-    """Build how long ago Xids came, for an hour, by their host's own clock where it shows one; its daemon may have ended since."""
+    """Build the age of Xids up to an hour, by their host's own clock if exported; its daemon may have ended since."""
     last = f"last_over_time(gpuwatch_gpu_xid_last_timestamp_seconds{{{xids}}}[1h])"
     return (
         "(\n  last_over_time(gpuwatch_wall_timestamp_seconds[1h]) - on (job, instance) group_right ()\n"
@@ -27,7 +27,7 @@ def _reported(xids: str) -> str:
 
 HARDWARE = (
     Alert(name="GpuwatchHardwareSlowdown", severity="critical", hold="1m",
-          # The driver gives this reason too while it gives a brake or heat, which have alerts of their own.
+          # The driver also gives this reason with a power brake or heat, which have alerts of their own.
           expr=f"{_held_back('hw_slowdown')} > 6\nunless (\n{_held_back(f'hw_thermal_slowdown|{_OF_BRAKE}')} > 6\n"
           f"and {_held_back(f'hw_thermal_slowdown|{_OF_BRAKE}')} > 0.5 * {_held_back('hw_slowdown')}\n)",
           says=f"hardware slows {GPU_NAMED} down",

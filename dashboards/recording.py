@@ -1,6 +1,6 @@
-"""The recording rules: what dashboards of a fleet and reports over months would compute again for every reader.
+"""The recording rules: results that fleet dashboards and monthly reports would otherwise compute for every reader.
 
-A rule holds a series a GPU, or a host: what a dashboard of 2 000 GPUs asks every half minute is then a lookup.
+A rule records one series per GPU or host, so that a dashboard of 2 000 GPUs only looks values up.
 """
 
 from dashboards.alert_files import Recording, rule_text
@@ -18,12 +18,12 @@ USES = ("busy", "idle with a process", "idle and empty")  # of a GPU's power
 
 
 def _reasons(which: str) -> str:
-    """The share of time under each reason of these that held at all."""
+    """Build the ratio of time under each of these reasons that was active."""
     return f"(rate(gpuwatch_gpu_clock_event_seconds_total[5m]) > 0) * on (job, instance, reason) group_left (class) {CLASSES}{which}"
 
 
 def _held(which: str) -> str:
-    """The largest share of time under a reason; zero where none of them held, absent where nobody counted."""
+    """Build the largest ratio of time under a reason; zero if none was active, absent without a counter."""
     counted = f"0 * sum by ({_GPU}) (rate(gpuwatch_gpu_clock_event_seconds_total{_IDLE}[5m]))"
     return f"max by ({_GPU}) (\n  {_reasons(which)}\n)\nor {counted}"
 
@@ -33,7 +33,7 @@ def _of_model(expr: str) -> str:
 
 
 def _by_use(reduced: str, of: str) -> str:
-    """Reduce a figure of each GPU to one a host and use."""
+    """Reduce a figure of each GPU to one per host and use."""
     processes = f"sum by ({_GPU}) (gpuwatch_gpu_processes)"
     which = (
         f"({_STATE} > 3)",
@@ -48,7 +48,7 @@ def _by_use(reduced: str, of: str) -> str:
 
 
 def _by_state() -> str:
-    """Count GPUs by state, with the states' names, since a label is what a legend shows."""
+    """Count GPUs by state, with the states' names, because a legend shows a label."""
     named = f'count_values without (uuid, gpu) ("state", {_STATE})'
     for code, look in STATES.items():
         named = f'label_replace({named}, "state", "{look.text}", "state", "{code}")'
@@ -56,7 +56,7 @@ def _by_state() -> str:
 
 
 def _concern() -> str:
-    """A rank: what is wrong by its state, then memory errors, then how far the clock lies below that of siblings."""
+    """Build a rank: first the state, then memory errors, then the clock's distance below that of siblings."""
     weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
     by_state = "\n+ ".join(f"{weight} * ({_STATE} == bool {code})" for code, weight in weights.items())
     none = f"0 * {_STATE}"
@@ -107,5 +107,5 @@ groups:
 
 
 def rules() -> str:
-    """The rule file's text."""
+    """Return the rule file's text."""
     return _HEAD + "".join(map(rule_text, RECORDINGS))

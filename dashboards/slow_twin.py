@@ -1,9 +1,9 @@
-"""Slow twins: a GPU, or a whole host, that clocks lower than others of its model with nothing to explain it.
+"""Slow twins: a GPU, or a whole host, with a lower clock than others of its model and no reason for it.
 
-A healthy GPU runs at its highest clock until its power limit stops it.  Two comparisons follow.  GPUs that keep below their
-limit are compared with all others of their model that do: no load explains a lower clock there, and less power explains
-it least of all.  GPUs at their limit clock as their work allows, so they are compared at the same limit and a similar activity,
-and only a large difference counts.  A canary is the same work everywhere; where ``bench()`` ran one, it decides by itself.
+A healthy GPU runs at its highest clock until it reaches its power limit.  Two comparisons follow.  The first compares GPUs
+below their limit with all such GPUs of their model: load does not explain a lower clock there, and less power explains
+it even less.  The second compares GPUs at their limit, where the clock depends on the work: it needs the same limit and a
+similar activity, and only a large difference counts.  A canary is the same work everywhere, so it decides by itself.
 """
 
 from dashboards.alert_files import GPU_NAMED, Alert, Recording, RuleGroup
@@ -23,7 +23,7 @@ def _rate(part: str) -> str:
 
 
 def _in_classes(label: str, values: str) -> str:
-    """Build a series of 1 for each GPU that has its class as a label, to be joined by it."""
+    """Build a series of 1 for each GPU with its class as a label, to join on."""
     return f'* on (job, instance, uuid) group_left ({label})\ncount_values by (job, instance, uuid) ("{label}", {values})'
 
 
@@ -37,7 +37,7 @@ def _fresh_canary(metric: str) -> str:
 
 
 def _below(series: str, by: str, share: float, level: float, count: int, hosts: int = 1) -> str:
-    """Build the GPUs below a share of a quantile of theirs, where there are so many of them, on so many hosts."""
+    """Build the GPUs below a ratio of a quantile of their group, if the group has enough GPUs on enough hosts."""
     enough = f"count by ({by}) ({series}) >= {count}"
     if hosts > 1:
         enough += f" and count by ({by}) (group by ({by}, instance) ({series})) >= {hosts}"

@@ -1,4 +1,4 @@
-"""The windows: what verdicts were given, by which rules, how long windows and judging took, and when windows were open."""
+"""The dashboard of windows: verdicts, their rules, the lengths of windows and judging, and the times of open windows."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -42,7 +42,7 @@ def windows() -> dashboard.Dashboard:
 
 
 def _annotations() -> tuple[Builder[AnnotationQuery], ...]:
-    """Windows have no names here: names are text of users, and stay in the store (``gpuwatch audit``)."""
+    """Build the annotations without windows' names: names are users' text, and stay in the store (``gpuwatch audit``)."""
     rejected = f"sum by (instance) ({increase(of('gpuwatch_windows_total', status='rejected'), '30s')}) > 0"
     return (
         annotation(*OPEN_WINDOWS),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GpuwatchError(Exception):
-    """The base of every error that ``gpuwatch`` raises on purpose.
+    """The base of every error that ``gpuwatch`` raises deliberately.
 
     Example:
         >>> try:
@@ -49,7 +49,7 @@ class UsageError(GpuwatchError):
 
 
 class TrustedMarkError(UsageError):
-    """A claimed number, which only untrusted code makes, for a mark that was begun without --untrusted."""
+    """A claimed number, which only untrusted code makes, for a mark that began without --untrusted."""
 
     code = "trusted"
 
@@ -65,7 +65,7 @@ class SourceError(GpuwatchError):
 
 
 class SourceGoneError(SourceError):
-    """A driver, recording or simulation that is not there, or no longer.
+    """A driver, recording or simulation that is missing or gone.
 
     Example:
         >>> from gpuwatch.errors import SourceError, SourceGoneError
