@@ -137,7 +137,7 @@ def devised(evidence: Evidence, **facts: Any) -> Evidence:
 
 
 def stretch(evidence: Evidence, length_s: float, rng: np.random.Generator, *, margin_s: float = 0.2) -> tuple[int, int]:
-    """A stretch of that length somewhere inside the window, away from its edges where it fits."""
+    """Return a stretch of that length inside the window, away from its edges if it fits."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     length_ns = min(round(length_s * 1e9), end_ns - begin_ns)
     room_ns = end_ns - begin_ns - length_ns

@@ -78,7 +78,7 @@ def _broken_driver(folder: Path) -> Path:
 
 
 def test_watchdog_waits_for_a_hung_sampler(tmp_path: Path) -> None:
-    """A hung sampler stops the watchdog's food until its GPU is declared lost.
+    """A hung sampler stops the watchdog's messages until its GPU is declared lost.
 
     Five seconds of silence make a hung GPU a lost one: then the service continues for the others, and its status names it.
     """
