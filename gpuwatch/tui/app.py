@@ -55,7 +55,7 @@ class TopApp(TimeTravelApp):
         wall_offset_ns: Callable[[], int] | None = clock.wall_offset_ns,
         preferences_file: preferences.PreferencesFile | None = None,
     ) -> None:
-        """``live_source`` is None for a recording; ``wall_offset_ns`` is None if its times have no wall clock."""
+        """Set up the app; ``live_source`` is None for a recording, ``wall_offset_ns`` without a wall clock."""
         super().__init__(
             LiveFeed(live_source),
             past,

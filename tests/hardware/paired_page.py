@@ -115,7 +115,7 @@ def _cards(cards: Iterable[tuple[str, str, str, str]]) -> str:
 
 
 def covered(scored: Sequence[Scored]) -> list[str]:
-    """How often the truth lies within bound plus repeatability, by number."""
+    """Return how often the truth lies within bound plus repeatability, by number."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     within = [each for each in told if not each.throughout]
     out = [
