@@ -12,7 +12,7 @@ HOST_NAMED = "{{ $labels.instance }}"
 
 # Each severity, and the expected reaction.
 SEVERITIES: Mapping[str, str] = {
-    "critical": "somebody gets up: work is lost or wrong now, and a person can change that",
+    "critical": "a page at any hour: work is lost or wrong now, and a person can stop that",
     "warning": "a ticket for the next working day",
     "info": "a line in a weekly digest, and on the dashboards",
 }

@@ -90,20 +90,20 @@ _ALERTS = (
         severity="info",
         expr=_below(_FREE, "job, name", 0.9, 0.75, 4) + "\nor\n" + _below(_CAPPED, _KIND, 0.85, 0.25, 8, hosts=3),
         says=f"{GPU_NAMED} clocks below others of its model under load",
-        why="Below its power limit it clocks 10 % lower than others of its model and job that are below theirs; or, at its limit, 15 % "
-        "lower than most at the same limit and a similar activity. Neither heat nor hardware is given as the reason. A whole slow host "
-        "raises it once for each GPU.",
-        do="Look for a forgotten clock lock first (nvidia-smi -q -d CLOCK; nvidia-smi -rgc lifts it). Then run the same work on it and on "
-        "a twin (gpuwatch compare); if slowness stays with the board, have it replaced.",
+        why="Below its power limit it clocks 10 % lower than others of its model and job below theirs. Or it clocks, at its limit, 15 % "
+        "lower than most at the same limit and a similar activity. The driver names neither heat nor hardware as the reason. A whole slow host "
+        "raises the alert once for each GPU.",
+        do="First check for a forgotten clock lock (nvidia-smi -q -d CLOCK; nvidia-smi -rgc removes it). Then run the same work on it and on "
+        "a twin (gpuwatch compare); if the board stays slow, have it replaced.",
     ),
     Alert(
         name="GpuwatchSlowCanary",
         severity="info",
         expr=_below(_CANARY, "job, name", 0.95, 0.5, 4) + "\nor\n" + _below(_COPY, "job, name", 0.95, 0.5, 4),
         says=f"the canary of {GPU_NAMED} is slower than those of its model",
-        why="A canary of bench() is the same short work everywhere. In the last day its clock or its copy was 5 % below the median of the "
+        why="A canary of bench() is the same short work on every GPU. In the last day its clock or its copy was 5 % below the median of the "
         "model and job. The measured process declares both.",
-        do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, look for a clock lock and for slow memory "
+        do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, check for a clock lock and for slow memory "
         "(gpuwatch_gpu_clock_hertz of the domain memory), and swap the board with a twin.",
         rule="clock-low-no-reason",
     ),
