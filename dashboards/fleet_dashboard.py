@@ -43,11 +43,11 @@ def _now() -> tuple[Part, ...]:
         row("Now"),
         number(
             Cell(Query(f"max({of('gpuwatch_simulated')})"), "Source", looks=KIND_OF_SOURCE),
-            "Simulated readings are nobody's GPU.",
+            "Simulated readings belong to no real GPU.",
         ),
         number(
             Cell(Query(f"count({up}) - sum({up})"), "Hosts not scraped", steps=_BAD),
-            "Hosts in Prometheus' configuration whose page cannot be had.",
+            "Hosts in Prometheus' configuration whose page cannot be scraped.",
         ),
         number(
             Cell(Query(f"count({driver}) - sum({driver})"), "Hosts without a driver", steps=_BAD),
@@ -60,7 +60,7 @@ def _now() -> tuple[Part, ...]:
         ),
         number(
             Cell(Query(oldest), "Oldest answer", "s", steps=((None, GREEN), (2.0, YELLOW), (5.0, RED)), decimals=1),
-            "Age of the oldest last answer of any GPU: grows while one is lost or hung.",
+            "Largest age of a GPU's last answer: it grows while one is lost or hung.",
         ),
     )
 
@@ -139,7 +139,7 @@ def _hosts() -> tuple[Part, ...]:
         Cell(Query(f"sum by (instance) ({of('gpuwatch_store_bytes')})"), "Store", "bytes"),
         Cell(Query(each(of("gpuwatch_windows_in_hand"), "instance")), "Windows in hand"),
     )
-    says = "One row a host that Prometheus is told to scrape, whether it can be scraped or not."
+    says = "One row per host in Prometheus' configuration, reachable or not."
     return (grid("Hosts", says, cells, labels={"instance": "Host", "version": "Version"}, size=(24, 7)),)
 
 
@@ -149,7 +149,7 @@ def _over_time() -> tuple[Part, ...]:
         row("Over time"),
         lines(
             "GPUs, by state",
-            "How many GPUs did what. Lost and not scraped are states of their own; a hole is time without rules.",
+            "Number of GPUs by state. Lost and not scraped are separate states; a gap is time without rules.",
             "none",
             Query(f"sum by (state) ({of('gpuwatch:gpus_by_state:count')})", "{{state}}"),
             size=(12, 8),
@@ -183,7 +183,7 @@ def _verdicts() -> tuple[Part, ...]:
         row("Verdicts"),
         lines(
             "Windows judged, by status",
-            "Windows whose verdict was given in each interval.",
+            "Windows judged in each interval.",
             "none",
             Query(f"sum by (status) ({increase(windows, RATE)})", "{{status}}"),
             size=(8, 8),
@@ -191,7 +191,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the commonest first; about, since they are recorded as rates of five minutes.",
+            "Rules that flagged or rejected windows in the time shown, the most frequent first; approximate, because they are recorded as rates of five minutes.",
             (
                 Cell(
                     Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),
@@ -206,7 +206,7 @@ def _verdicts() -> tuple[Part, ...]:
         grid(
             "Where windows are not fit for use",
             "Hosts with the most flagged or rejected windows in the time shown. Tags such as team and job are never labels of "
-            "metrics: the same by team is a query over exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
+            "metrics: figures by team come from exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
             (
                 Cell(Query(spoilt), "Flagged or rejected", decimals=0, steps=_BAD),
                 Cell(Query(judged), "Judged", decimals=0),
