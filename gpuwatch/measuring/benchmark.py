@@ -57,7 +57,7 @@ def bench(
         rotate: Several tuples of arguments, which calls take in turn, in place of ``args``.
         timer: ``"events"`` takes the GPU's time.  ``"graph"`` times a captured CUDA graph, for kernels shorter than their
             launch.  ``"host"`` takes the time a caller waits for.  None takes events where this process works on a GPU, else
-            the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used as it is.
+            the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used directly.
         cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span, or gives short
             calls copies of ``args`` in turn.  ``"warm"`` does neither.
         flops: Floating-point operations of one call, a count.

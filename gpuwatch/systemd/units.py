@@ -17,7 +17,7 @@ from gpuwatch.config.paths import user_folder
 from gpuwatch.config.shipped_files import shipped_folder
 from gpuwatch.errors import UsageError
 
-MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every file of ours; others are left alone
+MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every gpuwatch file; other files are left alone
 UNITS = ("gpuwatch.socket", "gpuwatch.service")
 SYSTEM_UNITS = Path("/etc/systemd/system")
 MANAGER_RUNS = Path("/run/systemd/system")  # the test of sd_booted(3)
