@@ -1,9 +1,9 @@
-# make demo and make test do everything on a fresh machine; make help lists the rest.
+# make demo and make test need nothing but a fresh machine; make help lists the other targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and driver's doubles: four workers fill the two cores this is tested on.
+# Many tests wait for daemons and mock drivers, so four workers fill two cores.
 WORKERS ?= 4
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
@@ -11,7 +11,7 @@ WORKERS ?= 4
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-# Modules are compiled when they are first imported: most of those installed never are, and pip has one processor for it.
+# Python compiles modules at their first import: most installed ones are never imported, and pip would use one processor.
 $(STAMP): requirements-dev.txt pyproject.toml setup.py gpuwatch/sources/nvml/compiled_loop.c $(wildcard gpuwatch/libgpuwatch/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "gpuwatch needs Python 3.11 or newer, found $$($(PYTHON) -V); name one: make PYTHON=python3.12 …" >&2; exit 2; }
@@ -23,7 +23,7 @@ $(STAMP): requirements-dev.txt pyproject.toml setup.py gpuwatch/sources/nvml/com
 demo: $(STAMP)  ## install if needed, then three benchmarks and their verdicts: on the real GPU, else on a simulated one
 	@$(BIN)/gpuwatch demo
 
-# As root on Debian what is missing is installed; elsewhere tests that need it say so and are skipped.
+# As root on Debian this installs missing packages; elsewhere the tests that need one are skipped with a message.
 .PHONY: system
 system:
 	@missing=$$(for p in $$(grep -v '^#' tests/system-packages.txt); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
@@ -31,27 +31,27 @@ system:
 	  export DEBIAN_FRONTEND=noninteractive; \
 	  (apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing) >/dev/null; fi
 
-# The harnesses that gpuwatch's faces are tried with, each in a folder of its own: in the environment torch would change the types,
-# and pytest-benchmark every run of pytest.
+# The harnesses that the tests of gpuwatch.harness use, each in a separate folder: in the environment torch would change the types,
+# and pytest-benchmark would join every run of pytest.
 .PHONY: harness
-harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of their faces (320 MB, and torch's CPU build)
+harness: $(STAMP)  ## real Triton, torch and pytest-benchmark for the tests of gpuwatch.harness (320 MB, and torch's CPU build)
 	@for list in tests/harness_packages/*.txt; do \
 	  folder=.harness/$$(basename $$list .txt); cmp -s $$list $$folder/requirements.txt && continue; rm -rf $$folder; \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --no-compile --target $$folder -r $$list \
 	    && cp $$list $$folder/requirements.txt || echo "$$list: not installed; its tests are skipped, and fail with CI=true" >&2; \
 	done
 
-test: system harness check  ## everything CI runs: format, lint, types, walls, generated pages, tests
+test: system harness check  ## everything CI runs: format, lint, types, import contracts, generated pages, tests
 
-# The checks run beside each other; a test that fails beside the others runs once more alone (docs/decisions/0073).
+# The checks run in parallel; a test that fails then runs once more alone (docs/decisions/0073).
 check: $(STAMP)
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync types lint imports shape pages-fresh collected
 	@rm -rf .pytest_cache
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal || { test $$? -eq 1 \
-	  && echo "these tests failed beside the others and run again alone; those that pass now depend on the load" \
+	  && echo "these tests failed in parallel and run again alone; those that pass now depend on the load" \
 	  && $(BIN)/python -m pytest -v -x --last-failed --last-failed-no-failures none; }
 
-format: $(STAMP)  ## put the code into the settled form
+format: $(STAMP)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -71,25 +71,25 @@ collected: $(STAMP)
 	@said=$$($(BIN)/python -m pytest --collect-only -qq 2>&1) || { echo "$$said"; exit 1; }
 
 .PHONY: shape
-shape: $(STAMP)  ## figures of the code's shape beside their limits: lengths, parameters, names
+shape: $(STAMP)  ## print the code's lengths, parameters and names beside their limits
 	$(BIN)/python -m tests.shape
 
 .PHONY: docs
-docs: $(STAMP)  ## the documentation as a site in build/site, with warnings as errors
+docs: $(STAMP)  ## build the documentation site in build/site, with warnings as errors
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -d build/doctrees . build/site
 	@echo "build/site/index.html"
 
 pages: $(STAMP)  ## write the generated pages again
 	$(BIN)/python -m tests.pages
 
-pictures: $(STAMP)  ## the pictures of README and docs, from the commands themselves, in both themes
+pictures: $(STAMP)  ## make the pictures of README and docs with the commands themselves, in both themes
 	$(BIN)/python -m tests.pictures
 
 .PHONY: pages-fresh
 pages-fresh: $(STAMP)
 	$(BIN)/python -m tests.pages --check
 
-gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw becomes data and pages
+gpu: $(STAMP)  ## run the tests and windows that need a real GPU; the results become data and pages
 	$(BIN)/python -m pytest -m gpu -s
 	$(BIN)/python -m tests.hardware.campaign build/h200
 	$(BIN)/python -m tests.hardware.stamps build/h200
@@ -103,33 +103,33 @@ gpu: $(STAMP)  ## the tests and windows that need a real GPU; what they saw beco
 	$(BIN)/python -m tests.hardware.merged build/h200 build/h200/clean build/h200/injected build/h200/hogs
 	$(BIN)/python -m tests.hardware.render build/h200
 
-bench: $(STAMP)  ## what watching, judging and storing cost, and how often the judge is right over some windows, as tables
+bench: $(STAMP)  ## measure the cost of watching, judging and storing, and the judge's error rates over some windows
 	$(BIN)/python -m tests.bench
 	$(BIN)/python -m pytest -m "slow and not soak and not gpu"
 	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) -m "hypothesis and not slow and not gpu"
 	GPUWATCH_EXAMPLES=all $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz tests/gpuwatch/sampling tests/gpuwatch/report/test_forged.py tests/annotate/test_failing_rules.py
 	$(BIN)/python -m tests.campaign --seconds 60 --out build/campaign.json
 
-campaign: $(STAMP)  ## how often the judge is right, over thousands of simulated windows; then the page of it
+campaign: $(STAMP)  ## measure the judge's error rates over thousands of simulated windows, and write their page
 	$(BIN)/python -m tests.campaign --seconds 3600 --seeds 0:3000
 	$(BIN)/python -m tests.hardware.render
 
 .PHONY: timing-record
-timing-record: $(STAMP)  ## timing-sensitive tests ten times, three times with all others, beside busy loops; Ctrl-C, and go on any day
+timing-record: $(STAMP)  ## run timing-sensitive tests ten times, three times with all others, beside busy loops; it can be interrupted and continued
 	$(BIN)/python -m tests.load_record --workers $(WORKERS) $(RUNS)
 
 .PHONY: alerts-run
-alerts-run: $(STAMP)  ## half an hour of Prometheus over daemons in which every hazard is provoked (as root); its record and page
+alerts-run: $(STAMP)  ## run Prometheus for half an hour over daemons with every hazard (as root), and write record and page
 	$(BIN)/python -m tests.dashboards.long_run
 
 .PHONY: soak fuzz fuzz-library
-soak: $(STAMP)  ## long campaigns of faults (hours): kills, damage, crowds, a simulated day
+soak: $(STAMP)  ## run long campaigns of faults (hours): kills, damage, crowds, a simulated day
 	$(BIN)/python -m pytest -m soak tests/faults -s
 
-fuzz: $(STAMP)  ## hostile input for every reader, under atheris where it is installed (pip install -e '.[fuzz]')
+fuzz: $(STAMP)  ## fuzz every reader, under atheris if it is installed (pip install -e '.[fuzz]')
 	$(BIN)/python -m tests.fuzz --runs 100000 --keep
 
-fuzz-library: $(STAMP)  ## a million random sequences of NVTX ranges through the C library, under three sanitizers
+fuzz-library: $(STAMP)  ## run a million random sequences of NVTX ranges through the C library, under three sanitizers
 	$(BIN)/python -m tests.gpuwatch.libgpuwatch.fuzz_campaign 1000000
 
 .PHONY: dist

@@ -4,15 +4,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# The runbooks' page, relative to the repository's root: no site exists yet, so whoever copies the rules puts an address before it.
+# The runbooks' page, relative to the repository's root: there is no public site yet, so users put their address before it.
 RUNBOOKS = "docs/ALERTS.md"
 
 GPU_NAMED = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
 HOST_NAMED = "{{ $labels.instance }}"
 
-# Each severity, and who acts on it.
+# Each severity, and the expected reaction.
 SEVERITIES: Mapping[str, str] = {
-    "critical": "somebody gets up: work is lost or wrong now, and a person can change that",
+    "critical": "a page at any hour: work is lost or wrong now, and a person can stop that",
     "warning": "a ticket for the next working day",
     "info": "a line in a weekly digest, and on the dashboards",
 }
@@ -28,7 +28,7 @@ groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert; ``why`` is what it means, ``do`` what to do.  ``rule`` is the rule of the judge that says the same of a window."""
+    """One alert; ``why`` is its meaning, ``do`` the action.  ``rule`` is the judge's rule for the same fact about a window."""
 
     name: str
     expr: str
@@ -42,7 +42,7 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A series that later rules and dashboards ask for; ``why`` is what a reader of the file must know."""
+    """A series that later rules and dashboards query; ``why`` is a note for readers of the file."""
 
     record: str
     expr: str
@@ -51,7 +51,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleGroup:
-    """Rules evaluated one after the other; ``every`` is the interval where it is not Prometheus' default."""
+    """Rules evaluated in sequence; ``every`` is the interval if it differs from Prometheus' default."""
 
     name: str
     rules: Sequence[Alert | Recording]
@@ -75,7 +75,7 @@ def runbook(alert: Alert) -> str:
 
 
 def recordings(recorded: Iterable[Recording]) -> str:
-    """Return the page's section on series that alerts ask for."""
+    """Return the page's section on the series that alerts query."""
     parts = ["## Recorded series\n\nThe rules of `alerts.yml` record these series for the alerts above.\n"]
     parts += [f"`{each.record}`: {each.why}\n\n```promql\n{each.expr}\n```\n" for each in recorded]
     return "\n".join(parts)
@@ -101,5 +101,5 @@ def _group_text(group: RuleGroup) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string as YAML reads it: JSON's form is one of YAML's."""
+    """Quote a string for YAML: JSON's form is valid YAML."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""The alerts: what is wrong, and what the person who is called does about it.
+"""The alerts: their conditions, and the actions for the person on call.
 
-Three mistakes are common, and each alert has tests against them.  ``increase()`` takes the first value it sees for old, so
-the exporter shows counters from zero, and states are asked of gauges.  A series that never came looks like health: what never
-succeeded is asked for by what did.  A scrape gap, a restart of the daemon and a reload of the driver must be no news.
+Each alert has tests against three common mistakes.  ``increase()`` takes a counter's first value for an old one, so the
+exporter shows counters from zero, and states are queried as gauges.  A missing series looks like health, so an alert about
+failures compares with what succeeded.  A scrape gap, a daemon restart and a driver reload must not raise an alert.
 """
 
 from dashboards.alert_files import (
@@ -47,30 +47,30 @@ _WATCHED = (
     Alert(name="GpuwatchAbsent", expr='absent(up{job=~"gpuwatch.*"} == 1)', hold="10m", severity="critical",
           says="Prometheus scrapes no gpuwatch at all",
           why="No target of a job named gpuwatch… answers, so none of the other alerts can fire.",
-          do="Look at Prometheus' targets and service discovery; name the scrape job gpuwatch, or change this rule."),
+          do="Check Prometheus' targets and service discovery; name the scrape job gpuwatch, or change this rule."),
     Alert(name="GpuwatchNodeGone", hold="10m",
           expr='group by (job, instance) (max_over_time(up{job=~"gpuwatch.*"}[1d:5m]))\n'
           'unless on (job, instance) up{job=~"gpuwatch.*"}',
           says=f"{HOST_NAMED} is no longer a target of Prometheus",
-          why="It was one within the last day. A host that leaves service discovery takes its series along, so no other alert names it.",
-          do="If the host was removed on purpose, silence the alert: it ends by itself after a day. Else look at the host and at "
-          "service discovery. Relabel instance to the host's name where addresses change."),
+          why="It was one within the last day. Its series vanish with it from service discovery, so no other alert names the host.",
+          do="If the host was removed on purpose, silence the alert: it ends by itself after a day. Otherwise check the host and "
+          "service discovery. Relabel instance to the host's name if addresses change."),
     Alert(name="GpuwatchDown", expr='up{job=~"gpuwatch.*"} == 0', hold="5m",
           says=f"the page of {HOST_NAMED} cannot be scraped",
-          why="The daemon is not running, does not listen, or the network or its certificate stands between. It also fires for a "
-          "target that never answered. Its GPUs may be well: nobody sees them.",
-          do="On the host: gpuwatch doctor, systemctl status gpuwatch; then look at Prometheus' page of targets for the error."),
+          why="The daemon is not running, does not listen, or the network or its certificate prevents the scrape. It also fires for a "
+          "target that never answered. The state of its GPUs is unknown.",
+          do="On the host: gpuwatch doctor, systemctl status gpuwatch; then read the error on Prometheus' page of targets."),
     Alert(name="GpuwatchNoDriver", expr="gpuwatch_up == 0", hold="5m", severity="critical",
           says=f"the daemon on {HOST_NAMED} finds no GPU driver",
-          why="The page is served and no GPU answers: no driver, a driver that does not match its library, or all GPUs lost. It stands "
-          "for all GPUs of the host.",
+          why="The page is served and no GPU answers: no driver, a driver that does not match its library, or all GPUs lost. The alert covers "
+          "all GPUs of the host.",
           do="Run nvidia-smi and gpuwatch doctor there; load the driver or reboot. The daemon looks again every ten seconds."),
     Alert(name="GpuwatchSimulated", expr="gpuwatch_simulated == 1", hold="15m",
           says=f"{HOST_NAMED} serves simulated or replayed readings",
-          why="Its numbers belong to no GPU, and look as if they did.",
-          do="Start its daemon without --source and GPUWATCH_SOURCE, or take it out of this Prometheus."),
+          why="Its numbers belong to no real GPU, and look like a real GPU's.",
+          do="Start its daemon without --source and GPUWATCH_SOURCE, or remove it from this Prometheus."),
     Alert(name="GpuwatchGpuLost", hold="1m", severity="critical",
-          # No driver at all is one alert, not one for each GPU.
+          # A missing driver is one alert, not one for each GPU.
           expr="gpuwatch_gpu_up == 0 unless on (job, instance) gpuwatch_up == 0",
           says=f"{GPU_NAMED} does not answer",
           why="The driver says it is lost, or a call has hung, while other GPUs of the host answer. Windows on it end unproven.",
@@ -80,52 +80,52 @@ _WATCHED = (
           expr="sum by (job, instance) (gpuwatch_gpus) < max_over_time(sum by (job, instance) (gpuwatch_gpus)[1d:5m])\n"
           "unless on (job, instance) gpuwatch_up == 0",
           says=f"{HOST_NAMED} has fewer GPUs than a day ago",
-          why="The driver names fewer GPUs than it did: one was lost before the daemon or the host started again.",
-          do="Compare nvidia-smi -L and lspci with the host's inventory; reboot, reseat or replace. After a planned removal it ends "
+          why="The driver lists fewer GPUs than before: one was lost before the daemon or the host restarted.",
+          do="Compare nvidia-smi -L and lspci with the host's inventory; reboot, reseat or replace. After a planned removal the alert ends "
           "by itself within a day."),
     Alert(name="GpuwatchFewerGpusThanSiblings", hold="30m", severity="info",
           expr=f"{_SIZES}\n< on (job, name) group_left ()\n{_LARGEST}\n"
           f"and on (job, instance, name)\n{_LARGEST}\n% on (job, name) group_right ()\n{_SIZES} > 0",
           says=f"{HOST_NAMED} has an odd number of GPUs",
           why="It has fewer than the largest hosts of its job with this model, and neither a half nor a quarter of them: 7 of 8, "
-          "but not 4. A GPU that was missing from the first day on is not missed by comparison with yesterday.",
-          do="If such hosts are meant, give them a scrape job of their own; else look as for GpuwatchGpuMissing."),
+          "but not 4. A comparison with yesterday does not find a GPU that was missing from the first day on.",
+          do="If such hosts are intended, give them a separate scrape job; otherwise proceed as for GpuwatchGpuMissing."),
     Alert(name="GpuwatchStale",
           expr='gpuwatch_reading_age_seconds{lane="fast"} > 10 and on (job, instance, uuid) gpuwatch_gpu_up == 1',
           hold="1m", says=f"readings of {GPU_NAMED} are old",
-          why="The GPU counts as answering, and no reading of its fast lane has come for ten seconds.",
-          do="gpuwatch doctor shows the lanes; a call that hangs in the driver shows in dmesg. Restart the daemon if nothing does.",
+          why="The GPU counts as answering, but its fast lane has had no reading for ten seconds.",
+          do="gpuwatch doctor shows the lanes, and dmesg a hung driver call. If both are clean, restart the daemon.",
           rule="dark-time"),
     Alert(name="GpuwatchNeverRead",
           expr='gpuwatch_gpu_up == 1 unless on (job, instance, uuid) gpuwatch_reading_age_seconds{lane="fast"}',
           hold="5m", says=f"{GPU_NAMED} was never read",
-          why="It is named by the driver and not one reading of it succeeded since the daemon started.",
-          do="gpuwatch doctor says which calls fail; in a container or MIG guest, which devices it was given."),
+          why="The driver lists it, but no reading of it has succeeded since the daemon started.",
+          do="gpuwatch doctor names the failing calls. In a container or MIG guest, check which devices it was given."),
     Alert(name="GpuwatchSamplesMissed", hold="15m",
           expr=f"{_MISSED}\n> 0.1 * (\n{_MISSED}\n+\n{_MISSED.replace('samples_missed_total', 'samples_total')}\n)",
           says=f"one in ten readings of {GPU_NAMED} is missed",
-          why="The daemon does not come to run in time, or the driver's calls have become slow. Verdicts have holes.",
-          do="Give the daemon a processor nobody else is pinned to; look for a second poller of the same GPU.", rule="dark-time"),
+          why="The daemon gets too little CPU time, or the driver's calls have become slow. Verdicts have gaps.",
+          do="Give the daemon a processor to which no other process is pinned. Find any second poller of the same GPU.", rule="dark-time"),
     Alert(name="GpuwatchClockSkew", hold="10m",
           expr="abs(timestamp(gpuwatch_wall_timestamp_seconds) - gpuwatch_wall_timestamp_seconds) > 30",
           says=f"the clock of {HOST_NAMED} is {{{{ $value | humanizeDuration }}}} off",
-          why="The host's clock and that of Prometheus differ. Times of windows, Xids and exports of this host are wrong by that, and a "
-          "certificate may seem to have ended.",
-          do="On the host: timedatectl, chronyc tracking. If all hosts raise it, the clock of Prometheus is wrong."),
+          why="The host's clock and that of Prometheus differ. Times of windows, Xids and exports of this host are wrong by this difference, and a "
+          "certificate may seem expired.",
+          do="On the host: timedatectl, chronyc tracking. If all hosts raise the alert, the clock of Prometheus is wrong."),
     Alert(name="GpuwatchCertificateExpires", hold="1h",
           expr="gpuwatch_certificate_expiry_timestamp_seconds - time() < 14 * 86400",
           says=f"the certificate of {HOST_NAMED} ends in less than 14 days",
-          why="Then Prometheus refuses the page, and GpuwatchDown fires. The certificate in force is meant, not the file's.",
+          why="Then Prometheus refuses the page, and GpuwatchDown fires. The alert concerns the certificate in use, not the file's.",
           do="Renew exporter.certificate and exporter.key, then reload the daemon: systemctl reload gpuwatch, or SIGHUP."),
     Alert(name="GpuwatchExportOld", hold="1h",
           expr="time() - gpuwatch_export_last_success_time_seconds > 129600",
           says=f"windows of {HOST_NAMED} were last exported {{{{ $value | humanizeDuration }}}} ago",
-          why="Exports are meant to run daily, and none has succeeded for a day and a half. Nothing is lost while the store keeps the windows. "
-          "A host that never exported has no such series, and raises nothing.",
-          do="Run gpuwatch export there by hand and read its error; look at the timer or cron job, and at the folder's free space."),
+          why="Exports should run daily, and none has succeeded for a day and a half. Nothing is lost while the store keeps the windows. "
+          "A host that never exported has no such series, and raises no alert.",
+          do="Run gpuwatch export there by hand and read its error; check the timer or cron job, and the folder's free space."),
     Alert(name="GpuwatchProcessListIncomplete", expr="gpuwatch_gpu_processes_complete == 0", hold="1h", severity="info",
           says=f"processes on {GPU_NAMED} are hidden from the daemon",
-          why="It runs in a namespace of its own, so a neighbour in another container cannot be named.",
+          why="The daemon runs in a separate PID namespace, so it cannot name a neighbour in another container.",
           do="Run the daemon on the host, or its pod with hostPID: true.", rule="contention-residual"),
 )  # fmt: skip
 
@@ -133,45 +133,45 @@ _JUDGED = (
     Alert(name="GpuwatchJudgeStuck", hold="10m",
           expr="min by (job, instance) (min_over_time(gpuwatch_windows_in_hand[2h]) and gpuwatch_windows_in_hand offset 2h) > 0\nunless\n"
           f"sum by (job, instance) ({increase('gpuwatch_windows_total', '2h')}) > 0\n"
-          # An earlier daemon's windows ended with it; what judged none since has not had two hours yet.
+          # An earlier daemon's windows ended with it; a daemon younger than two hours may not have judged any yet.
           "unless on (job, instance)\ntime() - gpuwatch_daemon_start_timestamp_seconds < 7200",
           says=f"windows on {HOST_NAMED} are open and none has been judged for two hours",
-          why="The judge's worker hangs or never came up; or a program keeps one window open for hours, which is its right.",
-          do="gpuwatch top --once lists the windows that are open; the daemon's log says why its worker ended."),
+          why="The judge's worker hangs or never started. A program may also keep one window open for hours, which is allowed.",
+          do="gpuwatch top --once lists the open windows; the daemon's log gives the reason for its worker's end."),
     Alert(name="GpuwatchDaemonCostly", hold="30m",
           expr="sum by (job, instance) (rate(gpuwatch_daemon_cpu_seconds_total[10m]))\n> 0.05 *\n"
           "clamp_min(sum by (job, instance) (gpuwatch_gpus), 1)",
           says=f"the daemon on {HOST_NAMED} takes more than 5 % of a core a GPU",
-          why="It may disturb what it watches.", do="Lower its rate or budget (gpuwatch config show); see who keeps windows open.",
+          why="The daemon may disturb the watched work.", do="Lower its rate or budget (gpuwatch config show); find the programs that keep windows open.",
           rule="sampler-perturbs"),
     Alert(name="GpuwatchStoreDiskFull", expr="gpuwatch_store_disk_full == 1",
-          says=f"the store on {HOST_NAMED} cannot write: the disk is full", why="Windows end unproven: what is read of them is not kept.",
-          do="Free space, or lower the store's budget; it recovers by itself."),
+          says=f"the store on {HOST_NAMED} cannot write: the disk is full", why="Windows end unproven, because the daemon cannot keep their readings.",
+          do="Free space, or lower the store's budget; the daemon recovers by itself."),
     Alert(name="GpuwatchStoreRowsDropped",
           expr=f"{increase('gpuwatch_store_rows_dropped_total', '15m')} > 0\n"
           "unless on (job, instance) max_over_time(gpuwatch_store_disk_full[15m]) == 1",
           says=f"the store on {HOST_NAMED} drops readings", why="Rows could not be written, and the disk was not full; windows of that time have less evidence.",
-          do="Look at the daemon's log, the disk's latency and free space."),
+          do="Check the daemon's log, the disk's latency and free space."),
 )  # fmt: skip
 
 _OF_DAYS = (
     Alert(name="GpuwatchRemappedRows", expr=f"{_REMAPPED} > min_over_time({_REMAPPED}[1d:15m])\n"
-          # The steps of a day pass over a GPU that was not seen at one of them before its row was remapped.
+          # The subquery's steps over a day miss a GPU that was absent at the step before its row was remapped.
           f"or {_REMAPPED} > min_over_time({_REMAPPED}[20m])",
           says=f"rows of the memory of {GPU_NAMED} were remapped within a day",
-          why="Each is a row that failed and was replaced by a spare one. The count is the board's, over its life.",
-          do="Note it in the board's record. If it goes on growing, run dcgmi diag -r 3 in a maintenance window and have the board "
+          why="In each case a spare row replaced a failed one. The board counts them over its life.",
+          do="Note it in the board's record. If the count keeps growing, run dcgmi diag -r 3 in a maintenance window and have the board "
           "replaced before its spare rows are used up.", rule="hardware-error"),
     Alert(name="GpuwatchWindowsSpoilt", severity="info",
           expr=f"sum by (job, instance) ({increase(_SPOILT, '1d')})\n> {_ENOUGH}",
           says=f"most numbers measured on {HOST_NAMED} are not fit for use",
           why="More than half of a day's windows, and at least ten, were flagged or rejected.",
-          do="The dashboard of windows names the rules; gpuwatch audit --since 24h the windows; gpuwatch explain RULE the remedy."),
+          do="The dashboard of windows names the rules, gpuwatch audit --since 24h the windows, gpuwatch explain RULE the remedy."),
     Alert(name="GpuwatchWindowsUnproven", severity="info",
           expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",
           says=f"most windows on {HOST_NAMED} cannot be judged",
-          why="The evidence their claim requires is not there: no driver, a lost GPU, signals this board does not have.",
-          do="gpuwatch doctor says what this machine can prove, and what stands in the way."),
+          why="The evidence that their claim requires is missing: no driver, a lost GPU, signals this board does not have.",
+          do="gpuwatch doctor lists what this machine can prove, and the obstacles."),
 )  # fmt: skip
 
 GROUPS = (
@@ -179,7 +179,7 @@ GROUPS = (
     RuleGroup(name="gpuwatch-hardware", rules=HARDWARE),
     SLOW_TWINS,
     RuleGroup(name="gpuwatch-judged", rules=_JUDGED),
-    # What looks back over a day reads millions of samples of a large fleet.
+    # A rule over a day reads millions of samples of a large fleet.
     RuleGroup(name="gpuwatch-days", every="5m", rules=_OF_DAYS),
 )
 ALERTS = tuple(alert for group in GROUPS for alert in group.alerts)

@@ -1,6 +1,6 @@
-"""The queries of the dashboards, read from the JSON that Grafana imports, with the variables filled in.
+"""The queries of the dashboards, read from the JSON that Grafana imports, with the variables substituted.
 
-Grafana is not needed, so a test can ask every one of them, and ``dashboards.show`` can say what each panel would show.
+They need no Grafana, so a test can run every one of them, and ``dashboards.show`` can print the content of each panel.
 """
 
 import json
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 BOARDS = ("fleet", "gpu", "windows")
 Labels: TypeAlias = Mapping[str, str]
 
-# Queries that are empty while all is well, or on GPUs without the question: (dashboard, panel, query) and why.
+# Queries that are empty while all is well, or on GPUs without the feature: (dashboard, panel, query) and why.
 QUIET: Mapping[tuple[str, str, str], str] = {
     ("gpu", "SM clock against its limit", "C"): "no clock is locked",
     ("gpu", "Largest processes", "A"): "off unless exporter.processes is set",
@@ -37,7 +37,7 @@ QUIET: Mapping[tuple[str, str, str], str] = {
 
 
 class PrometheusError(Exception):
-    """Prometheus refused a query, or what answers is none; its own words."""
+    """An error in the words of Prometheus, or of a server that is no Prometheus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class PanelQuery:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One series of an answer: its labels, and (time, value) pairs without those that are no number."""
+    """One series of an answer: its labels, and its (time, value) pairs without values that are no number."""
 
     labels: Labels
     points: tuple[tuple[float, float], ...]
@@ -71,29 +71,29 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Prometheus:
-    """A Prometheus that answers under a URL."""
+    """A Prometheus server at a URL."""
 
     url: str
     timeout_s: float = 20.0
 
     def now(self, expr: str, at_s: float | None = None) -> list[Series]:
-        """Raises PrometheusError."""
+        """Return the answer for this instant.  Raises PrometheusError: when the server refuses or is missing."""
         result = self.get("query", query=expr, **({} if at_s is None else {"time": f"{at_s:.3f}"}))["result"]
         return _series((found["metric"], [found["value"]]) for found in result)
 
     def over(self, expr: str, begin_s: float, end_s: float, step_s: float) -> list[Series]:
-        """Raises PrometheusError."""
+        """Return the answer over a span.  Raises PrometheusError: when the server refuses or is missing."""
         span = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}"}
         return _series((found["metric"], found["values"]) for found in self.get("query_range", query=expr, **span)["result"])
 
     def get(self, what: str, **parameters: str) -> Any:
-        """The data of an answer, as JSON values (hence Any).  Raises PrometheusError."""
+        """Return an answer's data as JSON values (hence Any).  Raises PrometheusError: when the server refuses or is missing."""
         try:
             with urlopen(f"{self.url}/api/v1/{what}?{urlencode(parameters)}", timeout=self.timeout_s) as answer:  # noqa: S310 - the user's own
                 return json.load(answer)["data"]
         except HTTPError as error:
             raise PrometheusError(f"{_refusal(error)}: {parameters.get('query', what)}") from error
-        except (ValueError, LookupError, TypeError, HTTPException) as error:  # no JSON, not its JSON, or no HTTP at all
+        except (ValueError, LookupError, TypeError, HTTPException) as error:  # no JSON, another form of JSON, or no HTTP at all
             raise PrometheusError("expected a Prometheus, found a server that answers otherwise") from error
         except URLError as error:
             raise PrometheusError(
@@ -102,7 +102,7 @@ class Prometheus:
 
 
 def _refusal(answer: HTTPError) -> str:
-    """Return its message: JSON of the query, but plain text while it starts, or of what stands in front of it."""
+    """Return the server's message: JSON about the query, but plain text while it starts, or from a proxy."""
     text = answer.read().decode(errors="replace")
     try:
         return str(json.loads(text)["error"])
@@ -111,13 +111,13 @@ def _refusal(answer: HTTPError) -> str:
 
 
 def board(name: str) -> dict[str, Any]:
-    """A dashboard as Grafana imports it."""
+    """Return a dashboard in the form that Grafana imports."""
     found: dict[str, Any] = json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
     return found
 
 
 def panels(name: str) -> list[dict[str, Any]]:
-    """The panels of a dashboard in the order they are read, rows left out."""
+    """Return the panels of a dashboard in reading order, without rows."""
     return _panels(board(name))
 
 
@@ -126,12 +126,12 @@ def _panels(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def asked(name: str) -> Iterator[PanelQuery]:
-    """Every query of a dashboard's panels and annotations."""
+    """Return every query of a dashboard's panels and annotations."""
     return asked_of(name, board(name))
 
 
 def asked_of(name: str, found: Mapping[str, Any]) -> Iterator[PanelQuery]:
-    """Every query of a dashboard that is given as Grafana imports it (JSON, hence Any)."""
+    """Return every query of a dashboard given in the form that Grafana imports (JSON, hence Any)."""
     for panel in _panels(found):
         for target in panel.get("targets", []):
             instant = bool(target.get("instant"))
@@ -143,12 +143,12 @@ def asked_of(name: str, found: Mapping[str, Any]) -> Iterator[PanelQuery]:
 
 
 def variables(name: str) -> dict[str, dict[str, Any]]:
-    """The variables of a dashboard that Prometheus fills, by name."""
+    """Return the variables of a dashboard that Prometheus fills, by name."""
     return {found["name"]: found for found in board(name)["templating"]["list"] if found["type"] == "query"}
 
 
 def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping[str, str]) -> list[str]:
-    """List what a variable offers.  Raises PrometheusError, and ValueError for a kind of query that is not known here."""
+    """List a variable's values.  Raises PrometheusError; ValueError: for an unsupported kind of query."""
     query = fill(variable["query"]["query"], filled)
     if match := re.fullmatch(r"label_values\((.+), (\w+)\)", query):
         return sorted({series.labels[match[2]] for series in prometheus.now(match[1])})
@@ -160,11 +160,11 @@ def choices(prometheus: Prometheus, variable: Mapping[str, Any], filled: Mapping
 
 
 def fill(expr: str, values: Mapping[str, str]) -> str:
-    """An expression with its variables filled in.  Raises KeyError for one that has no value."""
+    """Substitute variables in an expression.  Raises KeyError: for one without a value."""
     return re.sub(r"\$(\w+)", lambda match: values[match[1]], expr)
 
 
 def _series(found: Any) -> list[Series]:
-    """Of Prometheus' JSON, hence Any; NaN is what Grafana leaves out, so a series of nothing else is none."""
+    """Convert Prometheus' JSON (hence Any); Grafana omits NaN, so a series of NaN alone becomes None."""
     made = (Series(labels, tuple((at, float(value)) for at, value in points if value != "NaN")) for labels, points in found)
     return [series for series in made if series.points]

@@ -1,6 +1,6 @@
-"""Writes what is generated here: the dashboards' JSON, the alerts with their page, the recording rules under DCGM's names.
+"""Generator of the dashboards' JSON, the alerts with their page, and the recording rules under DCGM's names.
 
-``python -m dashboards.build`` writes, ``--check`` says whether all is fresh.
+``python -m dashboards.build`` writes them, ``--check`` reports stale ones.
 """
 
 import json
@@ -21,7 +21,7 @@ BOARDS = {"fleet": fleet, "gpu": gpu, "windows": windows}
 
 
 def generated() -> Mapping[str, str]:
-    """Every generated file's path and text."""
+    """Return every generated file's path and text."""
     return {
         **{f"dashboards/{name}.json": _json(made().build()) for name, made in BOARDS.items()},
         "dashboards/dcgm-names.yml": dcgm.rules(),
@@ -32,14 +32,14 @@ def generated() -> Mapping[str, str]:
 
 
 def _json(made: Dashboard) -> str:
-    """With a number for every panel, so that a link to one lasts."""
+    """Encode a dashboard, with a number for every panel, so that a link to one stays valid."""
     for number, panel in enumerate(made.panels or [], 1):
         panel.id_val = number
     return json.dumps(made, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
 
 
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
-    """Write, or with ``--check`` compare: 0, else 1; 2 for any other argument."""
+    """Write, or with ``--check`` compare; return 0, 1 for a stale file, or 2 for any other argument."""
     if arguments not in ([], ["--check"]):
         sys.stderr.write("usage: python -m dashboards.build [--check]\n")
         return 2

@@ -1,8 +1,8 @@
-"""Ours under DCGM's names, for people whose dashboards and alerts ask for those: recording rules, made from one table.
+"""Recording rules that give gpuwatch's series DCGM's names, for existing dashboards and alerts, made from one table.
 
-Not here, because PromQL cannot make them truthfully: ``DCGM_FI_DEV_XID_ERRORS`` (an Xid's number as a value; ours has it as
-a label, so count ``DCGM_EXP_XID_ERRORS_COUNT``) and ``DCGM_EXP_CLOCK_EVENTS_COUNT`` (samples within a window: ours has
-seconds, ``gpuwatch_gpu_clock_event_seconds_total``).
+Two series are left out, because PromQL cannot compute them truthfully.  ``DCGM_FI_DEV_XID_ERRORS`` has an Xid's number as
+value, gpuwatch has it as a label: count ``DCGM_EXP_XID_ERRORS_COUNT``.  ``DCGM_EXP_CLOCK_EVENTS_COUNT`` counts samples in a
+window, gpuwatch counts seconds: ``gpuwatch_gpu_clock_event_seconds_total``.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A name of DCGM's, our series, and what ours is multiplied by to have DCGM's unit."""
+    """A name of DCGM's, gpuwatch's series, and the factor to DCGM's unit."""
 
     name: str
     ours: str
@@ -59,7 +59,7 @@ ALIASES = (
     Alias("DCGM_EXP_XID_ERRORS_COUNT", "increase(gpuwatch_gpu_xid_errors_total[5m])"),
 )  # fmt: skip
 
-# DCGM's labels from ours.  Ours that DCGM does not have are taken away, so that its joins find one series a GPU.
+# DCGM's labels from gpuwatch's.  Labels that DCGM lacks are dropped, so that its joins find one series per GPU.
 _LABELS: Mapping[str, str] = {"UUID": "uuid", "modelName": "name", "DCGM_FI_DRIVER_VERSION": "driver_version"}
 _HEAD = """\
 # gpuwatch's metrics under the names, units and labels of dcgm-exporter, for dashboards and alerts written for it.
@@ -71,7 +71,7 @@ groups:
 
 
 def rules() -> str:
-    """The rule file's text."""
+    """Return the rule file's text."""
     return _HEAD + "".join(f"      - record: {alias.name}\n        expr: >-\n          {_expr(alias)}\n" for alias in ALIASES)
 
 

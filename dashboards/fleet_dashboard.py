@@ -1,4 +1,4 @@
-"""The fleet: is every GPU seen, what state is it in, what held it back, and what became of the windows."""
+"""The fleet dashboard: the state of every GPU, the limits on its clock, and the verdicts of the windows."""
 
 from grafana_foundation_sdk.builders import dashboard
 
@@ -23,7 +23,7 @@ from dashboards.panels import (
 from dashboards.queries import DRIVER, GPU, KIND_OF_SOURCE, ON_GPU, RATE, SCRAPED, SILENT, STATES, each, increase, of
 
 UID = "gpuwatch-fleet"
-WORST_COUNT, TIMELINE_COUNT = 50, 16  # of 2 000 GPUs nobody reads more
+WORST_COUNT, TIMELINE_COUNT = 50, 16  # nobody reads more rows, even with 2 000 GPUs
 STATE = of("gpuwatch:gpu_state:code")
 _AMONG_WORST = f"and {ON_GPU} topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
 _RATIO = LineStyle(most=1)
@@ -43,11 +43,11 @@ def _now() -> tuple[Part, ...]:
         row("Now"),
         number(
             Cell(Query(f"max({of('gpuwatch_simulated')})"), "Source", looks=KIND_OF_SOURCE),
-            "Simulated readings are nobody's GPU.",
+            "Simulated readings belong to no real GPU.",
         ),
         number(
             Cell(Query(f"count({up}) - sum({up})"), "Hosts not scraped", steps=_BAD),
-            "Hosts in Prometheus' configuration whose page cannot be had.",
+            "Hosts in Prometheus' configuration whose page cannot be scraped.",
         ),
         number(
             Cell(Query(f"count({driver}) - sum({driver})"), "Hosts without a driver", steps=_BAD),
@@ -60,7 +60,7 @@ def _now() -> tuple[Part, ...]:
         ),
         number(
             Cell(Query(oldest), "Oldest answer", "s", steps=((None, GREEN), (2.0, YELLOW), (5.0, RED)), decimals=1),
-            "Age of the oldest last answer of any GPU: grows while one is lost or hung.",
+            "Largest age of a GPU's last answer: it grows while one is lost or hung.",
         ),
     )
 
@@ -109,14 +109,14 @@ def _gpus() -> tuple[Part, ...]:
 
 
 def _concern() -> str:
-    """The rank of each of the GPUs to look at first, with its model where its page is scraped."""
+    """Rank the GPUs to look at first, with their model if their page is scraped."""
     worst = f"topk({WORST_COUNT}, {of('gpuwatch:gpu_concern:score')})"
     named = f"{worst} * {ON_GPU} group_left (name) {of('gpuwatch_device_info')}"
     return each(f"{named} or {ON_GPU} {worst}", f"{GPU}, name")
 
 
 def _worst(expression: str, by: str = GPU) -> str:
-    """One series for each of the GPUs to look at first."""
+    """Return one series for each of the GPUs to look at first."""
     return each(f"{expression} {_AMONG_WORST}", by)
 
 
@@ -139,7 +139,7 @@ def _hosts() -> tuple[Part, ...]:
         Cell(Query(f"sum by (instance) ({of('gpuwatch_store_bytes')})"), "Store", "bytes"),
         Cell(Query(each(of("gpuwatch_windows_in_hand"), "instance")), "Windows in hand"),
     )
-    says = "One row a host that Prometheus is told to scrape, whether it can be scraped or not."
+    says = "One row per host in Prometheus' configuration, reachable or not."
     return (grid("Hosts", says, cells, labels={"instance": "Host", "version": "Version"}, size=(24, 7)),)
 
 
@@ -149,7 +149,7 @@ def _over_time() -> tuple[Part, ...]:
         row("Over time"),
         lines(
             "GPUs, by state",
-            "How many GPUs did what. Lost and not scraped are states of their own; a hole is time without rules.",
+            "Number of GPUs by state. Lost and not scraped are separate states; a gap is time without rules.",
             "none",
             Query(f"sum by (state) ({of('gpuwatch:gpus_by_state:count')})", "{{state}}"),
             size=(12, 8),
@@ -183,7 +183,7 @@ def _verdicts() -> tuple[Part, ...]:
         row("Verdicts"),
         lines(
             "Windows judged, by status",
-            "Windows whose verdict was given in each interval.",
+            "Windows judged in each interval.",
             "none",
             Query(f"sum by (status) ({increase(windows, RATE)})", "{{status}}"),
             size=(8, 8),
@@ -191,7 +191,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         grid(
             "What spoils numbers here",
-            "Rules that flagged or rejected windows in the time shown, the commonest first; about, since they are recorded as rates of five minutes.",
+            "Rules that flagged or rejected windows in the time shown, the most frequent first; approximate, because they are recorded as rates of five minutes.",
             (
                 Cell(
                     Query(f"topk(15, ceil(sum by (rule, severity) ({summed(found)}) * $__range_s / {steps}))"),
@@ -206,7 +206,7 @@ def _verdicts() -> tuple[Part, ...]:
         grid(
             "Where windows are not fit for use",
             "Hosts with the most flagged or rejected windows in the time shown. Tags such as team and job are never labels of "
-            "metrics: the same by team is a query over exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
+            "metrics: figures by team come from exported windows, gpuwatch fleet invalid-by-team (docs/FLEET.md).",
             (
                 Cell(Query(spoilt), "Flagged or rejected", decimals=0, steps=_BAD),
                 Cell(Query(judged), "Judged", decimals=0),

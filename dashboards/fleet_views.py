@@ -1,11 +1,11 @@
-"""Views of the fleet's dashboard: each GPU's clock against its siblings, and the energy that idle GPUs draw."""
+"""Views of the fleet dashboard: each GPU's clock against its siblings, and the energy of idle GPUs."""
 
 from dashboards.panels import GREEN, ORANGE, RED, YELLOW, Cell, LineStyle, Part, Query, grid, lines, number, row
 from dashboards.queries import GPU, ON_GPU, RATE, each, increase, of
 
 GPU_LINK = "/d/gpuwatch-gpu?var-instance=${__data.fields.Host}&var-uuid=${__data.fields.UUID}&${__url_time_range}"
 RANGE = "$__range"
-SLOWEST_COUNT = 10  # of 2 000 GPUs nobody reads more
+SLOWEST_COUNT = 10  # nobody reads more rows, even with 2 000 GPUs
 POWER, HELD_BACK = of("gpuwatch:gpu_power:watts5m"), of("gpuwatch:gpu_held_back:ratio5m")
 _KWH_J = "3.6e6"
 
@@ -50,8 +50,8 @@ def siblings() -> tuple[Part, ...]:
         ),
         grid(
             "Slower than their siblings",
-            "The lowest now. A low clock at the power limit and full activity is a dearer kernel or a poor board: compare "
-            "GPUs that do the same work. A low clock below the limit is heat, a lock or a board that protects itself.",
+            "The lowest now. A low clock at the power limit with full activity means a costlier kernel or a poor board: compare "
+            "GPUs with the same work. A low clock below the limit means heat, a lock or a board that protects itself.",
             cells,
             labels={"instance": "Host", "gpu": "GPU", "name": "Model", "uuid": "UUID"},
             size=(24, 8),
@@ -68,7 +68,7 @@ def energy() -> tuple[Part, ...]:
     held = of("gpuwatch:gpus_by_use:count", use="idle with a process")
     return (
         row("Energy"),
-        number(Cell(Query(f"sum({by_use})"), "Power now", "watt"), "What all GPUs draw, a mean of five minutes.", width=6),
+        number(Cell(Query(f"sum({by_use})"), "Power now", "watt"), "Power of all GPUs, a mean of five minutes.", width=6),
         number(
             Cell(Query(f"sum({increase(counter, RANGE)}) / {_KWH_J}"), "Energy", "kwatth", decimals=1),
             "Of all GPUs in the time shown, by the driver's counters.",
@@ -86,12 +86,12 @@ def energy() -> tuple[Part, ...]:
         ),
         number(
             Cell(Query(f"sum({held}) or 0 * sum({of('gpuwatch:gpus_by_use:count')})"), "GPUs held idle"),
-            "GPUs that a process holds and on which no kernel runs now.",
+            "GPUs with a process and without a running kernel.",
             width=6,
         ),
         lines(
             "Power, by use",
-            "Idle with a process is a GPU that somebody holds and does not use; idle and empty could be lent out.",
+            "Idle with a process is a GPU that is allocated but unused; an idle, empty one is free.",
             "watt",
             Query(f"sum by (use) ({by_use})", "{{use}}"),
             size=(14, 8),
@@ -109,5 +109,5 @@ def energy() -> tuple[Part, ...]:
 
 
 def summed(recorded: str) -> str:
-    """Add up a recorded series at the steps of the time shown.  It comes and goes with what GPUs do, so its own mean would be too high."""
+    """Add up a recorded series at the steps of the time shown.  A mean over time would be too high, because the series has gaps."""
     return f"sum_over_time(({recorded})[{RANGE}:{RATE}])"

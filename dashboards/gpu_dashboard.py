@@ -1,4 +1,4 @@
-"""One GPU: each signal against its limit, and why the clock is what it is, on one axis of time."""
+"""The dashboard of one GPU: each signal against its limit, and the reasons for its clock, on one axis of time."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -44,7 +44,7 @@ from dashboards.queries import (
 
 UID = "gpuwatch-gpu"
 
-# A reason that is given is drawn by its class: a row says at a glance whether the board was asked, at its limits, or in trouble.
+# The colour of a reason is its class: a row shows at a glance an idle board, a limit, or a hardware problem.
 _REASONS = {
     0: ValueStyle("not given", "transparent"),
     1: ValueStyle("benign", BLUE),
@@ -92,14 +92,14 @@ def _now() -> tuple[Part, ...]:
     source = f"max({of('gpuwatch_simulated')} and on (job, instance) {its('gpuwatch_gpu_up')})"
     return (
         row("Now"),
-        number(Cell(Query(state(ONE_GPU)), "State", looks=STATES), "What the GPU is doing, or why nobody knows."),
-        number(Cell(Query(source), "Source", looks=KIND_OF_SOURCE), "Simulated readings are nobody's GPU."),
+        number(Cell(Query(state(ONE_GPU)), "State", looks=STATES), "State of the GPU, or the reason why it is unknown."),
+        number(Cell(Query(source), "Source", looks=KIND_OF_SOURCE), "Simulated readings belong to no real GPU."),
         number(
             Cell(Query(age), "Last answer", "s", decimals=1, steps=((None, GREEN), (2.0, YELLOW), (5.0, RED))),
             "Age of the last reading.",
             width=3,
         ),
-        grid("Who it is", "Identity, as when the driver was last opened.", (identity,), labels=who, size=(13, 4)),
+        grid("Who it is", "Identity at the last opening of the driver.", (identity,), labels=who, size=(13, 4)),
     )
 
 
@@ -122,8 +122,8 @@ def _clock() -> tuple[Part, ...]:
         ),
         timeline(
             "Why the clock is what it is",
-            "Clock event reasons as the driver gives them, coloured by what they mean for a benchmark. "
-            "A row that is not there is a reason this GPU does not support; a hole is time without readings.",
+            "The driver's clock event reasons, coloured by their effect on a benchmark. "
+            "A missing row is a reason that this GPU does not support; a gap is time without readings.",
             _REASONS,
             Query(reasons, "{{reason}}"),
             height=7,
@@ -147,7 +147,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Time held back, by reason",
-            "By the driver's own counters where it has them. Reasons overlap: they do not add up.",
+            "By the driver's own counters if it has them. Reasons overlap, so they do not add up.",
             "percentunit",
             Query(f"max by (reason) ({limited_ratio(ONE_GPU)})", "{{reason}}"),
             size=(12, 8),
@@ -155,7 +155,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Memory clock",
-            "It holds unless somebody lowered it.",
+            "The default limit, unless an administrator lowered it.",
             "hertz",
             Query(its("gpuwatch_gpu_clock_hertz", domain="memory"), "memory clock"),
             Query(its("gpuwatch_gpu_clock_limit_hertz", domain="memory", kind="max"), "limit: highest"),
@@ -182,7 +182,7 @@ def _power() -> tuple[Part, ...]:
         ),
         lines(
             "Temperature against slow-down",
-            "At slow-down the board cuts its clock by itself.",
+            "At slow-down the board reduces its own clock.",
             "celsius",
             Query(its(celsius, sensor="core"), "core"),
             Query(its(celsius, sensor="memory"), "memory"),
@@ -200,8 +200,7 @@ def _use() -> tuple[Part, ...]:
         row("Use, and who is there"),
         lines(
             "Use",
-            "Utilisation is time with a kernel resident, not how full the GPU was; activity is counted by the "
-            "hardware, where it can.",
+            "Utilisation is time with a resident kernel, not the load of the GPU; the hardware counts activity, if supported.",
             "percentunit",
             Query(its(use, unit="gpu"), "a kernel was resident"),
             Query(its(use, unit="memory"), "memory was accessed"),
@@ -211,7 +210,7 @@ def _use() -> tuple[Part, ...]:
         ),
         lines(
             "Memory",
-            "Device memory in use, against all there is.",
+            "Device memory in use, against its total.",
             "bytes",
             Query(its("gpuwatch_gpu_memory_used_bytes"), "used"),
             Query(its("gpuwatch_gpu_memory_reserved_bytes"), "reserved by the driver"),
@@ -221,8 +220,7 @@ def _use() -> tuple[Part, ...]:
         ),
         lines(
             "Processes",
-            "Processes on the GPU: zero is a list that was read and is empty, a hole one that was not "
-            "read. More than the benchmark is contention.",
+            "Processes on the GPU: zero is an empty list, a gap an unread one. More than the benchmark is contention.",
             "none",
             Query(its("gpuwatch_gpu_processes"), "{{kind}}"),
             size=(12, 8),
@@ -242,7 +240,7 @@ def _faults() -> tuple[Part, ...]:
         row("Faults"),
         lines(
             "Memory errors",
-            "Volatile counts of the driver: uncorrectable ones cost results.",
+            "Volatile counts of the driver: uncorrectable errors corrupt results.",
             "none",
             Query(its("gpuwatch_gpu_ecc_errors_total"), "{{kind}}"),
             Query(its("gpuwatch_gpu_row_remaps_total"), "rows remapped: {{kind}}"),
@@ -250,7 +248,7 @@ def _faults() -> tuple[Part, ...]:
         ),
         lines(
             "PCIe link",
-            "Lanes now, against the most of board and slot; the generation falls by itself when idle.",
+            "Present lanes, against the maximum of board and slot; the generation decreases when idle.",
             "none",
             Query(its("gpuwatch_gpu_pcie_link_width", kind="current"), "lanes"),
             Query(its("gpuwatch_gpu_pcie_link_width", kind="max"), "limit: lanes"),
@@ -260,7 +258,7 @@ def _faults() -> tuple[Part, ...]:
         ),
         grid(
             "Xids since the daemon started",
-            "Empty: the driver reported none.",
+            "Empty if the driver reported none.",
             (Cell(Query(f"{its('gpuwatch_gpu_xid_errors_total')} > 0"), "Count"),),
             labels={"xid": "Xid"},
             size=(8, 8),
@@ -273,14 +271,14 @@ def _watching() -> tuple[Part, ...]:
         row("How well it is watched"),
         lines(
             "Age of the last answer",
-            "By lane; a lane that climbs is lost.",
+            "By lane; a growing age means a lost lane.",
             "s",
             Query(its("gpuwatch_reading_age_seconds"), "{{lane}}"),
             size=(8, 8),
         ),
         lines(
             "Answers a second",
-            "By lane: quicker while a window is open.",
+            "By lane: faster while a window is open.",
             "ops",
             Query(f"rate({its('gpuwatch_samples_total')}[{RATE}])", "{{lane}}"),
             Query(f"rate({its('gpuwatch_samples_missed_total')}[{RATE}])", "missed: {{lane}}"),
@@ -288,7 +286,7 @@ def _watching() -> tuple[Part, ...]:
         ),
         lines(
             "Time inside the driver's calls",
-            "The observer's effect, as a share of time.",
+            "Cost of sampling, as a share of time.",
             "percentunit",
             Query(f"rate({its('gpuwatch_sampling_call_seconds_total')}[{RATE}])", "{{lane}}"),
             size=(8, 8),

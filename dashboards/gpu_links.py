@@ -7,13 +7,13 @@ from dashboards.queries import RATE
 
 
 def links(its: Callable[..., str]) -> tuple[Part, ...]:
-    """Build what flows over PCIe and NVLink, and what goes wrong there; ``its`` names a metric of the chosen GPU."""
+    """Build the traffic and errors of PCIe and NVLink; ``its`` names a metric of the chosen GPU."""
     pcie, nvlink = its("gpuwatch_gpu_pcie_bytes_total"), its("gpuwatch_gpu_nvlink_bytes_total")
     return (
         row("Links and partitions"),
         lines(
             "PCIe throughput",
-            "Protocol included; a benchmark whose inputs come from the host while it is timed shows here.",
+            "Including the protocol; a benchmark that copies inputs from the host while timed shows here.",
             "Bps",
             Query(f"rate({pcie}[{RATE}])", "{{direction}}"),
             size=(8, 8),
@@ -27,7 +27,7 @@ def links(its: Callable[..., str]) -> tuple[Part, ...]:
         ),
         lines(
             "Errors on links",
-            "Packets sent again and checksums that failed. A count that climbs is a cable, a riser or a board.",
+            "Repeated packets and failed checksums. A growing count means a defect of cable, riser or board.",
             "none",
             Query(its("gpuwatch_gpu_pcie_replays_total"), "PCIe replays"),
             Query(its("gpuwatch_gpu_nvlink_errors_total"), "NVLink {{kind}}"),
@@ -50,7 +50,7 @@ def _instances(its: Callable[..., str]) -> Part:
     )
     return grid(
         "MIG instances",
-        "One row an instance; empty on a whole GPU. Clock, power and heat are the board's, so a busy instance slows its siblings.",
+        "One row per instance; empty on a whole GPU. Clock, power and heat are the board's, so a busy instance slows its siblings.",
         cells,
         labels={"profile": "Profile", "gpu_instance": "GPU instance", "mig": "UUID"},
         size=(24, 7),

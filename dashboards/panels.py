@@ -1,7 +1,7 @@
-"""The few kinds of panel of the dashboards, so that all of them read, join and fail alike.
+"""The kinds of panel in the dashboards, with one style, one kind of join and one text for missing data.
 
-A panel never says "fine" for want of data: what it shows when nothing was scraped is ``NO_DATA``, in every panel, and a
-GPU that idles is a value of its own.
+A panel never shows "fine" for lack of data: without a scrape every panel shows ``NO_DATA``, and an idle GPU has a value
+of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,14 +32,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ValueStyle:
-    """The looks of one value of an enumeration."""
+    """The style of one value of an enumeration."""
 
     text: str
     color: str
 
 
 class _Common(Protocol):
-    """The methods that every builder of a panel has; the SDK generates each apart and gives them no common type."""
+    """The methods common to all panel builders; the SDK generates each separately, without a common type."""
 
     def datasource(self, datasource: model.DataSourceRef) -> Self: ...
     def description(self, description: str) -> Self: ...
@@ -54,7 +54,7 @@ Panel = TypeVar("Panel", bound=_Common)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineStyle:
-    """The looks of a panel of lines.  ``has_limits``: series whose names begin with "limit" are drawn as dashed lines."""
+    """The style of a panel of lines.  ``has_limits``: series whose names begin with "limit" are drawn as dashed lines."""
 
     least: float | None = 0
     most: float | None = None
@@ -73,7 +73,7 @@ def lines(
 ) -> timeseries.Panel:
     """Build a panel of amounts over time."""
     panel = _panel(timeseries.Panel(), title, description, size).unit(unit).show_points(common_model.VisibilityMode.AUTO)
-    # A hole in the data stays a hole: joined up, a dead exporter would look like a quiet GPU.
+    # A hole in the data stays a hole: with a joined line, a dead exporter would look like a quiet GPU.
     panel = panel.span_nulls(False).line_width(1.5).fill_opacity(30 if style.is_stacked else 5)  # noqa: FBT003 - the SDK's own signature
     panel = (
         panel.color_scheme(_by("palette-classic"))
@@ -100,7 +100,7 @@ def lines(
 def timeline(
     title: str, description: str, looks: Mapping[int, ValueStyle], query: Query, *, height: int = 8
 ) -> statetimeline.Panel:
-    """Build a panel of states over time, one row a series; a hole is where nothing was scraped."""
+    """Build a panel of states over time, one row per series; a hole is a time without scrapes."""
     panel = (
         _panel(statetimeline.Panel(), title, description, (24, height))
         .mappings(_mappings(looks))
@@ -113,9 +113,9 @@ def timeline(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure, or a column of a table: its query, its heading and unit, and the looks of its values.
+    """A figure, or a column of a table: its query, its heading and unit, and the style of its values.
 
-    One without a heading is there for its labels: its value is not shown.
+    A cell without a heading serves its labels: its value is not shown.
     """
 
     query: Query
@@ -127,7 +127,7 @@ class Cell:
 
 
 def number(cell: Cell, description: str, *, width: int = 4) -> stat.Panel:
-    """Build one large figure of this instant: the last point of a range may be long ago."""
+    """Build one large figure of this instant, because the last point of a range may be old."""
     steps = cell.steps or ((None, BLUE),)
     panel = _panel(stat.Panel(), cell.heading, description, (width, 4)).unit(cell.unit).thresholds(_steps(*steps))
     panel = panel.color_mode(common_model.BigValueColorMode.BACKGROUND).color_scheme(_by("thresholds"))
@@ -150,7 +150,7 @@ def grid(
     links: Mapping[str, str] | None = None,
     highest_first: str = "",
 ) -> table.Panel:
-    """Build a table: one row for each set of ``labels`` (label → heading), one column for each cell: joined on the labels alone."""
+    """Build a table: one row for each set of ``labels`` (label → heading), one column for each cell, joined on the labels."""
     panel = _panel(table.Panel(), title, description, size)
     for ref, cell in zip(ascii_uppercase, cells, strict=False):
         panel = panel.with_target(_now(cell.query, ref).format(PromQueryFormat.TABLE))
@@ -184,7 +184,7 @@ def grid(
 
 
 def row(title: str) -> dashboard.Row:
-    """Build a heading over the panels that follow it."""
+    """Build a heading above the following panels."""
     return dashboard.Row(title)
 
 
@@ -203,12 +203,12 @@ def fill(
 
 
 def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> dashboard.Dashboard:
-    """Build an empty dashboard with the variables that all have: which Prometheus, which job, which hosts."""
+    """Build an empty dashboard with the common variables: the Prometheus, the job, the hosts."""
     made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("30s")
     made = made.timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR).readonly()
     made = made.with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
     made = made.with_variable(variable("job", "Job", "label_values(gpuwatch_build_info, job)"))
-    # All jobs are those that were found: "up" has every job of Prometheus.  All hosts are any: one that never answered too.
+    # "All" jobs lists the found ones, because "up" has every job of Prometheus.  "All" hosts matches also unreachable hosts.
     hosts = variable("instance", "Host", 'label_values(gpuwatch_build_info{job=~"$job"}, instance)')
     made = made.with_variable(hosts.all_value(".*"))
     return made.link(
@@ -222,7 +222,7 @@ def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> d
 
 
 def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboard.QueryVariable:
-    """Build a choice that Prometheus fills; with ``many``, any number of them and at first all."""
+    """Build a choice that Prometheus fills; with ``many``, several values, initially all."""
     made = dashboard.QueryVariable(name).label(label).datasource(DATASOURCE).sort(model.VariableSort.NATURAL_ASC)
     made = made.query({"query": query, "refId": name}).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
     if not many:
@@ -232,7 +232,7 @@ def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboa
 
 
 class Annotation(model.AnnotationQuery):
-    """Marks from a query; neighbouring points become one region.  The SDK has no field for what a mark says."""
+    """Marks from a query; adjacent points become one region.  The SDK has no field for a mark's text."""
 
     says: str = ""
 

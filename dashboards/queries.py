@@ -1,14 +1,14 @@
-"""The PromQL that several panels share: which series are meant, what state a GPU is in, how much a counter grew.
+"""The PromQL that several panels share: selectors, the state of a GPU, and the growth of a counter.
 
-Nothing here says ``or vector(0)``: a figure that nothing was scraped for must be absent, never a reassuring zero.
+No query ends in ``or vector(0)``: without a scrape a figure must be absent, never a reassuring zero.
 """
 
 from collections.abc import Mapping
 
 from dashboards.panels import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, YELLOW, ValueStyle
 
-STALE_S = 5  # the fast lane is asked every 50 ms, so its last answer is a hundred periods old
-SILENT = "1h"  # how long a GPU that is no longer scraped stays on the fleet's table
+STALE_S = 5  # the fast lane is read every 50 ms, so its last answer is a hundred periods old
+SILENT = "1h"  # time for which a GPU without scrapes stays on the fleet's table
 
 HOSTS = 'job=~"$job",instance=~"$instance"'
 ONE_GPU = f'{HOSTS},uuid="$uuid"'
@@ -17,7 +17,7 @@ GPU = "instance, uuid, gpu"
 ON_GPU = "on (job, instance, uuid)"
 CLASSES = "gpuwatch_clock_event_reason_info"
 
-# What a GPU's state is called, worst causes first where several hold; SILENT_ is what remains when nothing is scraped.
+# Names of a GPU's states, worst causes first if several hold; SILENT_ remains without scrapes.
 STATES: Mapping[int, ValueStyle] = {
     0: ValueStyle("not scraped", PURPLE),
     1: ValueStyle("lost", RED),
@@ -35,7 +35,7 @@ KIND_OF_SOURCE: Mapping[int, ValueStyle] = {0: ValueStyle("not simulated", GREEN
 
 
 def of(metric: str, *matchers: str, among: str = HOSTS, **labels: str) -> str:
-    """A metric of the chosen hosts, or GPU: with these labels, and other matchers as PromQL writes them."""
+    """Select a metric of the chosen hosts, or GPU, with these labels and further matchers in PromQL's notation."""
     equal = (f'{name}="{value}"' for name, value in labels.items())
     every = ",".join(filter(None, (among, *matchers, *equal)))
     return f"{metric}{{{every}}}" if every else metric
@@ -51,19 +51,19 @@ OPEN_WINDOWS = (
 
 
 def state(among: str = HOSTS, by: str = GPU) -> str:
-    """The state of every GPU as one of ``STATES``; the first line of the list that holds is the answer."""
+    """Build the state of every GPU as one of ``STATES``: the first true condition of the list decides."""
     active = of("gpuwatch_gpu_clock_event_active", among=among)
     age = of("gpuwatch_reading_age_seconds", among=among, lane="fast")
     busy = of("gpuwatch_gpu_utilization_ratio", among=among, unit="gpu")
     answers = of("gpuwatch_gpu_up", among=among)
 
-    # What holds is looked for first: joining every reason of every GPU takes several times as long.
+    # Active reasons first: joining every reason of every GPU takes several times as long.
     weights = f'7 * {CLASSES}{{class="hardware"}} or 6 * {CLASSES}{{class="limiting",reason!="sw_power_cap"}} or 5 * {CLASSES}{{reason="sw_power_cap"}}'
     limited = f"({active} == 1) * on (job, instance, reason) group_left () ({weights})"
     cases = (
         (1, f"{answers} == 0"),
         (2, f"{age} > {STALE_S}"),
-        (None, limited),  # 7, 6 or 5: the largest of those that hold
+        (None, limited),  # 7, 6 or 5: the largest active one
         (4, f"{busy} > 0"),
         (3, f"{busy} == 0"),
         (8, answers),
@@ -73,7 +73,7 @@ def state(among: str = HOSTS, by: str = GPU) -> str:
 
 
 def each(expression: str, by: str = GPU) -> str:
-    """One series for each GPU (or host): what tables join on."""
+    """Reduce to one series per GPU (or host), the form that tables join on."""
     return f"max by ({by}) ({expression})"
 
 
@@ -83,18 +83,18 @@ def increase(counter: str, span: str) -> str:
 
 
 def limited_ratio(among: str = HOSTS, span: str = RATE) -> str:
-    """Share of time under each reason that is not benign.  Reasons overlap: they are never summed."""
+    """Build the ratio of time under each reason that is not benign.  Reasons overlap, so they must not be summed."""
     seconds = of("gpuwatch_gpu_clock_event_seconds_total", among=among)
-    # A counter that is read in steps may seem to outrun the clock.
+    # A counter that grows in steps may seem to run faster than the clock.
     return f'clamp_max(rate({seconds}[{span}]), 1) * on (job, instance, reason) group_left (class) {CLASSES}{{class!="benign"}}'
 
 
 def mean_ratio(histogram: str, *, among: str = HOSTS, by: str = GPU, span: str = RATE, **labels: str) -> str:
-    """Mean of a histogram's samples over a span; absent where there were none."""
+    """Build the mean of a histogram's samples over a span; absent without samples."""
     total, count = (of(f"{histogram}_{part}", among=among, **labels) for part in ("sum", "count"))
     return f"sum by ({by}) (rate({total}[{span}])) / (sum by ({by}) (rate({count}[{span}])) > 0)"
 
 
 def quantile(share: float, increases: str, by: str = "") -> str:
-    """The quantile of a histogram from the increases of its buckets over a span; absent without samples."""
+    """Build a quantile of a histogram from the increases of its buckets over a span; absent without samples."""
     return f"histogram_quantile({share:g}, sum by (le{', ' if by else ''}{by}) ({increases})) >= 0"

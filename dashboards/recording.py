@@ -1,6 +1,6 @@
-"""The recording rules: what dashboards of a fleet and reports over months would compute again for every reader.
+"""The recording rules: results that fleet dashboards and monthly reports would otherwise compute for every reader.
 
-A rule holds a series a GPU, or a host: what a dashboard of 2 000 GPUs asks every half minute is then a lookup.
+A rule records one series per GPU or host, so that a dashboard of 2 000 GPUs only looks values up.
 """
 
 from dashboards.alert_files import Recording, rule_text
@@ -18,12 +18,12 @@ USES = ("busy", "idle with a process", "idle and empty")  # of a GPU's power
 
 
 def _reasons(which: str) -> str:
-    """The share of time under each reason of these that held at all."""
+    """Build the ratio of time under each of these reasons that was active."""
     return f"(rate(gpuwatch_gpu_clock_event_seconds_total[5m]) > 0) * on (job, instance, reason) group_left (class) {CLASSES}{which}"
 
 
 def _held(which: str) -> str:
-    """The largest share of time under a reason; zero where none of them held, absent where nobody counted."""
+    """Build the largest ratio of time under a reason; zero if none was active, absent without a counter."""
     counted = f"0 * sum by ({_GPU}) (rate(gpuwatch_gpu_clock_event_seconds_total{_IDLE}[5m]))"
     return f"max by ({_GPU}) (\n  {_reasons(which)}\n)\nor {counted}"
 
@@ -33,7 +33,7 @@ def _of_model(expr: str) -> str:
 
 
 def _by_use(reduced: str, of: str) -> str:
-    """Reduce a figure of each GPU to one a host and use."""
+    """Reduce a figure of each GPU to one per host and use."""
     processes = f"sum by ({_GPU}) (gpuwatch_gpu_processes)"
     which = (
         f"({_STATE} > 3)",
@@ -48,7 +48,7 @@ def _by_use(reduced: str, of: str) -> str:
 
 
 def _by_state() -> str:
-    """Count GPUs by state, with the states' names, since a label is what a legend shows."""
+    """Count GPUs by state, with the states' names, because a legend shows a label."""
     named = f'count_values without (uuid, gpu) ("state", {_STATE})'
     for code, look in STATES.items():
         named = f'label_replace({named}, "state", "{look.text}", "state", "{code}")'
@@ -56,7 +56,7 @@ def _by_state() -> str:
 
 
 def _concern() -> str:
-    """A rank: what is wrong by its state, then memory errors, then how far the clock lies below that of siblings."""
+    """Build a rank: first the state, then memory errors, then the clock's distance below that of siblings."""
     weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
     by_state = "\n+ ".join(f"{weight} * ({_STATE} == bool {code})" for code, weight in weights.items())
     none = f"0 * {_STATE}"
@@ -69,25 +69,25 @@ RECORDINGS = (
               "Reasons overlap: the share of time held back is the largest of them, never their sum."),
     Recording("gpuwatch:gpu_held_back_by_hardware:ratio5m", _held(_HARDWARE)),
     Recording("gpuwatch:reason_held_back:max_ratio5m", f"max by (job, instance, reason) (clamp_max({_reasons(_LIMITING)}, 1))",
-              "Of each host the GPU held back most, by reason."),
+              "The most limited GPU of each host, by reason."),
     Recording(_CLOCK,
               f'sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_sum{{domain="sm",load="busy"}}[5m]))\n'
               f'/ (sum by ({_GPU}) (rate(gpuwatch_gpu_clock_ratio_count{{domain="sm",load="busy"}}[5m])) > 0)',
-              "Of samples under load only; a GPU that idled has no value, because an idle clock says nothing of the board."),
+              "Of samples under load only; a GPU that idled has no value, because an idle clock does not describe the board."),
     Recording(_SIBLINGS,
               f"({_of_model(_CLOCK)})\n/ on (job, name) group_left () quantile by (job, name) (0.5, {_of_model(_CLOCK)})",
-              "Against the median of all busy GPUs of its model: other work has another clock, so look at power and activity beside it."),
+              "Against the median of all busy GPUs of its model: other work has another clock, so compare power and activity as well."),
     Recording(_POWER, f'avg by ({_GPU}) (avg_over_time(gpuwatch_gpu_power_watts{{kind="average"}}[5m]))'),
-    Recording(_STATE, state(among="", by=_GPU), "What each GPU does, as the numbers of dashboards/queries.py: 1 lost, 3 idle, 5 busy under its power cap."),
+    Recording(_STATE, state(among="", by=_GPU), "State of each GPU, by the numbers of dashboards/queries.py: 1 lost, 3 idle, 5 busy under its power cap."),
     Recording("gpuwatch:gpus_by_state:count", _by_state()),
-    Recording("gpuwatch:power_by_use:watts5m", _by_use("sum", _POWER), "What GPUs draw by what they are used for."),
+    Recording("gpuwatch:power_by_use:watts5m", _by_use("sum", _POWER), "Power of GPUs by their use."),
     Recording("gpuwatch:gpus_by_use:count", _by_use("count", _STATE)),
-    Recording("gpuwatch:gpu_concern:score", _concern(), "Which GPUs to look at first."),
+    Recording("gpuwatch:gpu_concern:score", _concern(), "Rank of the GPUs to look at first."),
     Recording("gpuwatch:gpu_xids:count", f"sum by ({_GPU}) (gpuwatch_gpu_xid_errors_total)",
               "Since the daemon started, all numbers together."),
     Recording("gpuwatch:findings:rate5m",
               'sum by (job, instance, rule, severity) (rate(gpuwatch_findings_total[5m])) > 0',
-              "Only what was found: of 65 rules most find nothing on a host."),
+              "Findings only: of 65 rules most find nothing on a host."),
     Recording("gpuwatch:windows:increase1d", "sum by (job, instance, status) (increase(gpuwatch_windows_total[1d]))",
               "The daemon shows every status, rule and severity from zero, so the first of each is an increase."),
     Recording("gpuwatch:findings:increase1d", "sum by (job, instance, rule, severity) (increase(gpuwatch_findings_total[1d]))"),
@@ -107,5 +107,5 @@ groups:
 
 
 def rules() -> str:
-    """The rule file's text."""
+    """Return the rule file's text."""
     return _HEAD + "".join(map(rule_text, RECORDINGS))

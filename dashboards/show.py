@@ -1,6 +1,6 @@
-"""The dashboards without Grafana: every panel's content of now, as text.
+"""The dashboards without Grafana: the current content of every panel, as text.
 
-``python -m dashboards.show http://127.0.0.1:9090`` asks that Prometheus; ``--instance`` and ``--uuid`` choose a GPU.
+``python -m dashboards.show http://127.0.0.1:9090`` queries that Prometheus; ``--instance`` and ``--uuid`` choose a GPU.
 """
 
 import argparse
@@ -48,7 +48,7 @@ _UNITS: Mapping[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimeAndPlace:
-    """The place and time of a look: a Prometheus, the variables' values, and the span on the axis of time."""
+    """The source and time of a rendering: a Prometheus, the variables' values, and the span of the time axis."""
 
     prometheus: Prometheus
     values: Mapping[str, str]
@@ -60,12 +60,12 @@ class TimeAndPlace:
         return max(1.0, (self.end_s - self.begin_s) / _WIDTH)
 
     def steps(self, series: Series) -> list[float | None]:
-        """A series on the whole axis of time, one value a step."""
+        """Return a series on the whole axis of time, one value per step."""
         found = {round((at - self.begin_s) / self.step_s): value for at, value in series.points}
         return [found.get(step) for step in range(round((self.end_s - self.begin_s) / self.step_s) + 1)]
 
     def answer(self, query: PanelQuery) -> list[Series]:
-        """Raises PrometheusError."""
+        """Return the answer to a query.  Raises PrometheusError: when the server refuses or is missing."""
         expr = fill(query.expr, self.values)
         if query.instant:
             return self.prometheus.now(expr, self.end_s)
@@ -73,7 +73,7 @@ class TimeAndPlace:
 
 
 def shown(name: str, look: TimeAndPlace) -> str:
-    """A dashboard's panels as Markdown.  Raises PrometheusError."""
+    """Render a dashboard's panels as Markdown.  Raises PrometheusError: when the server refuses or is missing."""
     parts = [f"## {board(name)['title']}\n"]
     queries = [query for query in asked(name) if query.ref != "annotation"]
     for panel in panels(name):
@@ -86,7 +86,7 @@ def shown(name: str, look: TimeAndPlace) -> str:
 
 
 def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series]]], look: TimeAndPlace) -> str:
-    """A panel as Grafana's JSON has it (hence Any), and the answers to its queries."""
+    """Render a panel from Grafana's JSON (hence Any) and the answers to its queries."""
     if not any(series for _, series in own):
         return NO_DATA
     if panel["type"] == "stat":
@@ -100,7 +100,7 @@ def _drawn(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series
 
 
 def _spark(panel: Mapping[str, Any], series: Series, look: TimeAndPlace) -> str:
-    """A line of ticks, blank where there was no value."""
+    """Draw a line of ticks, blank without a value."""
     values = [value for _, value in series.points]
     low, high = min(values), max(values)
     scale = (len(_TICKS) - 1) / (high - low) if high > low else 0.0
@@ -121,7 +121,7 @@ def _table(panel: Mapping[str, Any], own: Sequence[tuple[PanelQuery, list[Series
         if not organize["excludeByName"].get(name)
     }
     rows: dict[tuple[str, ...], dict[str, str]] = {}
-    # As Grafana's merge does: rows are one where the labels that both have agree.
+    # Grafana's merge does the same: rows are one if their common labels agree.
     keys = [name for name in columns if not name.startswith("Value")]
     joined = [name for name in keys if all(name in series.labels for _, answer in own for series in answer)]
     for query, answer in own:
@@ -157,9 +157,9 @@ def _legend(query: PanelQuery, series: Series) -> str:
 def looks(
     prometheus: Prometheus, *, since_s: float, instance: str = ".*", uuid: str | None = None
 ) -> Iterator[tuple[str, TimeAndPlace]]:
-    """Choose how each dashboard is looked at: all hosts; of GPUs the one named, else the first.  Raises PrometheusError."""
+    """Choose the view of each dashboard: all hosts; of GPUs the named one, else the first.  Raises PrometheusError."""
     end_s = time.time()
-    rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # as Grafana reckons it
+    rate_s = max(4.0 * _scrape_s(prometheus), since_s / _WIDTH)  # Grafana's own formula
     values = {
         "instance": instance,
         "__rate_interval": _duration(rate_s),
@@ -175,7 +175,7 @@ def looks(
 
 
 def _duration(amount_s: float) -> str:
-    return f"{round(amount_s * 1e3)}ms"  # PromQL knows no fractions
+    return f"{round(amount_s * 1e3)}ms"  # PromQL has no fractions
 
 
 def _scrape_s(prometheus: Prometheus) -> float:
@@ -185,7 +185,7 @@ def _scrape_s(prometheus: Prometheus) -> float:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """0, or 1 where Prometheus refuses or is not there."""
+    """Print the panels; return 0, or 1 if Prometheus refuses or is missing."""
     parser = argparse.ArgumentParser(prog="python -m dashboards.show", description="What every panel would show now, as text.")
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:9090", help="Prometheus; default %(default)s")
     parser.add_argument("--since", type=float, default=900.0, metavar="SECONDS", help="the axis of time; default %(default)g")
@@ -197,8 +197,8 @@ def main(arguments: Sequence[str]) -> int:
             Prometheus(given.url.rstrip("/")), since_s=given.since, instance=given.instance, uuid=given.uuid
         ):
             sys.stdout.write(shown(name, look) + "\n")
-    except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does what is still buffered reach anybody
+    except BrokenPipeError:  # the reader closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drop buffered output too
         return 0
     except (OSError, PrometheusError) as error:
         sys.stderr.write(f"{given.url}: {error}\n")

@@ -1,9 +1,9 @@
-"""Slow twins: a GPU, or a whole host, that clocks lower than others of its model with nothing to explain it.
+"""Slow twins: a GPU, or a whole host, with a lower clock than others of its model and no reason for it.
 
-A healthy GPU runs at its highest clock until its power limit stops it.  Two comparisons follow.  GPUs that keep below their
-limit are compared with all others of their model that do: no load explains a lower clock there, and less power explains
-it least of all.  GPUs at their limit clock as their work allows, so they are compared at the same limit and a similar activity,
-and only a large difference counts.  A canary is the same work everywhere; where ``bench()`` ran one, it decides by itself.
+A healthy GPU runs at its highest clock until it reaches its power limit.  Two comparisons follow.  The first compares GPUs
+below their limit with all such GPUs of their model: load does not explain a lower clock there, and less power explains
+it even less.  The second compares GPUs at their limit, where the clock depends on the work: it needs the same limit and a
+similar activity, and only a large difference counts.  A canary is the same work everywhere, so it decides by itself.
 """
 
 from dashboards.alert_files import GPU_NAMED, Alert, Recording, RuleGroup
@@ -23,7 +23,7 @@ def _rate(part: str) -> str:
 
 
 def _in_classes(label: str, values: str) -> str:
-    """Build a series of 1 for each GPU that has its class as a label, to be joined by it."""
+    """Build a series of 1 for each GPU with its class as a label, to join on."""
     return f'* on (job, instance, uuid) group_left ({label})\ncount_values by (job, instance, uuid) ("{label}", {values})'
 
 
@@ -37,7 +37,7 @@ def _fresh_canary(metric: str) -> str:
 
 
 def _below(series: str, by: str, share: float, level: float, count: int, hosts: int = 1) -> str:
-    """Build the GPUs below a share of a quantile of theirs, where there are so many of them, on so many hosts."""
+    """Build the GPUs below a ratio of a quantile of their group, if the group has enough GPUs on enough hosts."""
     enough = f"count by ({by}) ({series}) >= {count}"
     if hosts > 1:
         enough += f" and count by ({by}) (group by ({by}, instance) ({series})) >= {hosts}"
@@ -90,20 +90,20 @@ _ALERTS = (
         severity="info",
         expr=_below(_FREE, "job, name", 0.9, 0.75, 4) + "\nor\n" + _below(_CAPPED, _KIND, 0.85, 0.25, 8, hosts=3),
         says=f"{GPU_NAMED} clocks below others of its model under load",
-        why="Below its power limit it clocks 10 % lower than others of its model and job that are below theirs; or, at its limit, 15 % "
-        "lower than most at the same limit and a similar activity. Neither heat nor hardware is given as the reason. A whole slow host "
-        "raises it once for each GPU.",
-        do="Look for a forgotten clock lock first (nvidia-smi -q -d CLOCK; nvidia-smi -rgc lifts it). Then run the same work on it and on "
-        "a twin (gpuwatch compare); if slowness stays with the board, have it replaced.",
+        why="Below its power limit it clocks 10 % lower than others of its model and job below theirs. Or it clocks, at its limit, 15 % "
+        "lower than most at the same limit and a similar activity. The driver names neither heat nor hardware as the reason. A whole slow host "
+        "raises the alert once for each GPU.",
+        do="First check for a forgotten clock lock (nvidia-smi -q -d CLOCK; nvidia-smi -rgc removes it). Then run the same work on it and on "
+        "a twin (gpuwatch compare); if the board stays slow, have it replaced.",
     ),
     Alert(
         name="GpuwatchSlowCanary",
         severity="info",
         expr=_below(_CANARY, "job, name", 0.95, 0.5, 4) + "\nor\n" + _below(_COPY, "job, name", 0.95, 0.5, 4),
         says=f"the canary of {GPU_NAMED} is slower than those of its model",
-        why="A canary of bench() is the same short work everywhere. In the last day its clock or its copy was 5 % below the median of the "
+        why="A canary of bench() is the same short work on every GPU. In the last day its clock or its copy was 5 % below the median of the "
         "model and job. The measured process declares both.",
-        do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, look for a clock lock and for slow memory "
+        do="Run gpuwatch selftest there on a quiet GPU. If the canary stays slow, check for a clock lock and for slow memory "
         "(gpuwatch_gpu_clock_hertz of the domain memory), and swap the board with a twin.",
         rule="clock-low-no-reason",
     ),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts a daemon on simulated GPUs, windows on it, and, where the programs are installed, Prometheus with the rules and Grafana
-# with the dashboards. All of it listens on this machine only, keeps its data in a folder of its own, and ends with this script.
+# Starts a daemon on simulated GPUs, windows on it, and, if the programs are installed, Prometheus with the rules and Grafana
+# with the dashboards. All of it listens on this machine only, keeps its data in a temporary folder, and ends with this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD/dashboards
@@ -19,7 +19,7 @@ windows=
 stop() {
   trap - EXIT
   kill -- ${windows:+-$windows} 2>/dev/null || true
-  # shellcheck disable=SC2046 # one word a process
+  # shellcheck disable=SC2046 # one word per process
   kill $(jobs -p) 2>/dev/null || true
   wait
   rm -rf "$folder"
@@ -41,7 +41,7 @@ here_is=(--source "$SOURCE" --state "$folder/state" --socket "$folder/socket")
 "${gpuwatch[@]}" "${here_is[@]}" daemon --listen "127.0.0.1:$DAEMON_PORT" &
 await "$DAEMON_PORT" $! "the daemon"
 echo "metrics     http://127.0.0.1:$DAEMON_PORT/metrics"
-set -m # a process group of its own: ended as a whole, or its window would start a daemon anew
+set -m # a separate process group, ended as a whole: otherwise its window would start another daemon
 while sleep 3; do "${gpuwatch[@]}" "${here_is[@]}" run --name demo -- sleep 2; done >/dev/null 2>&1 &
 windows=$!
 set +m
@@ -66,7 +66,7 @@ if [ -n "$grafana" ]; then
   export GPUWATCH_DASHBOARDS=$here GPUWATCH_PROMETHEUS=http://127.0.0.1:$PROMETHEUS_PORT
   export GF_PATHS_PROVISIONING=$here/provisioning GF_PATHS_DATA=$folder/grafana GF_PATHS_LOGS=$folder/grafana
   export GF_SERVER_HTTP_ADDR=127.0.0.1 GF_SERVER_HTTP_PORT=$GRAFANA_PORT GF_LOG_LEVEL=warn GF_AUTH_ANONYMOUS_ENABLED=true
-  # shellcheck disable=SC2086 # two words where it is a subcommand
+  # shellcheck disable=SC2086 # two words for a subcommand
   $grafana --homepath "${GRAFANA_HOME:-/usr/share/grafana}" &
   await "$GRAFANA_PORT" $! Grafana
   echo "grafana     http://127.0.0.1:$GRAFANA_PORT/d/gpuwatch-fleet"

@@ -1,4 +1,4 @@
-"""The windows: what verdicts were given, by which rules, how long windows and judging took, and when windows were open."""
+"""The dashboard of windows: verdicts, their rules, the lengths of windows and judging, and the times of open windows."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.cog.builder import Builder
@@ -29,20 +29,20 @@ UID = "gpuwatch-windows"
 RANGE = "$__range"
 _COLORS = {"valid": GREEN, "unproven": PURPLE, "flagged": ORANGE, "rejected": RED}
 _MEANS = {
-    "valid": "Nothing was found that spoils the number, and the evidence was complete.",
-    "unproven": "Evidence that the claim requires was missing: nobody knows.",
+    "valid": "No hazard was found, and the evidence was complete.",
+    "unproven": "Evidence that the claim requires was missing.",
     "flagged": "A hazard limits what the number may be used for.",
     "rejected": "A hazard makes the number wrong.",
 }
 
 
 def windows() -> dashboard.Dashboard:
-    made = board(UID, "gpuwatch / Windows", "What became of measured windows: verdicts, the rules behind them, and when.")
+    made = board(UID, "gpuwatch / Windows", "Outcomes of measured windows: verdicts, their rules, and times.")
     return fill(made, _annotations(), _now(), _verdicts(), _findings(), _work())
 
 
 def _annotations() -> tuple[Builder[AnnotationQuery], ...]:
-    """Windows have no names here: names are text of users, and stay in the store (``gpuwatch audit``)."""
+    """Build the annotations without windows' names: names are users' text, and stay in the store (``gpuwatch audit``)."""
     rejected = f"sum by (instance) ({increase(of('gpuwatch_windows_total', status='rejected'), '30s')}) > 0"
     return (
         annotation(*OPEN_WINDOWS),
@@ -76,8 +76,7 @@ def _verdicts() -> tuple[Part, ...]:
         row("Verdicts"),
         lines(
             "Windows judged, by status",
-            "Windows whose verdict was given in each interval; zero is a daemon that "
-            "judged nothing, a hole one that was not scraped.",
+            "Windows judged in each interval; zero is a daemon without judged windows, a gap one without scrapes.",
             "none",
             Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"),
             size=(12, 8),
@@ -92,7 +91,9 @@ def _verdicts() -> tuple[Part, ...]:
             size=(12, 8),
             style=LineStyle(most=1),
         ),
-        grid("By host", "Windows judged in the time shown, a row a host.", hosts, labels={"instance": "Host"}, size=(24, 6)),
+        grid(
+            "By host", "Windows judged in the time shown, one row per host.", hosts, labels={"instance": "Host"}, size=(24, 6)
+        ),
     )
 
 
@@ -103,7 +104,7 @@ def _findings() -> tuple[Part, ...]:
         row("Findings"),
         lines(
             "Findings, by rule",
-            "Hazards found in each interval, notes left out.",
+            "Hazards found in each interval, without notes.",
             "none",
             Query(f"sum by (rule) ({increase(counted, RATE)})", "{{rule}}"),
             size=(14, 10),
@@ -111,7 +112,7 @@ def _findings() -> tuple[Part, ...]:
         ),
         grid(
             "Rules that found something",
-            "In the time shown, the commonest first; gpuwatch explain RULE says what to do.",
+            "In the time shown, the most frequent first; gpuwatch explain RULE gives the remedy.",
             (table,),
             labels={"rule": "Rule", "severity": "Severity"},
             size=(10, 10),
@@ -135,7 +136,7 @@ def _work() -> tuple[Part, ...]:
         ),
         lines(
             "Time a verdict took",
-            "From a window's end to its verdict, without the tail of readings it waits for.",
+            "From a window's end to its verdict, without the wait for its last readings.",
             "s",
             Query(quantile(0.5, judging), "median"),
             Query(quantile(0.95, judging), "95 %"),

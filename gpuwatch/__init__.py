@@ -1,6 +1,6 @@
-"""The witness and the judge for GPU benchmark numbers.
+"""The witness and the judge of GPU benchmark numbers.
 
-Programs may rely on the names in ``__all__``; ``docs/API.md`` says what each promises.
+Programs may rely on the names in ``__all__``; ``docs/API.md`` states the promise of each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpuwatch.measuring import Measurement, bench
 
 # Names that need numpy or more are imported at their first use, so that `import gpuwatch` takes 50 ms.  The window is imported
-# at once: a child forked while another thread opens the first window would wait for that import for ever.
+# at once: a child forked while another thread opens the first window would wait for that import forever.
 _LATER = {
     **dict.fromkeys(("bench", "Measurement"), "gpuwatch.measuring"),
     **dict.fromkeys(("compare", "Compared"), "gpuwatch.comparing"),
@@ -32,7 +32,7 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:  # of the name's own type
+def __getattr__(name: str) -> Any:  # the type depends on the name
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

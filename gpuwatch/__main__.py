@@ -1,4 +1,4 @@
-"""``python -m gpuwatch`` is ``gpuwatch``."""
+"""Entry point of ``python -m gpuwatch``, equal to ``gpuwatch``."""
 
 import sys
 

@@ -1,15 +1,15 @@
-"""A file written whole or not at all: readers meanwhile see the old one."""
+"""A file written completely or not at all: readers meanwhile see the old one."""
 
 import os
 from pathlib import Path
 
 
 def replace(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool = False) -> None:
-    """Replace the file, whatever lay there.
+    """Replace the file, whatever its path holds.
 
-    ``mode`` is set whatever the umask; None leaves it to the umask.  ``is_synced``: the data is on the disk before the name is.
+    ``mode`` applies whatever the umask; None leaves it to the umask.  ``is_synced``: the data reaches the disk before the name.
 
-    Raises OSError: when the folder takes no file; the old file stays.
+    Raises OSError: when the folder refuses the file; the old file stays.
     """
     written = _write_beside(path, data, mode=mode, is_synced=is_synced)
     try:
@@ -21,12 +21,12 @@ def replace(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool
 def create(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool = False) -> None:
     """Create the file, as ``replace`` does.
 
-    Raises FileExistsError: when another process was quicker.
-    Raises OSError: when the folder takes no file.
+    Raises FileExistsError: when another process created the file first.
+    Raises OSError: when the folder refuses the file.
     """
     written = _write_beside(path, data, mode=mode, is_synced=is_synced)
     try:
-        path.hardlink_to(written)  # fails where a file is, as a rename would not
+        path.hardlink_to(written)  # link() fails if the file exists, while rename() would replace it
     except FileExistsError:
         raise
     except OSError:  # a file system without links
@@ -36,8 +36,8 @@ def create(path: Path, data: bytes, *, mode: int | None = None, is_synced: bool 
 
 
 def _write_beside(path: Path, data: bytes, *, mode: int | None, is_synced: bool) -> Path:
-    """Write a new file with a random name: in a folder others write to, a link could wait under any other."""
-    import tempfile  # 9 ms that most processes need not spend
+    """Write a new file with a random name: in a folder with other writers, a known name could hold a link."""
+    import tempfile  # imported late: it takes 9 ms, and most processes do not need it
 
     descriptor, name = tempfile.mkstemp(prefix=".gpuwatch.", dir=path.parent)
     written = Path(name)

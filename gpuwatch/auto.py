@@ -1,7 +1,7 @@
-"""Windows around the harnesses of Triton, torch and CuPy: ``import gpuwatch.auto`` is all a program needs.
+"""Windows around the harnesses of Triton, torch and CuPy: a program needs only ``import gpuwatch.auto``.
 
-Nothing else of the program changes.  ``triton.testing.do_bench`` and the like, torch's ``Timer`` and CuPy's ``benchmark`` return
-the same numbers, and the process prints the verdicts at its end.  ``GPUWATCH=off`` leaves every harness alone.
+The rest of the program stays as before.  ``triton.testing.do_bench`` and its relatives, torch's ``Timer`` and CuPy's
+``benchmark`` return the same numbers, and the process prints the verdicts at its end.  ``GPUWATCH=off`` disables all this.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["report", "results"]
 
 
 def results() -> list[dict[str, object]]:
-    """Wait for the verdicts of all windows of harnesses so far, and return them as plain data.
+    """Wait for the verdicts of all harness windows so far, and return them as plain data.
 
     Provisional: keys may be added.
 
     Returns:
         One dict per window: ``face`` (the harness), ``label``, ``run``, ``status``, and ``causes`` or ``why``.
 
-    Raises nothing: telemetry that fails is the reason of an unproven verdict.
+    Raises nothing: a telemetry failure is the reason of an unproven verdict.
 
     Example:
         >>> import gpuwatch.auto
@@ -31,14 +31,14 @@ def results() -> list[dict[str, object]]:
 
 
 def report() -> str:
-    """Return the lines that the process would print at its end, and do not print them again.
+    """Return the lines that the process would print at its end, and drop them from that output.
 
     Provisional: the text may change.
 
     Returns:
-        Lines of text; empty where no harness ran since the last call.
+        Lines of text; empty if no harness ran since the last call.
 
-    Raises nothing: telemetry that fails is the reason of an unproven verdict.
+    Raises nothing: a telemetry failure is the reason of an unproven verdict.
 
     Example:
         >>> import gpuwatch.auto

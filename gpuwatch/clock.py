@@ -1,4 +1,4 @@
-"""The only module that asks what time it is."""
+"""The clocks: the only module that reads the time."""
 
 import time
 from typing import Protocol
@@ -13,17 +13,17 @@ class Signal(Protocol):
 
 
 def now_ns() -> int:
-    """Return CLOCK_MONOTONIC in nanoseconds: the axis of all evidence."""
+    """Return CLOCK_MONOTONIC in nanoseconds, the axis of all evidence."""
     return time.monotonic_ns()
 
 
 def wall_s() -> float:
-    """Return wall time since the epoch, for people only."""
+    """Return wall time since the epoch, for display only."""
     return time.time()
 
 
 def wall_offset_ns() -> int:
-    """Return what to add to a monotonic time to get wall time, read as tightly as the scheduler allows."""
+    """Return wall time minus monotonic time, read as tightly as the scheduler allows."""
     best_ns, offset_ns = 1 << 62, 0
     for _ in range(5):
         before = time.monotonic_ns()
@@ -35,20 +35,20 @@ def wall_offset_ns() -> int:
 
 
 def until_tick_s(now_s: float, period_s: float) -> float:
-    """Return the time to a multiple of the period, at least half of one: timers that share ticks wake the process once."""
+    """Return the time to a multiple of the period, at least half a period: timers that share ticks wake the process once."""
     left_s = period_s - now_s % period_s
     return left_s if left_s >= period_s / 2 else left_s + period_s
 
 
 def boot_offset_ns() -> int:
-    """Return what to add to a monotonic time to get time since boot, suspension included (Linux; elsewhere 0)."""
+    """Return time since boot, suspension included, minus monotonic time (Linux; elsewhere 0)."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return 0
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()
 
 
 def thread_cpu_ns() -> int:
-    """Return the processor time the calling thread has used."""
+    """Return the CPU time of the calling thread."""
     return time.thread_time_ns()
 
 
@@ -59,15 +59,15 @@ class MonotonicClock:
         return time.monotonic_ns()
 
     def wait_until(self, due_ns: int, stop: Signal) -> bool:
-        """Sleep until a time; True at once when ``stop`` is set meanwhile."""
+        """Sleep until a time; return True at once when ``stop`` is set meanwhile."""
         left_ns = due_ns - time.monotonic_ns()
         return stop.wait(left_ns / 1e9) if left_ns > 0 else stop.is_set()
 
 
 class VirtualClock:
-    """Time that passes only when somebody waits: simulations and tests run as fast as the processor allows.
+    """Time that passes only during waits: simulations and tests run as fast as the processor allows.
 
-    For one thread: a second waiter would move the first one's time.
+    Only one thread may use it: a second waiter would move the first one's time.
     """
 
     def __init__(self, start_ns: int = 1_000_000_000_000) -> None:
@@ -82,5 +82,5 @@ class VirtualClock:
 
 
 def process_cpu_s() -> float:
-    """Return the processor time this process has used, all threads."""
+    """Return the CPU time of this process, all threads."""
     return time.process_time()

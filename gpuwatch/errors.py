@@ -5,7 +5,7 @@ GpuwatchError
 │   └── TrustedMarkError  a claim for a mark that was not begun as one of untrusted code
 ├── SourceError           evidence that a source cannot give
 │   ├── SourceGoneError   the whole driver, recording or simulation is gone; try again later
-│   └── DeviceLostError   one GPU is gone; the others go on
+│   └── DeviceLostError   one GPU is gone; the others continue
 ├── StoreError            the store cannot be opened, read or written
 ├── ExportError           windows cannot be exported; earlier exports stay whole
 ├── DaemonError           the daemon cannot be reached, refused, or went away
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GpuwatchError(Exception):
-    """The base of every error that ``gpuwatch`` raises on purpose.
+    """The base of every error that ``gpuwatch`` raises deliberately.
 
     Example:
         >>> try:
@@ -35,7 +35,7 @@ class GpuwatchError(Exception):
 
 
 class UsageError(GpuwatchError):
-    """A request that can never succeed; the message names what was expected and what was found.
+    """A request that can never succeed; the message names the expected and the found value.
 
     Example:
         >>> try:
@@ -49,7 +49,7 @@ class UsageError(GpuwatchError):
 
 
 class TrustedMarkError(UsageError):
-    """A claimed number, which only untrusted code makes, for a mark that was begun without --untrusted."""
+    """A claimed number, which only untrusted code makes, for a mark that began without --untrusted."""
 
     code = "trusted"
 
@@ -65,7 +65,7 @@ class SourceError(GpuwatchError):
 
 
 class SourceGoneError(SourceError):
-    """A driver, recording or simulation that is not there, or no longer.
+    """A driver, recording or simulation that is missing or gone.
 
     Example:
         >>> from gpuwatch.errors import SourceError, SourceGoneError
@@ -75,7 +75,7 @@ class SourceGoneError(SourceError):
 
 
 class DeviceLostError(SourceError):
-    """A GPU that stopped answering for good; the others go on.
+    """A GPU that stopped answering permanently; the others continue.
 
     Attributes:
         uuid: UUID of the GPU.

@@ -1,7 +1,7 @@
-"""READ FIRST: the roles of the machinery, and the one record that passes between them.
+"""READ FIRST: the roles of the daemon's parts, and the one record that passes between them.
 
-A Source says what GPUs are there and what they say now.  The sampler asks it, lane by lane, on a Clock's deadlines, and
-makes a Sweep of every answer.  Sinks (store, exporter, live feed) take sweeps.  Nothing else crosses these walls.
+A Source lists GPUs and reads their values.  The sampler queries it, lane by lane, at a Clock's deadlines, and makes a
+Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  Nothing else passes between these parts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gpuwatch.errors import SourceError
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The GPU or the whole source did not answer, and why."""
+    """The missing answer of a GPU or of the whole source, with its reason."""
 
     at_ns: int
     reason: str
@@ -26,7 +26,7 @@ Observed: TypeAlias = Reading | ProcessList | PowerRecord | Event | Lost
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One pass of one lane over one GPU: when it was due, how late it came, how many deadlines it skipped, what it saw."""
+    """One pass of one lane over one GPU: its deadline, its delay, the number of skipped deadlines, and its readings."""
 
     uuid: str
     lane: Lane
@@ -38,7 +38,7 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a series: as a Sweep says of it, and what was read."""
+    """One pass of a series: the times as in a Sweep, and the readings."""
 
     due_ns: int
     late_ns: int
@@ -65,10 +65,10 @@ class InstanceReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RareReading:
-    """Signals of one board that operators ask for and no verdict needs: read rarely, only for the metrics page.
+    """Signals of one board that operators want and no verdict needs: read rarely, only for the metrics page.
 
-    A source that has them offers ``read_rare(uuid)``; others lack the method.  Bytes are counted since the source was opened
-    (PCIe) or by the driver (NVLink).
+    A source with such signals offers ``read_rare(uuid)``; others lack the method.  Bytes count from the opening of the source
+    (PCIe) or by the driver's counter (NVLink).
     """
 
     uuid: str
@@ -88,28 +88,28 @@ class RareReading:
 
 
 class DriverLoop(Protocol):
-    """A source's own loop over one GPU's fast row and pulse: it waits for deadlines and asks, and tells of many at once.
+    """A source's own loop over one GPU's fast row and pulse: it waits for deadlines, reads, and returns many passes at once.
 
-    A source that has one offers ``series(uuid, row names, pulse names)``, which may be None for a GPU; others lack the method.
-    Its times are the monotonic clock's.
+    A source with such a loop offers ``series(uuid, row names, pulse names)``, which may return None for a GPU; others lack it.
+    Its times are of the monotonic clock.
     """
 
     @property
     def asking_since_ns(self) -> int | None:
-        """Since when it waits for an answer of the driver; None while it does not."""
+        """Begin of its pending driver call; None without one."""
 
     def run(
         self, due_ns: int, until_ns: int, period_ns: int, *, row_at_ns: int, row_after_ns: int, is_resting: bool = False
     ) -> tuple[Sequence[Pass], SourceError | None]:
-        """Passes from the first deadline on while they are due in time, at least one unless interrupted.
+        """Return passes from the first deadline on while they are due in time, at least one unless interrupted.
 
-        Each is of the whole row if the last one, at ``row_at_ns``, was ``row_after_ns`` before, else of the pulse.  What went
-        wrong ends it, and comes beside the passes before.  ``is_resting``: it may pass over pulses that say what the one before
-        said, and then returns with the next row or the first pulse that differs.
+        A pass reads the whole row if the last one, at ``row_at_ns``, was ``row_after_ns`` before, else the pulse.  An error ends
+        the loop and is returned beside the passes before it.  ``is_resting``: it may skip pulses equal to the previous one, and
+        then returns with the next row or the first different pulse.
         """
 
     def interrupt(self) -> None:
-        """Have ``run``, or the next one, return at once with what it has.  Any thread may call it."""
+        """Make ``run``, or its next call, return at once with the passes so far.  Any thread may call it."""
 
 
 class Clock(Protocol):
@@ -124,58 +124,58 @@ class Clock(Protocol):
 class Source(Protocol):
     """A source of evidence: the driver, a simulation, a recording.
 
-    Every method may raise SourceGoneError; those that take a UUID may raise DeviceLostError.  What is unsupported is
-    None in a reading and an empty tuple elsewhere.  Methods may be called from several threads, one a GPU and lane.
+    Every method may raise SourceGoneError; those that take a UUID may raise DeviceLostError.  Unsupported values are None in
+    a reading, and an empty tuple elsewhere.  Several threads may call the methods, one per GPU and lane.
     """
 
     @property
     def name(self) -> str:
-        """``nvml``, ``simulated:SCENE`` or ``replay:PATH``, as --source takes it."""
+        """Specification as for --source: ``nvml``, ``simulated:SCENE`` or ``replay:PATH``."""
 
     @property
     def simulated(self) -> bool: ...
 
     def devices(self) -> tuple[Device, ...]:
-        """The GPUs, with identity, limits and modes as they are now.  MIG instances follow their board."""
+        """Return the GPUs with their current identity, limits and modes.  MIG instances follow their board."""
 
     def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
-        """One row of the fast, slow or edge lane: these signals are asked, the others stay None."""
+        """Read one row of the fast, slow or edge lane: these signals only, the others stay None."""
 
     def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        """Who is on the GPU; with ``utilization`` also how busy each was since the last such call (costs milliseconds)."""
+        """Return the processes on the GPU; with ``utilization`` also each one's use since the last such call (costs milliseconds)."""
 
     def power_record(self, uuid: str) -> PowerRecord:
-        """What the driver's dense power record gained since the last call; empty where there is none."""
+        """Return new samples of the driver's dense power record since the last call; empty without such a record."""
 
     def events(self, timeout_s: float) -> tuple[Event, ...]:
-        """Wait for events of any GPU, at most so long."""
+        """Wait for events of any GPU, up to this time."""
 
     def close(self) -> None: ...
 
 
 class Sink(Protocol):
-    """A receiver of sweeps.  ``take`` is called from sampling threads: it must be quick and must not raise."""
+    """A receiver of sweeps.  Sampling threads call ``take``: it must be quick and must not raise."""
 
     def take(self, sweep: Sweep) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedGpu:
-    """One GPU of the source, as screens and metrics show it: its place there, and how it is sampled."""
+    """One GPU of the source as shown on screens and in metrics: its index there, and the state of its sampling."""
 
     device: Device
     position: int
-    lost: str | None  # why it does not answer
+    lost: str | None  # the reason for missing answers
     period_ns: Mapping[Lane, int]
-    supported: Mapping[str, bool]  # by signal; empty where the GPU could not be measured
+    supported: Mapping[str, bool]  # by signal; empty if the GPU could not be measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One window from its opening on.
 
-    ``id`` sorts by time.  ``uuids`` may grow until it closes.  ``process`` is a name, never a command line: those hold
-    secrets, and ``program`` is only a digest of them.  ``verdicts`` are as ``Verdict.to_dict`` gives them, one a GPU, worst first.
+    ``id`` sorts by time.  ``uuids`` may grow until the close.  ``process`` is a name, never a command line, which may hold
+    secrets; ``program`` is only a digest of it.  ``verdicts`` have the form of ``Verdict.to_dict``, one per GPU, worst first.
     """
 
     id: str

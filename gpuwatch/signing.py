@@ -1,7 +1,7 @@
-"""The daemon's signature under a verdict: its key, what is signed, and whether a signature holds.
+"""The daemon's signature under a verdict: its key, the signed statement, and the check of a signature.
 
-Ed25519.  The key lies in the state folder, readable by its daemon alone, and is handed to nobody; the public key lies beside it.
-The judge's worker signs, so that neither the sampling process nor the measured one pays for it.
+Ed25519.  The key lies in the state folder, readable by its daemon alone, and leaves it never; the public key lies beside it.
+The judge's worker signs, so that signing costs neither the sampling process nor the measured one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SIGNED = ("label", "claim", "policy", "begin_ns", "end_ns", "status", "judge_ve
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The signer's public key and the signature itself: raw bytes as in RFC 8032."""
+    """The signer's public key and the signature: raw bytes as in RFC 8032."""
 
     public_key: bytes
     value: bytes
 
     @property
     def packed(self) -> bytes:
-        """Return both, one after the other, as stored."""
+        """Return key and signature in the stored order."""
         return self.public_key + self.value
 
     @staticmethod
@@ -54,9 +54,9 @@ class Signature:
 def statement(
     verdict: Mapping[str, Any], evidence: bytes | None, *, run: str | None, user: str | None, process: str | None
 ) -> bytes:
-    """Return the signed bytes of one verdict (as ``Verdict.to_dict`` gives it) and its evidence: JSON with sorted keys.
+    """Return the signed bytes of one verdict (in the form of ``Verdict.to_dict``) and its evidence: JSON with sorted keys.
 
-    Findings are left out: they follow from the evidence, which anybody can judge again.
+    Findings are left out, because they follow from the evidence and anybody can judge it again.
     """
     said = {
         "gpuwatch": "verdict 1",
@@ -82,15 +82,15 @@ class Signer:
 
 
 def signer_of(state: Path) -> Signer | None:
-    """Make a signer with the folder's key, created when there is none; None without a usable key, and the log says why."""
+    """Make a signer with the folder's key, created if missing; None without a usable key, and the log gives the reason."""
     try:
         key = _load_key(state / KEY)
         signer = Signer(key, key.public_key().public_bytes_raw())
         _publish(state / PUBLIC_KEY, pem(signer.public_key))
     except (KeyboardInterrupt, SystemExit):
         raise
-    # Whatever is wrong with a key or its library, windows are judged.  One built for another Python or OpenSSL panics in Rust,
-    # and that is no Exception: pyo3 derives it from BaseException, so that it would end the judge's worker at every start.
+    # Windows are judged even if the key or its library fails.  A library built for another Python or OpenSSL panics in Rust,
+    # and pyo3 derives the panic from BaseException, so that it would end the judge's worker at every start.
     except BaseException as error:  # noqa: BLE001
         _log.warning("verdicts are not signed: %s: %s", state / KEY, error)
         return None
@@ -98,7 +98,7 @@ def signer_of(state: Path) -> Signer | None:
 
 
 def holds(signature: Signature, said: bytes) -> bool:
-    """Return whether the owner of the public key signed exactly these bytes."""
+    """Return True if the owner of the public key signed exactly these bytes."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -110,12 +110,12 @@ def holds(signature: Signature, said: bytes) -> bool:
 
 
 def fingerprint(public_key: bytes) -> str:
-    """Return a public key's short name, as ssh writes those of its keys."""
+    """Return a public key's short name, in the form that ssh uses."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(public_key).digest()).decode().rstrip("=")
 
 
 def read_public(path: Path) -> bytes:
-    """Read the raw key of a PEM file.  Raises UsageError: for anything else, a private key above all."""
+    """Read the raw key of a PEM file.  Raises UsageError: for any other content, above all a private key."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
@@ -133,7 +133,7 @@ def read_public(path: Path) -> bytes:
 
 
 def pem(public_key: bytes) -> bytes:
-    """Return a public key as files and other tools have it."""
+    """Return a public key as PEM, the form of files and other tools."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -147,9 +147,9 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
 
     if not path.exists():
         made = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with contextlib.suppress(FileExistsError):  # another worker was quicker
+        with contextlib.suppress(FileExistsError):  # another worker created it first
             atomic_write.create(path, made, mode=0o600, is_synced=True)
-    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would be waited for
+    there = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # reading a pipe would block
     with os.fdopen(there, "rb") as file:
         mode = os.fstat(there)
         if not stat.S_ISREG(mode.st_mode):
@@ -166,7 +166,7 @@ def _load_key(path: Path) -> Ed25519PrivateKey:
 
 
 def _publish(path: Path, text: bytes) -> None:
-    """Write the public key beside the private one, whatever lay there."""
+    """Write the public key beside the private one, whatever its path holds."""
     with contextlib.suppress(OSError):
         if path.is_file() and path.read_bytes() == text:
             return

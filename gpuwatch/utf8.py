@@ -1,4 +1,4 @@
-"""Text from outside made UTF-8: names of processes and files are bytes to the kernel, and drivers may send any."""
+"""Text from outside converted to UTF-8: the kernel's names of processes and files are bytes, and drivers may send any bytes."""
 
 import re
 import reprlib
@@ -8,7 +8,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def clean_text(text: bytes | str) -> str:
-    """Replace all that UTF-8 cannot hold: undecodable bytes, and the lone surrogates Python decodes them to."""
+    """Replace everything that UTF-8 cannot hold: undecodable bytes, and the lone surrogates that Python decodes them to."""
     if isinstance(text, bytes):
         return text.decode("utf-8", "replace")
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
@@ -24,7 +24,7 @@ def clean_tree(tree: Any) -> Any:  # plain data of any shape
 
 
 def found_words(value: object) -> str:
-    """Return a short representation for an error message; a caller's object may raise in its own, or have a huge one."""
+    """Return a short representation for an error message; a caller's object may have a huge one, or raise an error."""
     try:
         return reprlib.repr(value)
     except Exception:  # noqa: BLE001 - the code of the caller's type

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import gpuwatch
 
-# What a busy machine does to a window: launches wait, inside iterations or between them, and readings stay away.
-# Rules are right to speak of it; they are accepted where they are not the subject.
+# Effects of a busy machine on a window: launches wait, inside iterations or between them, and readings are missing.
+# These findings are correct; tests accept them if they are not their subject.
 BUSY_MACHINE = gpuwatch.Policy(accept=frozenset({"idle-stretch", "outliers", "dark-time"}))

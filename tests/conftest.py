@@ -1,4 +1,4 @@
-"""Settings of the whole suite, and the marker of tests whose course depends on how busy the machine is."""
+"""Settings of the whole suite, and the marker of tests that depend on the machine's load."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, settings
 
 from tests.examples import share_of
 
-# Hundreds of processes that tests start import the same modules: without compiled files each compiles them again.
+# Hundreds of test processes import the same modules: without compiled files each would compile them again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# How long an example takes says how busy the machine is, not whether the code is right.
+# An example's duration depends on the machine's load, not on the code's correctness.
 settings.register_profile("suite", deadline=None, max_examples=share_of(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
-# A test is one of ``timing`` if its module uses one of these, or it uses such a fixture: it cannot be forgotten.
+# A test gets the marker ``timing`` if its module uses one of these, or the test uses such a fixture.
 TIMED_MODULES = frozenset({"asyncio", "multiprocessing", "socket", "subprocess", "threading", "time"})
 TIMED_HELPERS = (
     "tests.dashboards.watched",
@@ -37,7 +37,7 @@ TIMED_FIXTURES = frozenset({"copying", "daemon", "two_gpus"})
 
 
 def is_timed(item: pytest.Function) -> bool:
-    """Tell whether a test, or its module, starts processes or threads, waits, or looks at a clock."""
+    """Return True if a test, or its module, starts processes or threads, waits, or reads a clock."""
     return bool(TIMED_FIXTURES & set(item.fixturenames)) or is_timed_module(item.module)
 
 
@@ -58,11 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without looking for garbage, then or later, among a million objects that stay: it takes each worker seconds."""
+    """Collect tests with a frozen garbage collector: scans of a million permanent objects take each worker seconds."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
-        atexit.register(gc.unfreeze)  # so that libraries which count at the end what was never freed find nothing to report
+        atexit.register(gc.unfreeze)  # unfreeze, because some libraries report unfreed objects at the end

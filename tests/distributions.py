@@ -2,7 +2,7 @@
 
     python -m tests.distributions TREE FOLDER
 
-The wheel comes from the source distribution, so that a file missing there is missing in both, and nothing left over in build/ is in it.
+The wheel comes from the source distribution, so that a missing file is missing in both, and no leftover of build/ gets in.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build(tree: Path, folder: Path) -> tuple[Path, Path]:
 
 
 def run(command: list[str], cwd: Path | None = None) -> str:
-    """Run a command with nothing of this environment's paths; return its standard output.  Raises CalledProcessError."""
+    """Run a command without this environment's paths; return its standard output.  Raises CalledProcessError: when it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "GPUWATCH_"))}
     ended = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode:

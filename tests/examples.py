@@ -1,14 +1,14 @@
-"""Numbers of examples for hypothesis: a third of each test's own in the suite, all of them in ``make bench``."""
+"""Numbers of examples for hypothesis: a third of each test's number in the suite, all of them in ``make bench``."""
 
 from __future__ import annotations
 
 import os
 
-# A defect that one example in ten shows escapes 20 examples in 12 % of runs, and 60 in 0.2 %.
+# A defect that one example in ten reveals escapes 20 examples in 12 % of runs, and 60 in 0.2 %.
 SHARE = 1.0 if os.environ.get("GPUWATCH_EXAMPLES") == "all" else 1 / 3
 FEWEST_COUNT = 10
 
 
 def share_of(count: int) -> int:
-    """Return how many of a test's examples to try now."""
+    """Return the number of a test's examples to try in this run."""
     return max(min(count, FEWEST_COUNT), round(count * SHARE))

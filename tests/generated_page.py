@@ -1,4 +1,4 @@
-"""A page that is generated from the code: written, or compared with the one in the tree."""
+"""A page generated from the code: written, or compared with the one in the tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_or_check(path: Path, text: str, source: str, arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` return 1, and name what it is made from, where the one in the tree differs."""
+    """Write the page; with ``--check`` return 1 and name the source if the page in the tree differs."""
     if "--check" not in arguments:
         path.write_text(text)
         return 0

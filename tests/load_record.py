@@ -1,4 +1,4 @@
-"""Runs of the suite beside busy loops, kept in ``load_record.json`` and told in DEVELOPMENT.md: ``make timing-record``."""
+"""Runs of the suite beside busy loops, stored in ``load_record.json`` and shown in DEVELOPMENT.md: ``make timing-record``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SELECTIONS = {"timing": "timing and not gpu and not slow", "all": "not gpu and n
 
 
 class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
-    """Under what a run was made: runs of other circumstances are kept beside, and replace none."""
+    """The conditions of a run: runs under other conditions are stored separately, and replace none."""
 
     machine: str
     loops_count: int
@@ -36,7 +36,7 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a selection: when, of which commit, and what became of its tests."""
+    """One run of a selection: its date, its commit, and the results of its tests."""
 
     date: str
     commit: str
@@ -50,7 +50,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What pytest said of a run."""
+    """The result of a run in pytest's words."""
 
     passed_count: int
     skipped_count: int
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_outcome(report: Path, exit_code: int) -> Outcome:
-    """Count a run's tests by pytest's own report; a run that ended with an error and names no test is a failure as well."""
+    """Count a run's tests from pytest's own report; an error without a named test counts as a failure as well."""
     cases = list(ET.parse(report).iter("testcase")) if report.exists() else []
     skipped = [case for case in cases if case.find("skipped") is not None]
     broken = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
@@ -96,7 +96,7 @@ def run(selection: str, under: Circumstances) -> Run:
 
 
 def commit() -> str:
-    """The commit whose tests run, with a plus if files differ from it beyond what this program writes."""
+    """Return the tested commit, with a plus if files differ from it except this program's output."""
     ours = [f":!{path.relative_to(ROOT).as_posix()}" for path in (PATH, PAGE)]
     told = [
         subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
@@ -107,8 +107,8 @@ def commit() -> str:
 
 @contextlib.contextmanager
 def busy_loops(count: int) -> Iterator[None]:
-    """Keep so many processors busy meanwhile."""
-    # A loop asks for its parent: it must not outlive a run that was killed.
+    """Keep this number of processors busy during the body."""
+    # Each loop checks its parent, because it must not outlive a killed run.
     loop = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
     loops = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
     try:
@@ -125,7 +125,7 @@ def load(path: Path = PATH) -> tuple[Run, ...]:
 
 
 def due(runs: Sequence[Run], under: Circumstances, timing_count: int, all_count: int) -> list[str]:
-    """The selections that are still to run: a run of the whole suite counts as one of the timing-sensitive tests too."""
+    """Return the selections still to run: a run of the whole suite also counts as one of the timing-sensitive tests."""
     had = [each.selection for each in runs if each.under == under]
     whole_due = max(0, all_count - had.count("all"))
     timing_due = max(0, timing_count - len(had) - whole_due)
@@ -135,7 +135,7 @@ def due(runs: Sequence[Run], under: Circumstances, timing_count: int, all_count:
 def go_on(
     path: Path, under: Circumstances, timing_count: int, all_count: int, run: Callable[[str, Circumstances], Run]
 ) -> list[Run]:
-    """Make the runs that are due and keep each as soon as it ends, so that who stops loses only the one under way."""
+    """Make the due runs and store each at its end, so that an interruption loses only the current one."""
     made: list[Run] = []
     for selection in due(load(path), under, timing_count, all_count):
         found = run(selection, under)
@@ -150,10 +150,10 @@ def go_on(
 
 
 def rendered(runs: Sequence[Run]) -> str:
-    """The lines of DEVELOPMENT.md."""
+    """Return the lines of DEVELOPMENT.md."""
     if not runs:
         return "The suite beside busy loops is not recorded yet: `make timing-record`.\n"
-    under = runs[-1].under  # runs of other circumstances stay in the file
+    under = runs[-1].under  # runs under other conditions stay in the file
     same = [each for each in runs if each.under == under]
     dates, commits = sorted({each.date for each in same}), {each.commit for each in same}
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
@@ -177,7 +177,7 @@ def rendered(runs: Sequence[Run]) -> str:
 
 
 def with_record(page: str, runs: Sequence[Run]) -> str:
-    """The page with the record's lines between their two marks.  Raises ValueError: when the page has no marks."""
+    """Return the page with the record's lines between its two marks.  Raises ValueError: when the page has no marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not asked.render:
             under = Circumstances(machine=machine(), loops_count=asked.loops, workers_count=asked.workers)
             made = go_on(PATH, under, asked.timing_runs, asked.all_runs, run)
-    finally:  # a record that was stopped half-way is on the page as far as it came
+    finally:  # an interrupted record shows its finished runs on the page
         PAGE.write_text(with_record(PAGE.read_text(encoding="utf-8"), load()), encoding="utf-8")
     return int(any(each.failed for each in made))
 

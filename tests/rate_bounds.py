@@ -1,8 +1,8 @@
-"""Bounds of a rate that was counted, for the campaign, the recordings and the benchmarks."""
+"""Bounds of a counted rate, for the campaign, the recordings and the benchmarks."""
 
 from __future__ import annotations
 
-from scipy.special import betaincinv  # not scipy.stats, whose import takes each worker of the suite a second
+from scipy.special import betaincinv  # not scipy.stats, because its import takes each worker of the suite a second
 
 
 def clopper_pearson(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:

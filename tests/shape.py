@@ -1,6 +1,6 @@
 """The shape of the code as figures, each held to a limit: `make shape`.
 
-A file, class or function above its limit has two jobs.
+A file, class or function above its limit does too much.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import TypeVar
 
 ROOT = Path(__file__).parents[1]
 PRODUCT = ("annotate", "gpuwatch", "dashboards")
-# AST statement nodes.  25 077 stood at a8d437f; the fixes of defects added 1 165, the rooms took 377 of these away again.
-# Whoever raises the sum names what a user got for it.
+# AST statement nodes.  25 077 at a8d437f; fixes added 1 165, and the removal of rooms took away 377.
+# An increase needs an entry that names the user's benefit.
 STATEMENTS_COUNT = sum(
     {
         "at a8d437f": 25_077,
@@ -92,7 +92,7 @@ class Source:
     path: Path
     text: str
     tree: ast.Module
-    every: tuple[ast.AST, ...]  # node of the tree: each figure looks through them
+    every: tuple[ast.AST, ...]  # nodes of the tree, collected once because each figure reads them
 
     def nodes(self, *kinds: type[Node]) -> Iterator[Node]:
         return (node for node in self.every if isinstance(node, kinds))
@@ -118,7 +118,7 @@ def _read_file(path: Path, root: Path) -> Source:
 
 
 def read_long_names(folder: str, root: Path = ROOT) -> list[Source]:
-    """Parse the files below a folder in which a test's name may be too long: of two megabytes of tests, usually none."""
+    """Parse the files below a folder that may have too long a test name: usually none of two megabytes of tests."""
     paths = [path for path in sorted((root / folder).rglob("*.py")) if _LONG_NAME.search(path.read_text(encoding="utf-8"))]
     return [_read_file(path, root) for path in paths]
 
@@ -175,7 +175,7 @@ def _twice(names: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _is_named(source: Source) -> bool:
-    """Files of ``cli/`` are the commands and carry their names."""
+    """Return True for files of ``cli/``, which are the commands and carry their names."""
     return source.path.stem not in SHARED_NAMES and "cli" not in source.path.parts
 
 
@@ -203,7 +203,7 @@ def _parameters_count(node: ast.AST) -> int:
 
 
 def _skips(source: Source) -> Iterator[str]:
-    """Find lines that switch the formatter off and do not end a table: a constant of a module or class, laid out in columns."""
+    """Find lines that disable the formatter other than for a table: a constant of a module or class in columns."""
     bodies = [source.tree.body, *(node.body for node in source.nodes(ast.ClassDef) if isinstance(node, ast.ClassDef))]
     ends = {node.end_lineno for body in bodies for node in body if isinstance(node, ast.Assign | ast.AnnAssign)}
     for number, line in enumerate(source.text.splitlines(), 1):

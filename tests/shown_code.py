@@ -1,4 +1,4 @@
-"""Code that the pages and the help texts show: fenced blocks, commands with their output, and inline commands."""
+"""Code shown on pages and in help texts: fenced blocks, commands with their output, and inline commands."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gpuwatch.cli import WHAT_NEXT, cli
 
 ROOT = Path(__file__).parents[1]
 SHELL = ("console", "sh", "bash")
-# Records of what changed and why: their commands are those of their day.
+# Historical records: their commands belong to their date.
 NOT_PAGES = ("CHANGELOG.md", "tests/", "docs/decisions/")
 OMITTED = "…"
 _NUMBER = re.compile(r"[-+±]?\d+(?:[.,:]\d+)*(?:e-?\d+)?")
 _BACKTICKS = re.compile(r"(?<!`)`((?:sudo )?gpuwatch [-a-z][^`\n]*)`(?!`)")
 _HELP_LINE = re.compile(
     r"^(?: +(gpuwatch (?:[^.\n]|\.(?! ))+?)  .*|Example: (gpuwatch .+))$", re.M
-)  # beside its meaning, or in an epilog
+)  # beside its description, or in an epilog
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command line of a block, and the lines that the page shows as its output."""
+    """One command line of a block, and its output on the page."""
 
     page: str
     line: str
@@ -42,7 +42,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block; ``shown`` is the text block that directly follows it."""
+    """One fenced block; ``shown`` is the text block directly after it."""
 
     page: str
     line_number: int
@@ -59,7 +59,7 @@ class Block:
         return f"{self.page}:{self.line_number}"
 
     def commands(self) -> Iterator[Command]:
-        """Split a shell block: after ``$ `` prompts stand outputs; without a prompt each line is a command."""
+        """Split a shell block: after ``$ `` prompts, outputs follow; without a prompt each line is a command."""
         if not re.search(r"^\$ ", self.code, re.M):
             lines = re.sub(r"\\\n", " ", self.code).splitlines()
             yield from (Command(self.page, line) for line in lines if line.strip() and not line.startswith("#"))
@@ -71,7 +71,7 @@ class Block:
 
 @cache
 def pages() -> tuple[str, ...]:
-    """Every Markdown page of the tree; new ones before their commit, too."""
+    """Return every Markdown page of the tree, including uncommitted ones."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split() or [str(path.relative_to(ROOT)) for path in ROOT.glob("*.md")]
@@ -80,10 +80,10 @@ def pages() -> tuple[str, ...]:
 
 @cache
 def blocks() -> tuple[Block, ...]:
-    """Every fenced block of every page, in order."""
+    """Return every fenced block of every page, in order."""
     found: list[Block] = []
     for page in pages():
-        after = None  # the block that the one before this token is
+        after = None  # the block directly before this token
         for token in MarkdownIt().parse((ROOT / page).read_text(encoding="utf-8")):
             if token.type != "fence":
                 after = None
@@ -98,12 +98,12 @@ def blocks() -> tuple[Block, ...]:
 
 
 def commands() -> tuple[Command, ...]:
-    """Every command of every shell block."""
+    """Return every command of every shell block."""
     return tuple(command for block in blocks() if block.language in SHELL for command in block.commands())
 
 
 def inline_commands() -> Iterator[tuple[str, str]]:
-    """Yield the commands in backticks of pages and help texts, with the place."""
+    """Yield the commands in backticks of pages and help texts, with their place."""
     for page in pages():
         text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
         yield from ((page, line) for line in _BACKTICKS.findall(text))
@@ -115,12 +115,12 @@ def inline_commands() -> Iterator[tuple[str, str]]:
 
 
 def help_lines(text: str) -> list[str]:
-    """Return the commands that have a line of their own in a help text."""
+    """Return the commands on their own line in a help text."""
     return [beside or example for beside, example in _HELP_LINE.findall(text)]
 
 
 def help_texts(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield a command and all below it, each with its whole name."""
+    """Yield a command and all its subcommands, each with its full name."""
     yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -131,9 +131,9 @@ def help_texts(command: click.Command, name: str) -> Iterator[tuple[str, click.C
 
 
 def asked_command(words: list[str]) -> tuple[click.Command, click.Context, list[str]]:
-    """Find the click command of a command line that begins with ``gpuwatch``, its context, and the words left for it.
+    """Find the click command of a command line that begins with ``gpuwatch``, its context, and its remaining words.
 
-    Raises click.UsageError: for a command that does not exist or an option that is none.
+    Raises click.UsageError: for an unknown command or option.
     """
     found: click.Command = cli
     context = click.Context(cli, info_name="gpuwatch", **cli.context_settings)
@@ -149,7 +149,7 @@ def asked_command(words: list[str]) -> tuple[click.Command, click.Context, list[
 
 
 def is_same(shown: str, printed: str, *, numbers_vary: bool) -> bool:
-    """Compare word by word, however lines are wrapped: an ellipsis stands for any characters, between words for any words."""
+    """Compare word by word, whatever the line breaks: an ellipsis stands for any characters, between words for any words."""
     words, text = " ".join(shown.split()), " ".join(printed.split())
     if numbers_vary:
         words, text = _NUMBER.sub("#", words), _NUMBER.sub("#", text)

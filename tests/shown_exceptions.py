@@ -1,20 +1,20 @@
-"""Shown code that no test runs as it stands, with the reason and what holds it instead."""
+"""Shown code that no test runs literally, with the reason and the test that covers it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Pages whose shell blocks other tests run, or whose every command needs what no test machine has.
+# Pages whose shell blocks run in other tests, or need equipment that no test machine has.
 PAGES_ELSEWHERE: Mapping[str, str] = {
     "CONTRIBUTING.md": "clones, installs, and is CI itself",
     "DEVELOPMENT.md": "builds, installs, and is CI itself",
     "docs/API.md": "tests/reference",
     "dashboards/README.md": "tests/dashboards/test_up.py; Docker was never run",
-    "docs/DIFF.md": "tests/gpuwatch/diff/test_page.py",  # every output shown; the other forms in the tests beside it
+    "docs/DIFF.md": "tests/gpuwatch/diff/test_page.py",  # every shown output; the neighbouring tests cover the other forms
     "docs/LIBGPUWATCH.md": "tests/gpuwatch/libgpuwatch/test_library.py",
 }
 
-# Commands by their first words.  Those of gpuwatch are parsed: each option exists and takes its value.
+# Commands by their first words.  gpuwatch's own are parsed: each option exists and takes its value.
 NOT_RUN: Mapping[str, str] = {
     "pip install": "installs packages",
     "gpuwatch selftest": "needs minutes of a GPU: tests/gpuwatch/cli/test_selftest.py and test_qualify.py run it",
@@ -43,10 +43,10 @@ EXIT_CODES: Mapping[str, tuple[int, ...]] = {
     "gpuwatch ci --fail-on flagged,rejected -- python examples/ci/bench.py": (0, 1),
 }
 
-# Commands and blocks whose printed numbers depend on the machine; by the line, or the block's first line.
+# Commands and blocks whose printed numbers depend on the machine, by the line or the block's first line.
 NUMBERS_VARY = frozenset({"gpuwatch run --name train -- sleep 6"})
 
-# Python blocks by a line of theirs.
+# Python blocks, by one of their lines.
 PYTHON_NOT_RUN: Mapping[str, str] = {
     "import torch": "needs a GPU with torch",
     'policy = Policy(Claim.SUSTAINED, accept=frozenset({"dark-time"}), tolerance_ratio=0.02)': "tests/annotate/test_annotate_main.py",

@@ -1,6 +1,6 @@
-"""Output shown on pages, written by its commands: ``python -m tests.shown_output``, or ``--check``.
+"""Output on pages, written by its commands: ``python -m tests.shown_output``, or ``--check``.
 
-A block of a page is written anew where the line before it is ``MARK``.  Its commands read files of the tree and nothing of this machine.
+A block after the line ``MARK`` is rewritten.  Its commands read files of the tree and depend on no other state of the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from gpuwatch.cli import cli
 
 ROOT = Path(__file__).parents[1]
-TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS")  # of whoever runs it
+TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS")  # variables of the person who runs it
 MARK = "<!-- real output -->"
 BLOCK = re.compile(rf"(?<={re.escape(MARK)}\n)```console\n(.*?)```", re.S)
 
@@ -30,7 +30,7 @@ def pages() -> list[Path]:
 
 
 def run_command(command: str, state: Path) -> str:
-    """Return what a command prints, with a store of its own and no settings of this user."""
+    """Return a command's output with a new store and without this user's settings."""
     words = shlex.split(command)
     if words[0] != "gpuwatch":
         raise ValueError(f"expected a gpuwatch command, found {command!r}")
@@ -44,7 +44,7 @@ def run_command(command: str, state: Path) -> str:
 
 
 def write_page(text: str) -> str:
-    """Return the page with today's output under each command."""
+    """Return the page with the current output under each command."""
 
     def written(found: re.Match[str]) -> str:
         commands = [line.removeprefix("$ ") for line in found[1].splitlines() if line.startswith("$ ")]

@@ -1,4 +1,4 @@
-"""Wheel and source distribution: what they hold, and that an installation of each works outside the tree."""
+"""Tests of the wheel and the source distribution: their content, and an installation outside the tree."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests import distributions
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("annotate", "gpuwatch")
 SHARED = ("dashboards", "systemd")
-# Of the folders whose files are shared: what makes, tests or runs them from a checkout.
+# Files of shared folders that make, test or run the others from a checkout.
 NOT_SHARED = (".py", ".md")
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """Both distributions, and an environment with the wheel in it that is far from the tree."""
+    """Both distributions, and an environment with the wheel, outside the tree."""
 
     sources: Path
     wheel: Path
@@ -32,7 +32,7 @@ class Built:
 
 
 def build_and_install(folder: Path) -> Built:
-    """Build from a copy of the tree, which is gone when the wheel is installed."""
+    """Build from a copy of the tree, and remove the copy before the wheel is installed."""
     tree, made = folder / "tree", folder / "dist"
     left_out = shutil.ignore_patterns("__pycache__", "*.so")
     for name in (*PACKAGES, *SHARED):
@@ -43,7 +43,7 @@ def build_and_install(folder: Path) -> Built:
     shutil.rmtree(tree)
     python = folder / "environment" / "bin" / "python"
     venv.create(python.parents[1], with_pip=False, symlinks=True)
-    # The dependencies as they are here; a path file read from a path file is not, so no editable installation comes along.
+    # The present dependencies by a path file; Python ignores path files in it, so no editable installation comes along.
     (place,) = (python.parents[1] / "lib").glob("python*/site-packages")
     (place / "dependencies.pth").write_text("".join(f"{each}\n" for each in site.getsitepackages()))
     distributions.run(
@@ -53,7 +53,7 @@ def build_and_install(folder: Path) -> Built:
 
 
 def tracked(*folders: str) -> set[str]:
-    """List the files that git knows below these folders; where there is no git, the files."""
+    """List git's files below these folders; without git, all files."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.returncode == 0:
@@ -69,7 +69,7 @@ def shared_files() -> set[str]:
 
 
 def check_wheel(built: Built) -> None:
-    """Every file of the packages is in the wheel, and every dashboard, alert, rule, unit and sample beside them."""
+    """Check that the wheel has every file of the packages, and every dashboard, alert, rule, unit and sample."""
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
     data = f"{built.wheel.name.split('-py')[0].split('-cp')[0]}.data/data/share/gpuwatch/"
@@ -82,7 +82,7 @@ def check_wheel(built: Built) -> None:
 
 
 def check_sources(built: Built) -> None:
-    """All that the wheel is made of is in the source distribution, and both bear the version that the command gives."""
+    """Check that the source distribution has the wheel's sources, and that both have the command's version."""
     with tarfile.open(built.sources) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert tracked(*PACKAGES) | shared_files() | {"pyproject.toml", "README.md", "LICENSE"} <= names
@@ -92,7 +92,7 @@ def check_sources(built: Built) -> None:
 
 
 def check_installation(built: Built, tmp_path: Path) -> None:
-    """Installed from the wheel, which came from the sdist: the command runs, its own files are found, nothing of the tree is."""
+    """Check an installation of the wheel: the command runs, it finds its own files, and none of the tree."""
     gpuwatch = built.python.with_name("gpuwatch")
     place = distributions.run([str(built.python), "-c", "import gpuwatch; print(gpuwatch.__file__)"], cwd=tmp_path)
     assert Path(place.strip()).is_relative_to(built.python.parents[1])
@@ -109,13 +109,15 @@ def check_installation(built: Built, tmp_path: Path) -> None:
     assert distributions.run([str(built.python), "-c", loop], cwd=tmp_path) == "True\n"
     home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     judged = [str(gpuwatch), "--source=simulated:steady-copy", "selftest", "--qualify", "--json"]
-    assert subprocess.run(judged, cwd=tmp_path, env=home, capture_output=True, check=False).returncode == 12  # no reference
+    assert (
+        subprocess.run(judged, cwd=tmp_path, env=home, capture_output=True, check=False).returncode == 12
+    )  # the installation ships no reference
 
 
 def test_distributions_are_whole_and_work(tmp_path: Path) -> None:
-    """Wheel and source distribution hold everything, and what is installed from them works far from the tree.
+    """Wheel and source distribution are complete, and an installation of them works outside the tree.
 
-    One test: each worker of the suite that took one of several would build both again.
+    This is one test, because several would build both once per worker.
     """
     built = build_and_install(tmp_path)
     check_wheel(built)

@@ -1,4 +1,4 @@
-"""Names, links and paths of the pages exist; ``test_shown_code`` runs the code that they show."""
+"""Tests of the pages' names, links and paths; ``test_shown_code`` runs the code on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.client.window import Window
 from tests.shown_code import blocks, pages
 
 ROOT = Path(__file__).parents[1]
-ROOMS_COUNT = 30  # a map with more of them is no map
+ROOMS_COUNT = 30  # a longer map would be useless
 CALLS: dict[str, Callable[..., object]] = {
     "gpuwatch.bench": gpuwatch.bench,
     "gpuwatch.compare": gpuwatch.compare,
@@ -41,7 +41,7 @@ def test_every_keyword_shown_is_one(page: str, code: str) -> None:
 
 @pytest.mark.parametrize("page", pages())
 def test_every_link_leads_somewhere(page: str) -> None:
-    """Every link and picture of a page is there; of a picture, both themes."""
+    """Every link and picture of a page exists; a picture exists in both themes."""
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text):
         if "://" not in target:
@@ -59,13 +59,13 @@ def test_every_module_on_the_map_exists() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "DEVELOPMENT.md", "SECURITY.md", "CHANGELOG.md"])
 def test_every_path_named_exists(page: str) -> None:
-    """Every path from the top of the tree exists; a word in capitals, as in ``bench_NAME.py``, stands for any."""
+    """Every path from the top of the tree exists; a word in capitals, as in ``bench_NAME.py``, stands for any word."""
     for path in re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd|docs)/[\w./-]+)`", (ROOT / page).read_text()):
         assert any(ROOT.glob(re.sub(r"[A-Z]{4,}(?=\.py)", "*", path))), path
 
 
 def test_every_test_that_security_names_exists() -> None:
-    """A promise whose test was renamed would stand without one."""
+    """Every test named in SECURITY.md exists, so that a renamed test cannot leave a promise untested."""
     defined = {
         name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)\(", path.read_text())
     }
@@ -75,7 +75,7 @@ def test_every_test_that_security_names_exists() -> None:
 
 
 def test_every_record_that_a_recipe_names_exists() -> None:
-    """A recipe that says "one `Alert`" names a class of this tree."""
+    """A recipe that names a class, such as "one `Alert`", names a class of this tree."""
     recipes = (ROOT / "DEVELOPMENT.md").read_text().partition("## Recipes")[2].partition("## How code reads here")[0]
     named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", recipes))
     code = [

@@ -1,4 +1,4 @@
-"""The record of the suite under load: it counts what pytest reports, and its page says what it holds."""
+"""Tests of the record of the suite under load: its counts match pytest's report, and its page matches the record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def made(selection: str, under: Circumstances = UNDER, *, date: str = "2026-11-2
 
 
 class Stopped(BaseException):
-    """A person's Ctrl-C."""
+    """A Ctrl-C by a person."""
 
 
 def test_read_outcome_counts_what_pytest_reports(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_whole_run_counts_as_a_timing_run(had: tuple[str, ...], wanted: tuple[in
 
 
 def test_record_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
-    """Who stops on one day loses the run under way only, and goes on with the rest on another."""
+    """An interruption loses only the current run, and a later call continues with the rest."""
     path = tmp_path / "record.json"
 
     def stopped_in_the_second(selection: str, under: Circumstances) -> Run:
@@ -88,7 +88,7 @@ def test_run_names_the_commit_it_was_made_of() -> None:
 
 
 def test_busy_loops_end_with_those_who_wanted_them() -> None:
-    before = set(psutil.Process().children())  # of tests that ran earlier in this process
+    before = set(psutil.Process().children())  # tests that ran earlier in this process
     with load_record.busy_loops(2):
         loops = set(psutil.Process().children()) - before
         assert len(loops) == 2

@@ -1,4 +1,4 @@
-"""Exact bounds of a counted rate."""
+"""Tests of the exact bounds of a counted rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of made-up sources: each figure finds what exceeds its limit, and nothing in tidy code."""
+"""Tests of the shape's figures on synthetic sources: each finds what exceeds its limit, and nothing in tidy code."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_tidy_sources_meet_every_figure(tmp_path: Path) -> None:
     assert [figure.name for figure in found.values() if not figure.is_met] == []
 
 
-LENGTHS = {"statements", "lines of the median file", "lines of a file"}  # a long file exceeds several of them
+LENGTHS = {"statements", "lines of the median file", "lines of a file"}  # a long file exceeds several limits
 VIOLATIONS = [
     ("statements", lines(shape.STATEMENTS_COUNT), None),
     ("lines of the median file", lines(2 * shape.MEDIAN_LINES), None),
@@ -82,7 +82,7 @@ def test_figure_finds_its_violation(tmp_path: Path, name: str, code: str, place:
 
 
 def test_module_names_are_unique_outside_commands(tmp_path: Path) -> None:
-    """Packages share ``__init__`` and ``errors``, and a command may be named as what it runs."""
+    """Packages share ``__init__`` and ``errors``, and a command may have the name of the module it runs."""
     found = figures(
         tmp_path, {f"product/{path}.py": "" for path in ("a/twice", "b/twice", "a/errors", "b/errors", "cli/once", "once")}
     )
@@ -102,7 +102,7 @@ def test_long_test_names_are_found(tmp_path: Path) -> None:
 
 
 def test_figures_decide_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """The program prints each figure beside its limit, and ends with 1 while one exceeds its own; make shape runs it on all."""
+    """The program prints each figure beside its limit, and returns 1 if one exceeds it."""
     code = shape.main(("dashboards",), "tests/dashboards")
     printed = capsys.readouterr().out.splitlines()
     assert code == int(any(line.startswith("!") for line in printed))

@@ -1,4 +1,4 @@
-"""Code shown anywhere runs here with the output shown, or stands in ``shown_exceptions`` with the reason."""
+"""Tests that run shown code and compare its output, unless ``shown_exceptions`` gives a reason."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE = "took_ms,sm_mhz,begin_s\n" + "".join(f"{2 + row % 3 / 1000},1500,{row * 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of what a reader has: an empty home, a checkout with work of the reader's in it."""
+    """Prepare a reader's environment: an empty home, and a checkout with the reader's own work in it."""
     with tempfile.TemporaryDirectory(prefix="gw") as folder:
         for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_", "GITHUB_"))]:
             monkeypatch.delenv(name)
@@ -56,12 +56,12 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         finally:
             for socket in Path(folder).glob("gpuwatch-*/*.sock"):
                 main(["--socket", str(socket), "daemon", "stop"])
-            os.environ.clear()  # a page may have exported any name
+            os.environ.clear()  # a page may export any variable
             os.environ.update(before)
 
 
 def lay_out_checkout(here: Path) -> None:
-    """Write files of the names that pages use, committed where a page asks for a revision."""
+    """Write files with the pages' names, committed if a page names a revision."""
     for name in ("docs", "examples", "tests"):
         (here / name).symlink_to(ROOT / name)
     shutil.copytree(FILES / "nvbench-h200", here, dirs_exist_ok=True)
@@ -86,7 +86,7 @@ def run_git(here: Path, *arguments: str) -> None:
 
 
 def why_not_run(command: Command) -> str | None:
-    """Return the reason that stands in the list, or that it names a place outside of the test's; None for a command that runs."""
+    """Return the listed reason, or the fact that it names a path outside the test's folder; None for a runnable command."""
     line = command_line(command)
     if any(word.lstrip("'\"").startswith("/") for word in re.split(r"[\s=]", line)):
         return "reads or writes a folder of the machine"
@@ -102,7 +102,7 @@ def command_line(command: Command) -> str:
 
 
 def run(line: str, printed: Path) -> int:
-    """Run one line in the way of a shell, gpuwatch's in this process; the exit code, with both streams in a file."""
+    """Run one line like a shell, gpuwatch's own in this process; return the exit code, with both streams in a file."""
     words = Command("", line).words
     if words[0] == "export":
         name, _, value = words[1].partition("=")
@@ -120,7 +120,7 @@ def run(line: str, printed: Path) -> int:
 
 @contextlib.contextmanager
 def streams_in(file: int) -> Iterator[None]:
-    """Write standard output and standard error of this process, and of those it starts, to a file in their order."""
+    """Write standard output and standard error of this process and its children to a file, in order."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [(number, os.dup(number)) for number in (1, 2)]
@@ -140,11 +140,11 @@ def streams_in(file: int) -> Iterator[None]:
 
 
 def failures_of(shown: Iterable[Command], place: Path) -> list[str]:
-    """Run commands in turn; a sentence for each that ended or printed otherwise than its page shows."""
+    """Run commands in turn; return a sentence for each whose end or output differs from its page."""
     printed, given, page = place.parent / "printed", dict(os.environ), ""
     failed = []
     for command in shown:
-        if command.page != page:  # what one page exports is not there for the next
+        if command.page != page:  # one page's exports do not reach the next
             os.environ.clear()
             os.environ.update(given)
             page = command.page
@@ -159,7 +159,7 @@ def failures_of(shown: Iterable[Command], place: Path) -> list[str]:
 
 
 def test_readme_commands_print_what_it_shows(place: Path) -> None:
-    """A stranger follows the README on a machine without a GPU, from its first command to its last."""
+    """The README's commands run in order on a machine without a GPU, and print its output."""
     shown = [each for each in commands() if each.page == PAGE_FIRST and why_not_run(each) is None]
     assert len(shown) >= 10
     assert sum(bool(each.shown) for each in shown) >= 3
@@ -167,7 +167,7 @@ def test_readme_commands_print_what_it_shows(place: Path) -> None:
 
 
 def test_commands_of_other_pages_run(place: Path, tmp_path: Path) -> None:
-    """Every other page's commands run beside one daemon, in a folder with files of the names that pages use."""
+    """Every other page's commands run beside one daemon, in a folder with files of the pages' names."""
     printed = tmp_path / "printed"
     for line in ("gpuwatch run --name RUN -- sleep 0.4", *(f"gpuwatch report RUN -o {name}.html" for name in REPORTS)):
         assert run(line, printed) == 0, printed.read_text()
@@ -180,8 +180,8 @@ def test_commands_of_other_pages_run(place: Path, tmp_path: Path) -> None:
 
 
 def test_python_blocks_print_what_is_shown(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Every block of Python runs: whole programs as they stand, fragments with a step beside them."""
-    assert run("gpuwatch run -- sleep 0.1", place / "printed") == 0  # the daemon
+    """Every block of Python runs: whole programs alone, fragments with a step beside them."""
+    assert run("gpuwatch run -- sleep 0.1", place / "printed") == 0  # starts the daemon
     for block in blocks():
         if block.language != "python" or why_not_python(block) is not None:
             continue
@@ -194,7 +194,7 @@ def test_python_blocks_print_what_is_shown(place: Path, capfd: pytest.CaptureFix
 
 
 def why_not_python(block: Block) -> str | None:
-    """Return the reason that stands in the list; None for a block that runs."""
+    """Return the listed reason; None for a runnable block."""
     return shown_exceptions.PAGES_ELSEWHERE.get(block.page) or next(
         (shown_exceptions.PYTHON_NOT_RUN[line] for line in block.code.splitlines() if line in shown_exceptions.PYTHON_NOT_RUN),
         None,
@@ -203,7 +203,7 @@ def why_not_python(block: Block) -> str | None:
 
 @pytest.mark.parametrize("block", [each for each in blocks() if each.language in ("yaml", "toml")], ids=lambda each: each.place)
 def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
-    """TOML passes gpuwatch's own check, and a Prometheus configuration promtool's; other YAML is read."""
+    """TOML passes gpuwatch's own check, and a Prometheus configuration promtool's; other YAML parses."""
     path = tmp_path / f"shown.{block.language}"
     path.write_text(block.code)
     if block.language == "toml":
@@ -219,7 +219,7 @@ def test_configuration_blocks_are_valid(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [each for each in commands() if why_not_run(each) is not None], ids=lambda each: each.line)
 def test_commands_not_run_are_parsed(command: Command) -> None:
-    """Options exist, take their values, and no argument is missing; modules and scripts of other commands are there."""
+    """Options exist and take their values, and no argument is missing; other commands' modules and scripts exist."""
     words = Command("", command_line(command)).words
     if words[0] != "gpuwatch":
         assert words[:2] != ["python", "-m"] or importlib.util.find_spec(words[2]) is not None
@@ -231,7 +231,7 @@ def test_commands_not_run_are_parsed(command: Command) -> None:
 
 
 def test_inline_commands_exist() -> None:
-    """Commands in backticks, in pages, in rule pages and in help texts, name commands and options that exist."""
+    """Commands in backticks, in pages, rule pages and help texts, name existing commands and options."""
     wrong, count = [], 0
     for place, line in inline_commands():
         try:
@@ -239,7 +239,7 @@ def test_inline_commands_exist() -> None:
             found, context, left = asked_command(words)
             if not isinstance(found, click.Group):
                 found.make_parser(context).parse_args(list(left))
-        except click.BadOptionUsage:  # the name of an option without its value
+        except click.BadOptionUsage:  # an option's name without its value
             pass
         except click.UsageError as error:
             wrong.append(f"{place}: `{line}`: {error.format_message()}")
@@ -249,13 +249,13 @@ def test_inline_commands_exist() -> None:
 
 
 def test_blocks_are_of_known_languages() -> None:
-    """A block in another language would be neither run nor checked."""
+    """Every block has a language that some test runs or checks."""
     found = {block.place: block.language for block in blocks() if block.page not in shown_exceptions.PAGES_ELSEWHERE}
     assert {language for language in found.values() if not language.startswith("{")} <= LISTED  # braces: Sphinx's own
 
 
 def test_exceptions_are_shown_somewhere() -> None:
-    """A reason for a command that no page shows any more goes."""
+    """Every exception belongs to a command that a page still shows."""
     lines = [f"{command_line(each)}\n" for each in commands()]
     for name in shown_exceptions.NOT_RUN:
         assert any(line.startswith(name) for line in lines), name

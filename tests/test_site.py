@@ -1,4 +1,4 @@
-"""The documentation site: it builds without warnings, and its pages fetch nothing and are all linked."""
+"""Tests of the documentation site: it builds without warnings, fetches nothing from outside, and links every page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from tests import shown_output
 
 ROOT = Path(__file__).parents[1]
-# Elements whose address a browser fetches by itself; a link is fetched when a reader follows it.
+# Elements whose address a browser fetches by itself; a link waits for the reader.
 FETCHED = {
     ("link", "href"),
     ("script", "src"),
@@ -64,7 +64,7 @@ def read_pages(site: Path) -> Iterator[tuple[Path, PageAddresses]]:
 
 
 def test_site_fetches_nothing_from_outside(site: Path) -> None:
-    """Every style, script, font and picture lies beside the pages, so the site works without a network."""
+    """Every style, script, font and picture lies beside the pages, so the site works offline."""
     for path, page in read_pages(site):
         for address in page.fetched:
             assert not urlsplit(address).netloc, (path.name, address)
@@ -108,7 +108,7 @@ def test_site_has_light_and_dark_colours(site: Path) -> None:
 
 
 def test_shown_output_is_what_commands_print() -> None:
-    """The verdicts on the guide and the concept pages are output of today's judge."""
+    """The verdicts on the guide and the concept pages are the current judge's output."""
     assert len(shown_output.pages()) >= 4
     for path in shown_output.pages():
         text = path.read_text(encoding="utf-8")
@@ -116,7 +116,7 @@ def test_shown_output_is_what_commands_print() -> None:
 
 
 def test_shown_output_replaces_what_is_stale() -> None:
-    """A block with other output is written anew, with the command kept."""
+    """A block with other output is rewritten, and its command stays."""
     command = "gpuwatch judge docs/concepts/recordings/steady-gemm.capsule"
     page = f"{shown_output.MARK}\n```console\n$ {command}\nREJECTED of old\n```\n"
     fresh = shown_output.write_page(page)
@@ -125,13 +125,13 @@ def test_shown_output_replaces_what_is_stale() -> None:
 
 
 def test_shown_output_refuses_other_programs(tmp_path: Path) -> None:
-    """Only gpuwatch's own commands run while pages are written."""
+    """A page's block may run only gpuwatch's own commands."""
     with pytest.raises(ValueError, match="expected a gpuwatch command"):
         shown_output.run_command("rm -r x", tmp_path)
 
 
 def test_decisions_are_numbered_once() -> None:
-    """Each decision has a number of its own, which its title repeats; two branches may have taken the same one."""
+    """Each decision has a unique number, repeated in its title; two branches may have used the same one."""
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     assert [page.name[:4] for page in pages] == [f"{number:04d}" for number in range(1, len(pages) + 1)]
     for page in pages:

@@ -1,4 +1,4 @@
-"""Rules that keep the suite green on a busy machine, asked of the source of the tests themselves."""
+"""Rules that keep the suite green on a busy machine, checked in the tests' source."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TypeAlias
 import pytest
 
 HERE = Path(__file__).parent
-# Programs that measure, and campaigns: real time is their subject, and they are no tests.
+# Measuring programs and campaigns, which are no tests: real time is their subject.
 PROGRAMS = ("bench", "campaign", "compatibility/write.py", "hardware", "pictures.py")
-# Places where real time passes, and why nothing can be waited for there.
+# Places that let real time pass, and why no condition can be waited for.
 SLEEPS = {
     "waiting.py": "the helpers themselves",
     "fake_nvml/everything.py": "a program on the double: a metric is the mean between two samples",
@@ -23,7 +23,7 @@ SLEEPS = {
     "gpuwatch/tui/test_time_travel.py": "what is held must not be asked for meanwhile",
     "systemd/hanging.py": "a driver that hangs",
 }
-# Bounds on time that no load moves.
+# Bounds on time that do not depend on load.
 BOUNDS = {
     "gpuwatch/sampling/test_plan.py::test_measuring_takes_its_time_and_no_more": "a virtual clock",
     "gpuwatch/sources/test_contract.py::test_waiting_for_events_ends_in_time": "asked of virtual clocks only",
@@ -35,7 +35,7 @@ Test: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def calls_and_tests() -> tuple[tuple[tuple[str, ast.Call], ...], tuple[tuple[str, Test], ...]]:
-    """Return every call and every test in the test files, each with the name of its file."""
+    """Return every call and every test in the test files, each with its file's name."""
     calls, tests = [], []
     for path in sorted(HERE.rglob("*.py")):
         name = path.relative_to(HERE).as_posix()
@@ -48,14 +48,14 @@ def calls_and_tests() -> tuple[tuple[tuple[str, ast.Call], ...], tuple[tuple[str
 
 
 def called(node: ast.AST) -> str:
-    """The last word of what is called, empty if it is no call."""
+    """Return the last word of the called expression, empty if it is no call."""
     if not isinstance(node, ast.Call):
         return ""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def is_sleep(node: ast.AST) -> bool:
-    """Tell whether a call lets a fixed time pass: a sleep or a pilot's pause of a number, or a wait for an event nobody has."""
+    """Return True if a call lets a fixed time pass: a sleep or a pilot's pause with a number, or a wait for an unset event."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     if node.func.attr in ("sleep", "pause"):
@@ -64,7 +64,7 @@ def is_sleep(node: ast.AST) -> bool:
 
 
 def is_elapsed(node: ast.AST) -> bool:
-    """Tell whether an expression is how long something took: a difference with what a clock says."""
+    """Return True if an expression is an elapsed time: a difference with a clock's reading."""
     return any(
         isinstance(each, ast.BinOp) and isinstance(each.op, ast.Sub) and any(called(part) in CLOCKS for part in ast.walk(each))
         for each in ast.walk(node)
@@ -72,7 +72,7 @@ def is_elapsed(node: ast.AST) -> bool:
 
 
 def bounded(test: Test) -> Iterator[ast.AST]:
-    """The comparisons that a test asserts in which an elapsed time must be the smaller."""
+    """Return a test's asserted comparisons with an elapsed time as the smaller side."""
     names = {
         target.id
         for node in ast.walk(test)
@@ -101,7 +101,7 @@ def has_marker(test: Test, *names: str) -> bool:
 
 
 def test_hypothesis_deadlines_are_set_in_one_place() -> None:
-    """How long an example takes depends on the load: the profile in conftest.py switches deadlines off for every test."""
+    """No test sets a hypothesis deadline: the profile in conftest.py disables deadlines, because durations depend on load."""
     found = [
         f"{name}:{node.lineno}"
         for name, node in calls_and_tests()[0]
@@ -112,7 +112,7 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
 
 
 def test_numbers_of_examples_are_shares() -> None:
-    """The suite tries a share of each number of examples, and ``make bench`` all of them."""
+    """Every number of examples is a share: the suite tries a part, ``make bench`` all of them."""
     found = [
         f"{name}:{node.lineno}"
         for name, node in calls_and_tests()[0]
@@ -123,14 +123,14 @@ def test_numbers_of_examples_are_shares() -> None:
 
 
 def test_sleeps_are_named_and_say_why() -> None:
-    """Where a condition can be waited for, ``wait_until`` waits; else ``sample_for`` and ``let_pass`` name the reason."""
+    """Tests use ``wait_until`` where a condition exists; otherwise ``sample_for`` and ``let_pass`` name the reason."""
     found = {(name, node.lineno) for name, node in calls_and_tests()[0] if is_sleep(node)}
     assert sorted(place for place in found if place[0] not in SLEEPS) == []
     assert sorted(SLEEPS.keys() - {name for name, _ in found} - {"waiting.py"}) == [], "allowed and no longer there"
 
 
 def test_elapsed_time_is_bounded_only_in_slow_tests() -> None:
-    """An upper bound on elapsed time fails where the machine is busy: ``make bench`` runs the marker ``slow``."""
+    """Only tests marked ``slow`` bound elapsed time from above, because a busy machine would fail them."""
     found = {
         f"{name}::{test.name}"
         for name, test in calls_and_tests()[1]

@@ -1,4 +1,4 @@
-"""Windows of an H200 with a known truth: each disturbed one between two clean ones of the same work in the same process.
+"""Windows of an H200 with a known truth: each disturbed one between two clean ones of the same work in one process.
 
 ``h200-truth.capsule`` holds their evidence without times, ``h200-truth-times.npz.xz`` the times: begins in microseconds,
 lengths in ticks of 32 ns (the timer's), clocks in half megahertz, 0 where not stamped.
@@ -30,7 +30,7 @@ Array = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TruthWindow:
-    """One disturbed window with its clean neighbours, and by how much its throughput truly deviates from theirs."""
+    """One disturbed window with its clean neighbours, and the true relative deviation of its throughput from theirs."""
 
     name: str
     before: Evidence
@@ -50,7 +50,7 @@ class TruthWindow:
 
 @lru_cache(maxsize=1)
 def truth_windows() -> Mapping[str, TruthWindow]:
-    """Return all of them by name."""
+    """Return all windows by name."""
     evidences = unpack(_EVIDENCE.read_bytes())
     rows = json.loads(_TRUTH.read_text(encoding="utf-8"))
     timed = with_times(evidences, _TIMES.read_bytes())
@@ -76,7 +76,7 @@ def times_of(evidences: Sequence[Evidence]) -> bytes:
 
 
 def with_times(evidences: Sequence[Evidence], times: bytes) -> list[Evidence]:
-    """Return these windows with the times that ``times_of`` made of them."""
+    """Return these windows with the times from ``times_of``."""
     with np.load(io.BytesIO(lzma.decompress(times))) as arrays:
         return [replace(each, timings=_timings(arrays, i, each.window.begin_ns)) for i, each in enumerate(evidences)]
 
@@ -106,12 +106,12 @@ def _timings(arrays: Mapping[str, npt.NDArray[np.uint8]], i: int, begin_ns: int)
 
 
 def _usual_us(ticks: Array) -> Array:
-    """Return how far apart begins would lie without gaps."""
+    """Return the usual distance of begins without gaps."""
     return np.concatenate([[0], np.round(ticks[:-1] * (_TICK_S * 1e6)).astype(np.int64)])
 
 
 def _planes(values: Array) -> npt.NDArray[np.uint8]:
-    """Return the bytes of each value apart, so that those that hardly vary lie together."""
+    """Return the bytes of each value in separate planes, so that nearly constant bytes lie together."""
     return np.ascontiguousarray(values.astype("<i4").view(np.uint8).reshape(-1, 4).T)
 
 

@@ -1,6 +1,6 @@
 """Pictures of verdicts on a terminal, in two themes: ``python -m tests.verdict_pictures [--check]``.
 
-Three recorded windows of an H200 are judged by the command itself, so that the pictures show what the judge says today.
+The command itself judges three recorded windows of an H200, so that the pictures show the current judge.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ THEMES = {"light": DEFAULT_TERMINAL_THEME, "dark": DIMMED_MONOKAI}
 
 
 def rendered() -> dict[Path, str]:
-    """Each picture as it should be."""
+    """Return each picture's expected text."""
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder) / "h200.capsule"
         recording.write_bytes(pack([piece for piece in unpack(CAPSULE.read_bytes()) if piece.window.label in JUDGED]))
@@ -45,7 +45,7 @@ def rendered() -> dict[Path, str]:
 
 
 def on_terminal(command: Sequence[str]) -> str:
-    """Run a command on a terminal of its own; what it printed, colours included.  Raises AssertionError: when it fails."""
+    """Run a command on its own terminal; return its output with colours.  Raises AssertionError: when it fails."""
     pid, terminal = pty.fork()
     if pid == 0:
         environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
@@ -60,12 +60,12 @@ def on_terminal(command: Sequence[str]) -> str:
 
 
 def without_web_fonts(svg: str) -> str:
-    """Return a picture that fetches nothing."""
+    """Return a picture that fetches nothing from the network."""
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the pictures, or with ``--check`` compare: 0, else 1."""
+    """Write the pictures, or with ``--check`` compare; return 0 or 1."""
     made = rendered()
     if "--check" not in arguments:
         for path, svg in made.items():

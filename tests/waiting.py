@@ -1,6 +1,6 @@
 """Waiting in tests: for a condition with a deadline, and for real time with the reason.
 
-Every deadline here ends a test that has failed.  No machine is so busy that a test which passes comes near one.
+Every deadline here ends only a failed test.  Passing tests stay far below it even on a busy machine.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-LONGEST_PAUSE_S = 0.2  # between two looks that take long
-PATIENCE_S = 100.0  # below the time limit of a test, so that the failure names what never came about
+LONGEST_PAUSE_S = 0.2  # pause between two slow evaluations
+PATIENCE_S = 100.0  # below the time limit of a test, so that the failure names the missing condition
 
 _T = TypeVar("_T")
 
@@ -26,7 +26,7 @@ def wait_until(
 ) -> _T:
     """Return the first true answer of a condition.
 
-    Raises AssertionError: when there is none within the deadline, with ``what``, which may be a text made then.
+    Raises AssertionError: when there is none within the deadline, with ``what``, a text or a function that makes one.
     """
     until_s = (begun_s := time.monotonic()) + deadline_s
     while not (found := condition()):
@@ -57,7 +57,7 @@ async def wait_until_async(
 
 
 def _pause_s(begun_s: float, every_s: float) -> float:
-    """Return how long to pause after a look that began then: three times as long as it took, so that waiting is mostly idle."""
+    """Return the pause after an evaluation that began then: three times its duration, so that waiting is mostly idle."""
     return max(every_s, min(3.0 * (time.monotonic() - begun_s), LONGEST_PAUSE_S))
 
 
@@ -66,17 +66,17 @@ def _never(what: str | Callable[[], str], deadline_s: float) -> str:
 
 
 def sample_for(seconds: float) -> None:
-    """Let daemons sample for so long: the length of a window, and what is seen in it, is real time."""
+    """Let daemons sample for this time: a window's length, and the readings in it, are real time."""
     threading.Event().wait(seconds)
 
 
 def let_pass(seconds: float, why: str) -> None:
-    """Let real time pass where no condition tells that enough has passed, for the reason given."""
+    """Let real time pass for the given reason, if no condition shows that enough has passed."""
     assert why
     threading.Event().wait(seconds)
 
 
 async def let_pass_async(seconds: float, why: str) -> None:
-    """Let real time pass as ``let_pass`` does, and the event loop run meanwhile."""
+    """Let real time pass as ``let_pass`` does, and let the event loop run meanwhile."""
     assert why
     await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Noise that remembers: what clocks and times do on a GPU that a power cap regulates."""
+"""Noise with memory: the course of clocks and times on a GPU under a power cap."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from annotate.evidence import Values
 
 
 def wandering(shocks: Values, phi: float, before: float = 0.0) -> Values:
-    """An AR(1) series: each value is its shock and ``phi`` of the value before it; the import of scipy.signal takes a second."""
+    """Return an AR(1) series: each value is its shock and ``phi`` of the previous value, without the slow import of scipy.signal."""
     series = accumulate(shocks.tolist(), lambda last, shock: shock + phi * last, initial=before)
     return np.fromiter(series, np.float64, len(shocks) + 1)[1:]

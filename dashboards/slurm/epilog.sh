@@ -1,11 +1,11 @@
 #!/bin/sh
-# Epilog of slurmd (root, on every node, after a job): keeps one JSON file a job, with the windows that the job made and with
-# the verdict on what the daemon saw of its GPUs, and hands windows on.  It never fails, or slurmd would drain the node.
+# Epilog of slurmd (root, on every node, after a job): keeps one JSON file per job, with the job's windows and
+# the verdict on its GPUs' telemetry, and exports windows.  It never fails, or slurmd would drain the node.
 #
 # A job of many phases is no benchmark, so the verdict on it is a hint: power caps, heat, errors, neighbours.  Benchmarks wrap
-# what they measure themselves: gpuwatch run, gpuwatch.window.
+# their measured part themselves: gpuwatch run, gpuwatch.window.
 #
-# The node is free after milliseconds: all that takes time runs behind it, at the lowest priority, one job at a time, and judges
+# The node is free after milliseconds: slow work runs in the background, at the lowest priority, one job at a time, and judges
 # the job's last hour at most.  /etc/gpuwatch/slurm.sh may set these variables:
 #
 #   GPUWATCH_SLURM_VERDICTS   folder of the files            (/var/lib/gpuwatch-slurm)
@@ -31,12 +31,12 @@ shared=${GPUWATCH_SLURM_SHARED:-}
 job=${SLURM_JOB_ID:-}
 case $job in '' | *[!0-9]*) exit 0 ;; esac
 
-quoted() { # a text as JSON has it
+quoted() { # a text as a JSON string
     printf '"%s"' "$(printf '%s' "$1" | tr -d '\000-\037\177' | sed 's/[\\"]/\\&/g')"
 }
 
 # The boards of the job's GPUs.  Slurm names instances of MIG by UUID in CUDA_VISIBLE_DEVICES, or counts each of them as a GPU;
-# they share power, clock and heat of their board, which is what the daemon watches.  `nvidia-smi -L` lists them under it.
+# they share power, clock and heat of their board, and the daemon watches the board.  `nvidia-smi -L` lists them under it.
 gpu_options() {
     nvidia-smi -L 2>/dev/null | awk -v indices="${SLURM_JOB_GPUS:-}" -v named="${CUDA_VISIBLE_DEVICES:-}" '
         function counted() { if (board != "" && !divided) place[count++] = board }
@@ -60,7 +60,7 @@ gpu_options() {
         }'
 }
 
-judge() { # $1: when the job began, $2: when it ended
+judge() { # $1: the begin of the job, $2: its end
     mkdir -p -m 755 "$verdicts" && cd "$verdicts" || exit 0
     name=$job
     [ "${SLURM_JOB_RESTART_COUNT:-0}" = 0 ] || name=$job-$SLURM_JOB_RESTART_COUNT
@@ -69,7 +69,7 @@ judge() { # $1: when the job began, $2: when it ended
     sleep 2 # until the daemon has stored the end
     gpus=$(gpu_options)
     {
-        # Word by word: each option and UUID is one.
+        # Split into words: each option and UUID is one.
         # shellcheck disable=SC2086
         { [ -n "$gpus" ] || { echo "none of the GPUs that Slurm names is in nvidia-smi -L" >&2 && false; }; } &&
             timeout "$limit_s" gpuwatch audit --from "@$from" --to "@$2" $gpus --json >".$name.interval" ||
@@ -95,7 +95,7 @@ judge() { # $1: when the job began, $2: when it ended
 if [ "${1:-}" = --behind ]; then
     exec 9>"$notes/judging" && flock -w 3600 9 && judge "$2" "$3"
     exec 9>&-
-    # One export waits at a time: what comes meanwhile goes with it, or with the next.
+    # One export waits at a time: windows that end meanwhile belong to it, or to the next one.
     if [ -n "$shared" ]; then
         exec 8>"$notes/exporting" && flock -n 8 &&
             timeout 3600 gpuwatch export --parquet "$shared" --since 7d --jitter "${GPUWATCH_SLURM_JITTER:-10m}"
@@ -107,6 +107,6 @@ fi
 begun=$(cat "$notes/$job")
 rm -f "$notes/$job"
 case $begun in '' | *[!0-9]*) exit 0 ;; esac
-# A session of its own: slurmd ends what is left of the epilog's.
+# A separate session, because slurmd ends the remaining processes of the epilog's session.
 setsid -f nice -n 19 "$0" --behind "$begun" "$(date +%s)" </dev/null >/dev/null 2>&1
 exit 0

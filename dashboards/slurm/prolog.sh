@@ -1,10 +1,10 @@
 #!/bin/sh
-# Prolog of slurmd (root, on every node, before a job): notes when the job began, so that the epilog can judge it.
-# It never fails: whatever is wrong with the witness, the job runs.
+# Prolog of slurmd (root, on every node, before a job): notes the job's begin, so that the epilog can judge it.
+# It never fails: the job runs even if gpuwatch is broken.
 #
 #   slurm.conf:  Prolog=/etc/slurm/prolog.d/gpuwatch   Epilog=/etc/slurm/epilog.d/gpuwatch
 #
-# slurmd gives its scripts no PATH and nothing of its own environment: /etc/gpuwatch/slurm.sh may set the variables below.
+# slurmd gives its scripts neither PATH nor its own environment: /etc/gpuwatch/slurm.sh may set the variables below.
 
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH

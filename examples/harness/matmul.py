@@ -1,4 +1,4 @@
-"""The work that the examples measure: a product of two matrices, on the GPU where torch finds one, else on the processor."""
+"""The work of the examples: a product of two matrices, on the GPU if torch finds one, else on the processor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def make_matmul(side: int = 4096) -> Callable[[], object]:
-    """Return a function that multiplies two square matrices once; a processor gets a 32nd of the side."""
+    """Return a function that multiplies two square matrices once; on a processor the side is 1/32 as long."""
     if importlib.util.find_spec("torch") is not None:
         import torch
 

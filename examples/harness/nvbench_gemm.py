@@ -4,8 +4,8 @@
     gpuwatch judge r.json
     gpuwatch compare before.json r.json
 
-``--jsonbin`` keeps each sample's time and true clock, and gpuwatch puts them at one clock.  The lower threshold keeps NVBench
-from discarding samples of a capped GPU and pausing after each, which leaves only those of a cool one.
+``--jsonbin`` keeps each sample's time and true clock, so that gpuwatch can convert the times to one clock.  The lower
+threshold stops NVBench from discarding samples of a capped GPU and pausing after each, which would keep only cool samples.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """pytest-benchmark, unchanged: ``pytest --gpuwatch examples/harness/test_benchmark.py``.
 
-On a GPU add ``--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized``, or the rounds end before the GPU's work does.
+On a GPU add ``--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized``, so that a round waits for its GPU work.
 """
 
 from matmul import make_matmul

@@ -1,4 +1,4 @@
-"""The drop-in for do_bench, which warms up until times and clock are steady: ``python examples/harness/triton_steady.py``."""
+"""The replacement for do_bench that warms up until times and clock are steady: ``python examples/harness/triton_steady.py``."""
 
 from matmul import make_matmul
 from without_gpu import use_host_without_gpu

@@ -1,6 +1,6 @@
-"""A driver for Triton that runs on the processor: the examples and tests use it where there is no GPU.
+"""A driver for Triton that runs on the processor, for examples and tests without a GPU.
 
-Triton's own ``do_bench`` runs on it unchanged; its events are the host's clock.  It computes nothing by itself.
+Triton's own ``do_bench`` runs on it unchanged; its events read the host's clock.  The driver computes nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HostInterface:
 
     @staticmethod
     def synchronize() -> None:
-        """Wait for nothing: the host's work is done when its call returns."""
+        """Return at once: the host's work is done when its call returns."""
 
 
 class HostDriver:
@@ -62,6 +62,6 @@ def use_host() -> None:
 
 
 def use_host_without_gpu() -> None:
-    """Make Triton run on this driver where torch finds no GPU."""
+    """Make Triton run on this driver if torch finds no GPU."""
     if importlib.util.find_spec("torch") is None or not importlib.import_module("torch").cuda.is_available():
         use_host()

@@ -69,7 +69,7 @@ class CheckedGroup(CheckedCommand, click.Group):
 
 
 def _values(parameters: Sequence[click.Parameter], given: Mapping[str, Any]) -> Iterator[tuple[click.Parameter, Any]]:
-    """Yield every value as the user typed it, except flags; of a command to run only its name, which alone is ours."""
+    """Yield every value as typed, except flags; of a command to run only its name, because its arguments belong to it."""
     for each in parameters:
         if isinstance(each, click.Option) and (each.is_flag or each.count):
             continue

@@ -135,7 +135,7 @@ def _baseline(
 ) -> Callable[[], dict[str, ReportedWindow]]:
     """Return the source of the windows to compare with: a file, or the command at a revision.
 
-    Raises UsageError: for what is neither.
+    Raises UsageError: for another value.
     """
     if text is None:
         return dict

@@ -86,7 +86,7 @@ def read_claim(path: str) -> tuple[dict[str, FactValue], str]:
     """Return the claim in a program's file, and the fault of the file: neither may cost the verdict."""
     try:
         return _claim(json.loads(read_bytes(Path(path), CLAIM_BYTES))), ""
-    except UsageError as error:  # for example a pipe, which could block for ever
+    except UsageError as error:  # for example a pipe, whose read could block forever
         return _UNREADABLE, str(error)
     except (ValueError, TypeError, KeyError, RecursionError, AnnotateError):
         return (

@@ -14,7 +14,7 @@ from gpuwatch.cli.exit_codes import Exit, ReaderLeft, Stop
 from gpuwatch.cli.refusals import refusal_words
 from gpuwatch.errors import DaemonError, GpuwatchError, UsageError
 
-_MOST_CHARACTERS = 2000  # of one line: what was typed may be a megabyte
+_MOST_CHARACTERS = 2000  # of one line: a typed value may be a megabyte
 
 
 def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's commands give a code or nothing
@@ -25,7 +25,7 @@ def code_of(work: Callable[[], Any], *, as_json: bool) -> int:  # click's comman
             sys.stdout.flush()
     except (BrokenPipeError, ReaderLeft, click.Abort, KeyboardInterrupt) as error:
         return _quiet(error)
-    except click.exceptions.NoArgsIsHelpError as error:  # `gpuwatch config` alone: its help, as it is
+    except click.exceptions.NoArgsIsHelpError as error:  # `gpuwatch config` alone prints its help
         output.say(error.format_message())
         return Exit.USAGE
     except (click.ClickException, GpuwatchError, AnnotateError, Stop) as error:

@@ -179,7 +179,7 @@ def _unproven(name: str, why: str) -> Verdict:
 
 
 def _lost(name: str, uid: int, settings: Settings, error: DaemonError) -> tuple[str, tuple[Verdict, ...]]:
-    """Return what is stored of a mark that its daemon, or one before it, ended by itself.  Raises the error: where there is none."""
+    """Return the stored window of a mark that its daemon, or an earlier one, ended by itself.  Raises the error: without one."""
     from gpuwatch.cli import open_store
 
     try:

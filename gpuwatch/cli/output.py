@@ -36,7 +36,7 @@ def emit_json(data: Mapping[str, Any], stream: IO[str] | None = None) -> None:
 
 
 def json_text(data: Mapping[str, Any], *, indent: int | None = None) -> str:
-    """Return JSON that steers no terminal: json leaves C1 controls, bidirectional overrides and the like as they are."""
+    """Return JSON that controls no terminal, although json leaves C1 and bidirectional control characters unescaped."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
     return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1] if plain(found[0]) != found[0] else found[0], text).replace(

@@ -115,7 +115,7 @@ def plain_decision(decision: QualifyDecision) -> dict[str, Any]:
 
 
 def lines(card: Qualification, decision: QualifyDecision, saved: str = "") -> Iterator[str]:
-    """Yield the answer for people: the instance, the probes, the differences, what follows, and what was saved."""
+    """Yield the answer for people: the instance, the probes, the differences, the conclusion, and the saved files."""
     yield from _instance(card)
     yield ""
     yield from _probes(card, decision)

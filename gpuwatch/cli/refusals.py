@@ -1,4 +1,4 @@
-"""The words that refuse what was typed: what was expected, what was found, what to do, in place of click's own."""
+"""The errors for typed values: expected, found, and remedy, in place of click's own texts."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def _show(live: Live, *, as_json: bool) -> None:
 
 
 def _to_dict(live: Live) -> dict[str, Any]:
-    """Return plain data; ``None`` is what was not observed, times are CLOCK_MONOTONIC nanoseconds of the machine."""
+    """Return plain data; ``None`` means not observed, times are CLOCK_MONOTONIC nanoseconds of the machine."""
     return {
         "at_ns": live.at_ns,
         "source": live.source,

@@ -95,7 +95,7 @@ def _say(answer: Agreement, signer: CheckedSignature) -> None:
     verdict = answer.window.verdict
     earlier = rejudge.earlier_judge(verdict)
     simulated = "  SIMULATED" if verdict.simulated else ""
-    # Not the status first: REJECTED is what was said of the measurement, and no answer about the report.
+    # Not the status first: REJECTED is a result of the measurement, and no answer about the report.
     name, status = plain(verdict.label or "unnamed window"), f"{verdict.status.value.upper()}{simulated}"
     if answer.again is None and answer.agrees:
         output.emit(f"{name}: no evidence was stored, and the verdict claims nothing: {status}")

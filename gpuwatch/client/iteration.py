@@ -11,7 +11,7 @@ from gpuwatch.client.marks import TIMED, Marks
 class Iteration:
     """A context manager around one iteration.  It keeps its own beginning, because iterations nest and threads have theirs.
 
-    If its marks fail, the benchmark goes on.
+    If its marks fail, the benchmark continues.
     """
 
     __slots__ = ("_begun", "_give_up", "_marks", "_word")

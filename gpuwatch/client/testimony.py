@@ -40,7 +40,7 @@ _DECLARED_LENGTH = DECLARED_LENGTH - 4096  # of all declared facts; versions, fl
 
 @contextlib.contextmanager
 def spared(doing: str) -> Iterator[None]:
-    """Log a failure inside and go on: a verdict does not depend on it."""
+    """Log an internal failure and continue: a verdict does not depend on it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the window's boundary

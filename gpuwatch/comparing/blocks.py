@@ -1,4 +1,4 @@
-"""Blocks of calls, timed one after the other without a pause: the only part of a comparison that reads a clock."""
+"""Blocks of calls, timed back to back: the only part of a comparison that reads a clock."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from gpuwatch import clock, timers
 from gpuwatch.process import torch_state
 
-# Blocks the host may be ahead of the GPU: enough that it never waits, few enough to stop soon.
+# Blocks the host may queue ahead: enough to keep the GPU busy, few enough to stop soon.
 _AHEAD_COUNT = 6
-# The GPU is held for a millisecond at 2 GHz, in which the host records these pairs of events.
+# The spin kernel holds a 2 GHz GPU for 1 ms, while the host records these pairs of events.
 _HOLD_CYCLES_COUNT, _OVERHEADS_COUNT = 2_000_000, 20
 
 
@@ -27,9 +27,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockLaunch:
-    """The launches of a block: the host's time for one call, and what the timer reads around nothing, over its calls.
+    """The launches of a block: host time per call, and the timer's own reading around no work, summed over the calls.
 
-    ``gap_s`` is the time from the block before to this one, None where other work lies between, or no block was before.
+    ``gap_s`` is the time since the previous block; None without one, or with other work in between.
     """
 
     issue_s: float
@@ -39,16 +39,16 @@ class BlockLaunch:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A block and the time of one of its calls; ``starved``: the GPU had run out of work when the host launched more.
+    """A block and its time per call; ``starved``: the GPU was idle before the host launched the block.
 
-    ``span_s`` is the time of the whole block where work before the calls is part of it.
+    ``span_s`` is the time of the whole block if it includes the work before the calls.
     """
 
     block: Block
     took_s: float
     starved: bool = False
     span_s: float | None = None
-    launch: BlockLaunch | None = None  # None where host and call are one
+    launch: BlockLaunch | None = None  # None: the host's clock times the calls, so host and call are one
 
     @property
     def whole_s(self) -> float:
@@ -94,13 +94,13 @@ class HostBlocks:
 
 @dataclass(frozen=True, slots=True)
 class _Launched:
-    """A block on its way: the events around each timed span, and the event at its beginning."""
+    """A block in flight: the events around each timed span, and the event at its beginning."""
 
     block: Block
     begin: Any  # torch has no types
     spans: list[tuple[Any, Any]]
     starved: bool
-    issue_s: float  # of one call
+    issue_s: float  # host time per call
     earlier: Any  # the event at the end of the block before; None before the first
 
     @property
@@ -109,14 +109,14 @@ class _Launched:
 
 
 class EventBlocks:
-    """CUDA events around each block, on torch's current stream; the host stays ahead, so that the GPU never waits for it."""
+    """CUDA events around each block, on torch's current stream; the host queues blocks ahead so that the GPU never idles."""
 
     name = "events"
 
     def __init__(self, cuda: Any, now_ns: Callable[[], int] = clock.now_ns) -> None:  # torch.cuda: torch has no types
         self._cuda = cuda
         self._now_ns = now_ns
-        self._overhead_s: float | None = None  # of an event pair around nothing, when first asked for
+        self._overhead_s: float | None = None  # reading of an event pair around no work, measured on first use
 
     def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
         if self._overhead_s is None:
@@ -125,7 +125,7 @@ class EventBlocks:
         for block in blocks:
             earlier = waiting[-1].end if waiting else None
             begin, spans, issue_s = self._launch(block)
-            # The block before it is done already: the GPU waited for these launches.
+            # The previous block has ended already: the GPU waited for these launches.
             starved = earlier is not None and bool(earlier.query())
             waiting.append(_Launched(block, begin, spans, starved, issue_s, earlier))
             if len(waiting) > _AHEAD_COUNT:
@@ -134,8 +134,8 @@ class EventBlocks:
             yield self._read(waiting.popleft())
 
     def _read_nothing(self) -> float:
-        """Return what an event pair reads around nothing while the host is ahead; 0 where nothing holds the GPU meanwhile."""
-        sleep = getattr(self._cuda, "_sleep", None)  # torch's tests spin with it; a later torch may lack it
+        """Return the reading of an event pair around no work while the host is ahead; 0 without a kernel that holds the GPU."""
+        sleep = getattr(self._cuda, "_sleep", None)  # a private function of torch, which may drop it
         if sleep is None:
             return 0.0
         sleep(_HOLD_CYCLES_COUNT)
@@ -146,7 +146,7 @@ class EventBlocks:
     def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]], float]:
         """Launch the calls with one span around all of them, or with one around each where work runs before each.
 
-        The last is the host's time for one call.
+        Return the first event, the event pairs of the spans, and the host time per call.
         """
         begin, now_ns = self._record(), self._now_ns
         if block.before is None:
@@ -182,6 +182,6 @@ class EventBlocks:
 
 
 def choose_timer() -> BlockTimer:
-    """Return events where torch made a context on a GPU in this process, else the host's clock."""
+    """Return a CUDA event timer if torch has a context on a GPU in this process, else the host's clock."""
     cuda = torch_state.cuda_with_context()
     return HostBlocks() if cuda is None else EventBlocks(cuda)

@@ -27,8 +27,8 @@ atexit.register(_open.close)
 def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     """Check a revision out, and return its tree with the place of ``file`` in it.
 
-    The worktree stays until ``cleaned_up`` ends, else until this process does.
-    Raises UsageError: when there is no such repository, revision or file.
+    The worktree stays until ``cleaned_up`` ends, or else until this process ends.
+    Raises UsageError: when the repository, revision or file does not exist.
     """
     folder, name = file.resolve().parent, file.resolve().name
     top, commit = _find_commit(folder, revision, "--at", file)
@@ -42,7 +42,7 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
 def check_out_tree(folder: Path, revision: str, said: str) -> Path:
     """Check a revision of the repository around ``folder`` out, and return the place of ``folder`` in it.
 
-    Raises UsageError: when there is no such repository or revision, or no such folder in it.
+    Raises UsageError: when the repository, the revision or the folder in it does not exist.
     """
     top, commit = _find_commit(folder.resolve(), revision, said, folder)
     found = _add_worktree(top, commit) / folder.resolve().relative_to(top.resolve())
@@ -54,8 +54,8 @@ def check_out_tree(folder: Path, revision: str, said: str) -> Path:
 def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[SourceTree, Path]:
     """Check a revision of the repository around ``folder`` out, and return its tree with the place of ``folder/file`` in it.
 
-    The file need not be in the working tree.  ``said`` is what the user wrote.
-    Raises UsageError: when there is no such repository, revision or file.
+    The file may be missing from the working tree.  ``said`` is the user's text.
+    Raises UsageError: when the repository, revision or file does not exist.
     """
     top, commit = _find_commit(folder.resolve(), revision, said, folder)
     place = _add_worktree(top, commit)
@@ -68,7 +68,7 @@ def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[
 def clone(address: str, said: str) -> Path:
     """Clone a repository, without its files, into a folder that stays as long as a worktree does.
 
-    ``said`` is what the user wrote.
+    ``said`` is the user's text.
     Raises UsageError: when git cannot clone it.
     """
     holder, owner_pid = Path(tempfile.mkdtemp(prefix=_CLONE_PREFIX)).resolve(), os.getpid()
@@ -90,16 +90,16 @@ def _find_commit(folder: Path, revision: str, said: str, named: Path) -> tuple[P
 
 @contextlib.contextmanager
 def cleaned_up() -> Iterator[None]:
-    """Remove all checkouts at the end, also when SIGTERM or SIGHUP ends the process.
+    """Remove all checkouts at the end, also after SIGTERM or SIGHUP.
 
-    Raises KeyboardInterrupt: on such a signal, in the main thread.
+    Raises KeyboardInterrupt: on either signal, in the main thread.
     """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    is_main = threading.current_thread() is threading.main_thread()  # no other may set a handler
-    taken = [each for each in _SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]  # not nohup's
+    is_main = threading.current_thread() is threading.main_thread()  # only the main thread may set a signal handler
+    taken = [each for each in _SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]  # nohup ignores SIGHUP
     for number in taken:
         signal.signal(number, interrupt)
     try:
@@ -126,14 +126,14 @@ def _add_worktree(top: Path, commit: str) -> Path:
 
 def _remove(top: Path, holder: Path, lock: int, owner_pid: int) -> None:
     if os.getpid() != owner_pid:
-        return  # a fork: the worktree is its parent's
+        return  # in a forked child the worktree belongs to the parent
     run_git(top, "worktree", "remove", "--force", "--force", str(holder / _TREE))
     os.close(lock)
     shutil.rmtree(holder, ignore_errors=True)
 
 
 def _remove_abandoned(top: Path) -> None:
-    """Remove worktrees of killed processes, whose lock no process holds."""
+    """Remove worktrees of killed processes: no process holds their lock."""
     listed = run_git(top, "worktree", "list", "--porcelain") or ""
     for place in (Path(line.removeprefix("worktree ")) for line in listed.splitlines() if line.startswith("worktree ")):
         if place.name != _TREE or not place.parent.name.startswith(_PREFIX):

@@ -1,4 +1,4 @@
-"""The arguments of compare(); impossible ones are refused in one line."""
+"""The arguments of compare(); one error line refuses an impossible one."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ _DEFERRED = (inspect.iscoroutine, inspect.isgenerator, inspect.isasyncgen)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareRequest:
-    """All arguments of one compare() call, by their names there."""
+    """All arguments of one compare() call, under the same names."""
 
     arms: Mapping[str, Variant]
     inputs: Inputs
@@ -74,7 +74,7 @@ def checked(request: CompareRequest) -> CompareRequest:
         warm_s=bench_arguments.amount_or_none("compare: warm_s", request.warm_s, zero=True),
         block_s=bench_arguments.amount("compare: block_s", request.block_s),
         own_s=bench_arguments.amount("compare: own_s", request.own_s),
-        rounds_count=_count("rounds_count", request.rounds_count, least=2),  # of fewer there is no interval
+        rounds_count=_count("rounds_count", request.rounds_count, least=2),  # two pairs give no interval
         tolerance=_tolerance(request.tolerance),
         rtol=_rtol(request),
         buffers_count=_count("buffers_count", request.buffers_count, least=1),
@@ -129,7 +129,7 @@ def _check_choices(request: CompareRequest) -> None:
 
 
 def checked_inputs(inputs: object, *, name: str = "inputs") -> tuple[Any, ...]:
-    """Return the arguments of each call.  Raises UsageError: for a tensor alone, whose rows would count as arguments."""
+    """Return the arguments of each call.  Raises UsageError: for a bare tensor, whose rows would count as arguments."""
     if not isinstance(inputs, list | tuple):
         raise UsageError(
             f"compare: {name}: expected a tuple of arguments, as (x,) for a single one, found {type(inputs).__name__}"
@@ -141,7 +141,7 @@ def check_result(name: str, result: object) -> None:
     """Check a result.  Raises UsageError: when it is a coroutine or generator, which has done no work yet."""
     if any(is_kind(result) for is_kind in _DEFERRED):
         if inspect.iscoroutine(result):
-            result.close()  # without the warning about a coroutine that was never awaited
+            result.close()  # close it, or Python warns about a coroutine that was never awaited
         raise _deferred(name)
 
 

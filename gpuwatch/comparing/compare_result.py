@@ -17,7 +17,7 @@ from gpuwatch.measuring.measurement import finite
 from gpuwatch.measuring.reference import Match
 
 SCHEMA = 1
-# Each variant runs at its own clock where power limits it; below this the two answers say the same.
+# Each variant runs at its own clock under a power limit; a smaller difference between the two ratios is not reported.
 _GAP_RATIO = 0.005
 _STARVED_RATIO = 0.5
 NOT_COMPARED = "results were not compared"
@@ -25,7 +25,7 @@ NOT_COMPARED = "results were not compared"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The answer of ``compare``: each other variant against the reference, with the window around them.
+    """The result of ``compare``: each variant against the reference, and the window around the measurement.
 
     ``print`` shows it as a report, and ``compared["b"]`` is the comparison of the variant ``b``.
 
@@ -54,8 +54,8 @@ class Compared:
     matches: Mapping[str, Match]
     timer: str
     window: Window | None = None
-    cache: str | None = None  # the L2 cache that each call found: cold, warm; None: not controlled
-    checked_sets_count: int = 0  # sets of inputs on which results were compared
+    cache: str | None = None  # state of the L2 cache before each call: cold, warm; None: not controlled
+    checked_sets_count: int = 0  # sets of inputs used to compare results
 
     def __getitem__(self, name: str) -> Comparison:
         """Return the comparison of a variant.  Raises KeyError: when it was not compared."""
@@ -116,7 +116,7 @@ class Compared:
 
 
 def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, match: Match | None) -> Comparison:
-    """Add the reasons that stand beside the ratio: correctness first, then waiting for launches, then the other clock."""
+    """Add the reasons beside the ratio: correctness first, then waiting for launches, then the second clock."""
     reasons = list(comparison.reasons)
     decision, timer = comparison.decision, comparison.timer
     if match is None:
@@ -145,7 +145,7 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
 
 
 def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float) -> list[str]:
-    """Name the variants whose kernel's time the host moves by more than the tolerance."""
+    """Name the variants whose launch overhead exceeds the tolerance."""
     return [
         f"launching makes up to {share.launch_s / share.call_s:.1%} of {name}: capture a graph to compare the kernels"
         for name, share in shares.items()
@@ -154,7 +154,7 @@ def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float)
 
 
 def _explain_gap(shared: Interval, own: Interval) -> list[str]:
-    """Return the reason why the ratio of variants alone differs from that in turns; none for intervals that overlap."""
+    """Return the reason for a gap between the ratio alone and the ratio in turns; none if their intervals overlap."""
     gap = own.centre / shared.centre - 1.0
     if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
         return []

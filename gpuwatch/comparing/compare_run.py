@@ -107,7 +107,7 @@ def compare(
         >>> print(compared["loop"].decision)  # varies
         slower
     """
-    # The request's fields have the arguments' names: each is written once.
+    # The request's fields have the arguments' names, so each name is written once.
     return _run(compare_arguments.checked(CompareRequest(**locals())))
 
 
@@ -124,9 +124,9 @@ def _run(request: CompareRequest) -> Compared:
     inputs = variant_calls.input_sets(request)
     calls = variant_calls.make_calls(request, inputs)
     checked = result_check.check_results(request, calls, inputs)
-    timer = request.timer or blocks.choose_timer()  # after the first calls, which may have made a context
+    timer = request.timer or blocks.choose_timer()  # after the first calls, because they may create a context
     chosen = _choose_cache(request, timer)
-    facts = {**chosen.facts, **_input_facts(inputs[0])}  # before the warm-up: a GPU whose inputs are read rests
+    facts = {**chosen.facts, **_input_facts(inputs[0])}  # before the warm-up: the GPU idles while its inputs are read
     with garbage_collection.held_off():
         runners = [Runner(name, calls[name], before=chosen.before) for name in request.names]
         first, *others = (schedule.calibrate(timer, runner, request.block_s) for runner in runners)
@@ -135,7 +135,7 @@ def _run(request: CompareRequest) -> Compared:
             shares_buffers = any(inputs) and not any(map(variant_calls.is_factory, request.variants.values()))
             floor_ratio = _stored_floor(request.settings, shares_buffers=shares_buffers)
         if request.watch:
-            request.environment.start_daemon(request.settings)  # or the GPU would cool while the window waits for it
+            request.environment.start_daemon(request.settings)  # now: the GPU would cool during a later start
         schedule.warm_up(timer, [first, *others], _warm_s(request, timer))
         with _open_window(request) as watched:
             limit_s = max(_LONGEST_S, 2 * request.seconds * len(others))
@@ -178,7 +178,7 @@ def _choose_cache(request: CompareRequest, timer: BlockTimer) -> _CacheChoice:
 
 
 def _input_facts(arguments: tuple[object, ...]) -> Mapping[str, FactValue]:
-    with spared("looking at the inputs"):  # some cannot be read, whatever they raise
+    with spared("looking at the inputs"):  # some properties cannot be read, and the error has no common type
         return input_facts(*arguments) if has_tensor(arguments) else {}
     return {}
 
@@ -215,4 +215,4 @@ def _open_window(request: CompareRequest) -> AbstractContextManager[Window | Non
         return nullcontext()
     label = request.label or " and ".join(request.names)
     opened = request.environment.window(label[:LABEL_LENGTH], settings=request.settings, tags=request.tags)
-    return cast("AbstractContextManager[Window]", opened)  # only tests have another kind
+    return cast("AbstractContextManager[Window]", opened)  # only tests pass another type

@@ -1,4 +1,4 @@
-"""The noise floors of GPUs on disk: measured by `gpuwatch selftest`, stored by UUID and kind of kernel."""
+"""The noise floors of GPUs on disk: `gpuwatch selftest` measures them and stores them by UUID and kind of kernel."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ FILE = "floors.json"
 class Floor:
     """The floor of one kind of kernel on one GPU: the bound of A/A differences, and the number of trials.
 
-    ``shared``: both variants worked on the same buffers.  On separate buffers they differ more, by where those lie.
+    ``shared``: both variants used the same buffers.  Separate buffers differ more, because of their addresses.
     ``coverage_ratio`` is the share of further differences that the floor covers.  Records of earlier versions lack it: their
     floor is the largest difference.
     """
@@ -26,18 +26,18 @@ class Floor:
     trials_count: int
     measured_wall_s: float
     coverage_ratio: float | None = None
-    cache: str | None = None  # cold; None: of an earlier version, whose trials ran warm
+    cache: str | None = None  # cold; None: an earlier version wrote the record, after warm trials
 
     @property
     def covered_ratio(self) -> float:
-        """Return the share of further differences that the floor covers: n of n + 1 where it is the largest of n."""
+        """Return the share of further differences that the floor covers: n / (n + 1) if the floor is the largest of n."""
         if self.coverage_ratio is not None and 0.0 < self.coverage_ratio < 1.0:
             return self.coverage_ratio
         return self.trials_count / (self.trials_count + 1) if self.trials_count > 0 else 0.0
 
 
 def read(state: Path) -> dict[str, tuple[Floor, ...]]:
-    """Return every stored floor, by UUID, without damaged entries."""
+    """Read every stored floor by UUID, without damaged entries."""
     found = json_file.read(state / FILE).get("floors")
     if not isinstance(found, dict):
         return {}
@@ -49,7 +49,7 @@ def read(state: Path) -> dict[str, tuple[Floor, ...]]:
 
 
 def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
-    """Return the floor of a kind of kernel; the largest where that kind is not stored, None without any."""
+    """Return the floor of a kind of kernel; without one the largest floor, None without any."""
     found = [floor for floor in read(state).get(uuid, ()) if floor.shared == shared]
     named = [floor.floor_ratio for floor in found if floor.kind == kind]
     return max(named or [floor.floor_ratio for floor in found], default=None)

@@ -1,4 +1,4 @@
-"""The facts of an instance that differ from most cards of a reference, and the numbers that each makes incomparable."""
+"""Facts of an instance that differ from most reference cards, and the numbers that each difference makes incomparable."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gpuwatch.comparing.qualification import Qualification
 
 _T = TypeVar("_T")
 
-_MEMORY_RATIO = 0.02  # drivers reserve differently
+_MEMORY_RATIO = 0.02  # drivers reserve different amounts of memory
 _KIND = {**pair_conditions.KIND, "ecc_mode": "ECC"}
 _SETTINGS = {
     "power_limit_w": "power limit",
     "sm_clock_max_mhz": "maximum SM clock",
     "mem_clock_max_mhz": "maximum memory clock",
 }
-# Facts of the machine, not of the GPU's model, are left to the probes.
+# Facts of the machine rather than the model: the probes measure their effects.
 _NOTED = {
     "driver_version": "driver",
     "vbios_version": "VBIOS",

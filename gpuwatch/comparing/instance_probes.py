@@ -33,12 +33,12 @@ from gpuwatch.measuring.measurement import Measurement
 from gpuwatch.process import torch_state
 from gpuwatch.timers import HostTimer, Timer, TimingPlan
 
-GEMM_SIZE = 8192  # held by the power cap where a board has one, and long enough that no launch is waited for
+GEMM_SIZE = 8192  # above the power cap of boards that have one, and long enough to hide the launch
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
-_LAUNCHES_COUNT = 100_000  # a second of them: the host's own rhythms are slower than a launch
+_LAUNCHES_COUNT = 100_000  # one second of launches: the host's own periodic work is slower than a launch
 _OF_GEMM = ("gemm_s", "gemm_clock_mhz", "gemm_at_clock_s")
-_OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # and launches by the driver's own calls
+_OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # launches through the driver API
 
 
 @dataclass(slots=True)
@@ -61,10 +61,10 @@ class Probed:
             self.missing.pop(name, None)
 
     def put_gemm(self, verdict: Verdict, timings: Timings | None) -> None:
-        """Keep the numbers of a window of GEMMs, that at one clock at the clock it ran at.
+        """Keep the numbers of a GEMM window; the number at one clock is given at the mean clock of the run.
 
-        The model's reference clock may lie far from that: 1500 MHz is 13 % above the clock of a capped H200.  There the
-        exponent's error alone set five cards 1.3 % apart that differ by 0.2 % where they ran.
+        The model's reference clock may lie far from the run's clock: 1500 MHz is 13 % above the clock of a capped H200.
+        There the exponent's error alone set five cards 1.3 % apart that differ by 0.2 % at their own clock.
         """
         why = verdict.why or "the judge gave no such number"
         clock = None if timings is None or timings.sm_clock_mhz is None else Amount.of_series(timings.sm_clock_mhz)
@@ -76,7 +76,7 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Make a context; return torch.cuda, or what stands in for it, and torch.  Raises GpuwatchError."""
+    """Create a context; return torch.cuda, or its replacement, and torch.  Raises GpuwatchError: when the GPU takes no work."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -101,7 +101,7 @@ def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no type
 
 @contextmanager
 def opened_events(cuda: Any) -> Iterator[Timer]:
-    """Yield the timer of events and stamps, on torch's GPU or what stands in for it."""
+    """Yield the timer of events and stamps, on torch's GPU or its replacement."""
     from gpuwatch.timers.event_timer import EventsTimer
 
     with closing(EventsTimer(cuda)) as timer:
@@ -110,7 +110,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU and its timer as the probes reach them; a test replaces them."""
+    """The GPU and its timer as the probes see them; tests replace them."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
@@ -163,7 +163,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
 
 @contextmanager
 def _refusals_noted(found: Probed, names: Sequence[str]) -> Iterator[None]:
-    """Note the reason of a probe without a result where the driver or torch refused, as when a neighbour holds the memory."""
+    """Note the reason for a missing result when the driver or torch refused, as when a neighbour holds the memory."""
     try:
         yield
     except RuntimeError as error:
@@ -189,7 +189,7 @@ def _probe_clock(found: Probed, driver: Any) -> None:
 
 
 def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
-    """Time launches of a kernel that ends at once, each until it is done, by the driver's own calls."""
+    """Time launches of an empty kernel through the driver API, with a wait after each."""
     cycles = ctypes.c_uint64(0)
     arguments = (ctypes.c_void_p * 1)(ctypes.addressof(cycles))
     at, kernel, stream = ctypes.addressof(arguments), load_kernel(driver, "gpuwatch_spin"), raw_stream()(cuda.current_device())
@@ -206,7 +206,7 @@ def _probe_launches(found: Probed, driver: Any, cuda: Any, count: int) -> None:
 
 @contextmanager
 def _copy(torch: Any, driver: Any) -> Iterator[Callable[[], object]]:
-    """Yield a copy of 1 GiB within the GPU's memory, the driver's own copy with torch or without."""
+    """Yield a copy of 1 GiB within the GPU's memory through the driver API, with or without torch."""
     if torch is not None:
         yield selftest.make_copy(torch)
         torch.cuda.empty_cache()
@@ -240,7 +240,7 @@ def _timed(
 
 
 def _software(torch: Any) -> dict[str, str]:
-    """Return the versions that a GEMM depends on: ``gemm`` names the library, else the torch that holds it."""
+    """Return the versions that affect a GEMM: ``gemm`` names the library, or the torch release that contains it."""
     if torch is None:
         return {}
     cuda = str(torch.version.cuda)
@@ -257,7 +257,7 @@ def _version(name: str) -> str | None:
 
 
 def host_facts() -> dict[str, str]:
-    """Return the processor, the cores this process may use, and whether the machine is virtual, where the kernel says so."""
+    """Return the processor, the cores of this process, and whether the machine is virtual, if the kernel reports that."""
     text = contents("/proc/cpuinfo") or ""
     model = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
     flags = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)

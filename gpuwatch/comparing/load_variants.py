@@ -15,7 +15,7 @@ from gpuwatch.comparing import checkouts
 from gpuwatch.comparing.source_trees import SourceTree
 from gpuwatch.errors import UsageError
 
-MODULE_PREFIX = "_gpuwatch_variant_"  # of the modules that hold a variant
+MODULE_PREFIX = "_gpuwatch_variant_"  # prefix of the modules that hold a variant
 _numbers = itertools.count()
 
 
@@ -30,7 +30,7 @@ class Loaded:
 
 
 def names_function(text: str) -> bool:
-    """Return True if an argument means a function of a file, and not a run."""
+    """Return True if an argument names a function of a file rather than a run."""
     return ".py" in text or ":" in text
 
 
@@ -51,7 +51,7 @@ def load(text: str, *, at: str | None = None) -> Loaded:
 
 
 def load_checked_out(tree: SourceTree, source: Path, function: str, said: str) -> Callable[..., object]:
-    """Load a function of a file that is checked out; ``said`` is the user's text.
+    """Load a function of a checked-out file; ``said`` is the user's text.
 
     Raises UsageError: when the function is missing, or the file cannot be imported.
     """
@@ -74,14 +74,14 @@ def wants_inputs(call: Callable[..., object]) -> bool:
     """Return True if a call needs an argument."""
     try:
         parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):  # a built-in without a signature
+    except (TypeError, ValueError):  # a built-in function has no signature
         return False
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)
 
 
 def _load_module(named: Path, revision: str | SourceTree | None) -> ModuleType:
-    """Execute the file, that of a revision, or one that is checked out, as a module with its own name; it imports its siblings from its own folder."""
+    """Execute the file as a module with its own name; its imports resolve to its own folder first."""
     name = f"{MODULE_PREFIX}{next(_numbers)}_{named.stem}"
     try:
         if revision is None:
@@ -90,7 +90,7 @@ def _load_module(named: Path, revision: str | SourceTree | None) -> ModuleType:
         return tree.execute(name, source)
     except BaseException as error:
         sys.modules.pop(name, None)
-        if isinstance(error, SystemExit):  # as from a script without `if __name__ == "__main__":`; it would end this process
+        if isinstance(error, SystemExit):  # a script without `if __name__ == "__main__":` would end this process
             raise UsageError(
                 f"{named}: expected a file that can be imported, found one that calls sys.exit({error.code!r})"
             ) from error

@@ -1,4 +1,4 @@
-"""A qualification of one machine's GPU: its identity, the numbers of the probes, and files of several as a reference."""
+"""A qualification of one machine's GPU: identity, probe results, and reference files of several cards."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from gpuwatch import atomic_write
 from gpuwatch.errors import UsageError
 
 SCHEMA = 1
-_KEY = "card-"  # before the digest of a UUID
+_KEY = "card-"  # prefix of the digest of a UUID
 SHIPPED = Path(__file__).parent / "references"
-_BLOCKS_COUNT = 20  # of half a second of GEMM each: the power controller swings within a second
-_BETWEEN_WINDOWS_RATIO = 0.0006  # the measured difference of windows of unchanged work (annotate.budget.Repeatability)
-_MOST_BYTES = 16 << 20  # some thousand cards
+_BLOCKS_COUNT = 20  # windows of half a second of GEMM: the power controller swings within a second
+_BETWEEN_WINDOWS_RATIO = 0.0006  # measured difference between windows of unchanged work (annotate.budget.Repeatability)
+_MOST_BYTES = 16 << 20  # room for some thousand cards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """A measured number, and half of its 95 % interval as a share of it; None: unknown.
+    """A measured number, and half of its 95 % interval as a ratio; None: unknown.
 
-    ``clock_mhz`` and ``beta`` belong to a time at one clock: the clock, and the exponent with which the time follows it.
+    ``clock_mhz`` and ``beta`` belong to a time at one clock: the clock, and the exponent of the time's dependence on it.
     """
 
     value: float
@@ -41,16 +41,16 @@ class Amount:
 
     @property
     def is_usable(self) -> bool:
-        """Return True for a positive number: files may hold anything."""
+        """Return True for a positive number, because a file may hold anything."""
         known = (self.value, *(each for each in (self.half_ratio, self.clock_mhz, self.beta) if each is not None))
         return all(map(math.isfinite, known)) and self.value > 0.0 and (self.half_ratio or 0.0) >= 0.0
 
     @staticmethod
     def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
-        """Take a number of a verdict: its repeatability, and in full the bounds of what was noted beside it.
+        """Return a number of a verdict with its repeatability, plus the full bounds of the verdict's notes.
 
-        Left out are hazards that flag or reject, which the qualification names (a low memory clock is this instance's speed and no
-        error of it), and the timer's own time, which every card's number holds alike: on an H200 it was 1.5 to 1.8 us.
+        It leaves out hazards that flag or reject, because the qualification names them: a low memory clock is this card's
+        speed, not an error.  It leaves out the timer's own time, equal for every card: 1.5 to 1.8 us on an H200.
         """
         found = verdict.budget.number(number) if verdict.budget is not None else None
         if found is None or found.value is None:
@@ -63,14 +63,14 @@ class Amount:
         return Amount(value=found.value, half_ratio=half_ratio, clock_mhz=found.clock_mhz, beta=beta)
 
     def moved_to(self, clock_mhz: float | None) -> Amount:
-        """Return a time at another clock, by the exponent it was fitted with; itself where one of them is not known."""
+        """Return a time at another clock by its fitted exponent; unchanged if either is unknown."""
         if self.clock_mhz is None or self.beta is None or clock_mhz is None:
             return self
         return replace(self, value=self.value * (self.clock_mhz / clock_mhz) ** self.beta, clock_mhz=clock_mhz)
 
     @staticmethod
     def of_series(values: Values | None) -> Amount | None:
-        """Take the median of a series in the order of time, its interval from blocks of it; None for a series of few."""
+        """Return the median of a time series, with an interval from blocks of it; None for a short series."""
         known = np.empty(0) if values is None else values[np.isfinite(values)]
         if len(known) < _BLOCKS_COUNT:
             return None
@@ -90,11 +90,11 @@ class StampsSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """One machine's GPU as `gpuwatch selftest --qualify` found it.
+    """The qualification of one machine's GPU, as `gpuwatch selftest --qualify` measured it.
 
-    ``amounts`` are by the names of ``qualify_decision.PROBES``; ``missing`` gives the reason for each other one.
-    ``neighbours`` are the signs of other work on the GPU, as sentences; ``faults`` and ``disturbances`` are the other hazards
-    that reject and that flag a probe's own window.
+    ``amounts`` has the names of ``qualify_decision.PROBES`` as keys; ``missing`` gives the reason for each absent one.
+    ``neighbours`` describes other work on the GPU in sentences.  ``faults`` are the other hazards that reject a probe's window,
+    ``disturbances`` those that flag it.
     """
 
     device: Device
@@ -113,17 +113,17 @@ class Qualification:
 
     @property
     def card_key(self) -> str:
-        """Return the stand-in for the card's UUID: the same for one card, and nobody's serial number."""
+        """Return a stand-in for the card's UUID: constant per card, without its serial number."""
         return _key(self.device.uuid)
 
     def without_uuids(self) -> Qualification:
-        """Return it as a reference holds it, which is handed on: as redacted reports, without the board's serial number."""
+        """Return the qualification for a public reference: like a redacted report, it omits the board's serial number."""
         parent = None if self.device.parent_uuid is None else _key(self.device.parent_uuid)
         return replace(self, device=replace(self.device, uuid=self.card_key, parent_uuid=parent))
 
     @property
     def is_clean(self) -> bool:
-        """Return True if only the card itself made the numbers."""
+        """Return True if no fault, neighbour or disturbance affected the numbers."""
         return not (self.neighbours or self.faults or self.disturbances)
 
     def to_dict(self) -> dict[str, object]:
@@ -137,7 +137,7 @@ def _key(uuid: str) -> str:
 
 
 def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
-    """Read files of references and results of `selftest --qualify --json`, and folders of them: each card once, the latest.
+    """Read files and folders of references and of `selftest --qualify --json` results: each card once, its latest result.
 
     Raises UsageError: for a file that is neither.
     """
@@ -152,7 +152,7 @@ def read_cards(paths: Iterable[Path]) -> tuple[Qualification, ...]:
 
 
 def _cards_of(file: Path) -> list[Qualification]:
-    if file.exists() and not file.is_file():  # a pipe would be waited for
+    if file.exists() and not file.is_file():  # reading a pipe would block
         raise UsageError(f"--reference: {file}: expected a regular file, found a folder, pipe or device")
     try:
         size_bytes = file.stat().st_size
@@ -173,16 +173,16 @@ def _cards_of(file: Path) -> list[Qualification]:
 
 
 def _finite(text: str) -> float:
-    """Read a number.  Raises ValueError: for infinities and NaN, which could not be written again."""
+    """Read a number.  Raises ValueError: for infinities and NaN, because JSON cannot hold them."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is no number")
     return number
 
 
 def save_card(path: Path, card: Qualification) -> int:
-    """Add a card to a reference file, in place of an earlier result of the same card; return the number of cards in it.
+    """Add a card to a reference file, in place of an earlier result of the same card; return the number of cards in the file.
 
-    Raises UsageError: when the file holds something else.  Raises OSError: when it cannot be written.
+    Raises UsageError: when the file holds other content.  Raises OSError: when the file cannot be written.
     """
     before = read_cards([path]) if path.exists() else ()
     cards = [*(each for each in before if each.card_key != card.card_key), card]
@@ -199,5 +199,5 @@ def shipped_cards(model: str) -> tuple[Qualification, ...]:
 
 
 def same_model(cards: Sequence[Qualification], model: str) -> tuple[Qualification, ...]:
-    """Return the cards of this model; all cards where none is, because then the model itself differs."""
+    """Return the cards of this model; all cards if there are none, because then the model itself is a difference."""
     return tuple(card for card in cards if card.device.name == model) or tuple(cards)

@@ -1,4 +1,4 @@
-"""The decision on a qualification: its differences from reference cards of the model, each with its interval, and the answer."""
+"""The decision on a qualification: differences from reference cards of the model, with intervals, and the answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from annotate.times.reference_clock import card_spread_ratio
 from gpuwatch.comparing.instance_facts import FactDifference, Reach, fact_differences
 from gpuwatch.comparing.qualification import Amount, Qualification
 
-# A further card of the model lies outside the band of a probe with this probability, and one of six in one card of 17.
+# A further card of the model lies outside the band of one probe with this probability; of all six probes, one card in 17.
 _OUTSIDE_SHARE = 0.01
-_FEWEST_CARDS_COUNT = 3  # of fewer, the spread between cards is unknown
-# The exponent of a product of matrices: fits on five H200s gave 0.93 to 1.03, and their differences are no card's own.
+_FEWEST_CARDS_COUNT = 3  # with fewer cards, the spread between cards is unknown
+# The GEMM's exponent: fits on five H200s gave 0.93 to 1.03, a spread that no card's property explains.
 _BETA, _BETA_ERROR = 0.97, 0.05
 
 
@@ -38,7 +38,7 @@ class Comparable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probed number.  ``floor_ratio`` is the least half width of its band, however alike the reference cards are."""
+    """A probed number.  ``floor_ratio`` is the least half width of its band, however close the reference cards lie."""
 
     name: str
     title: str
@@ -48,9 +48,9 @@ class Probe:
     has_library: bool = False  # the number depends on a library's version
 
 
-# Floors: the largest differences between the cards of docs/FLEET.md, rounded up; of the light clock its step, and of GEMM at one
-# clock more than the 0.19 % of those cards: 0.34 % was seen before (annotate/times/reference_clock.py), and a run repeats to 0.3 %.
-# A launch belongs to the host: runs of one instance, seconds apart, lay 23 % apart.
+# Floors: the largest differences between the cards of docs/FLEET.md, rounded up; for the light clock, its step.  For GEMM at
+# one clock, more than these cards' 0.19 %: another fleet showed 0.34 % (annotate/times/reference_clock.py), reruns 0.3 %.
+# The host dominates a launch: runs on one instance, seconds apart, differed by 23 %.
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
     Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.008),
@@ -64,7 +64,7 @@ _AT_CLOCK = "gemm_at_clock_s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeDifference:
-    """A number of this instance over that of the reference cards, less 1, with its 95 % interval and the band of such cards."""
+    """The relative difference of this instance from the reference cards, its 95 % interval, and the band of such cards."""
 
     probe: Probe
     here: float
@@ -83,14 +83,14 @@ class ProbeDifference:
 
     @property
     def interval(self) -> str:
-        """Return the difference with its interval, as text."""
+        """Format the difference with its interval."""
         ends = f"{self.low_ratio:+.2%} to {self.high_ratio:+.2%}" if math.isfinite(self.high_ratio) else "interval not known"
         return f"{self.ratio:+.2%} ({ends})".replace("-0.00%", "+0.00%")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualifyDecision:
-    """The answer, its reasons, and everything compared."""
+    """The answer, its reasons, and all comparisons."""
 
     comparable: Comparable
     reasons: tuple[str, ...]
@@ -101,9 +101,9 @@ class QualifyDecision:
 
 
 def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio: float | None = None) -> QualifyDecision:
-    """Compare a card with the others of a reference, or with its own earlier result if the reference holds nothing else.
+    """Compare a card with the other cards of a reference, or with its own earlier result if the reference holds no other.
 
-    Results of cards that were disturbed while they were measured are left out.  ``spread_ratio`` is the setting card_spread.
+    It ignores results of cards that were disturbed during their measurement.  ``spread_ratio`` is the setting card_spread.
     """
     clean = [each for each in reference if each.is_clean]
     others = [each for each in clean if each.card_key != card.card_key] or clean
@@ -142,7 +142,7 @@ def _compare(probe: Probe, here: Amount, theirs: Sequence[Amount], floor_ratio: 
     error, band = _spread_errors(logs, [each.half_ratio for each in theirs], floor_ratio)
     middle = statistics.fmean(logs)
     difference = math.log(here.value) - middle
-    # The exponent's error is common to all cards that were moved.
+    # All moved cards share the exponent's error.
     moved_log = (
         statistics.fmean(math.log(each.value / before.value) for each, before in zip(moved, theirs, strict=True)) / _BETA
     )
@@ -166,15 +166,15 @@ def _compare(probe: Probe, here: Amount, theirs: Sequence[Amount], floor_ratio: 
 
 
 def move_to_clock(amount: Amount, clock_mhz: float | None) -> Amount:
-    """Return a time at another card's clock, by the exponent that cards have in common; another number as it is."""
+    """Return a time at another card's clock, by the cards' common exponent; return any other number unchanged."""
     return replace(amount, beta=_BETA).moved_to(clock_mhz) if amount.clock_mhz is not None else amount
 
 
 def _spread_errors(logs: Sequence[float], halves: Sequence[float | None], floor_ratio: float) -> tuple[float, float]:
-    """Return half the interval of the cards' middle, and half the band in which a further card lies.
+    """Return half the interval of the cards' centre, and half the band for a further card.
 
-    The band is the 99 % prediction of a t distribution, and at least the floor.  Of two cards it is at least their distance:
-    no spread can be told of them.
+    The band is the 99 % prediction interval of a t distribution, and at least the floor.  For two cards it is at least their
+    distance, because two cards do not show a spread.
     """
     from scipy.special import stdtrit
 
@@ -210,7 +210,7 @@ def _answer(
                 f"{each.probe.title} {each.interval}: whether that lies within the cards' ±{each.band_ratio:.2%} cannot be told"
             )
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
-    # A neighbour or a fault is the reason; what it made unclear is none.
+    # A neighbour or a fault is the reason; an unclear difference that it caused is not one.
     reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)
     return QualifyDecision(
         comparable=comparable,

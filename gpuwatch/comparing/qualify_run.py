@@ -1,4 +1,4 @@
-"""The course of a qualification: read the machine, run the probes, name their disturbances."""
+"""The steps of a qualification: read the machine, run the probes, name the disturbances."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gpuwatch.interfaces import Source
 from gpuwatch.sources import has_driver, open_source
 
 _CONTENTION, _OWN_WORK = "contention-", "contention-self"
-_SHARED = ("timer-overhead",)  # the same for each card's probes
-_SMALL_MEMORY_RATIO = 0.005  # of the memory: less belongs to a driver or a desktop
+_SHARED = ("timer-overhead",)  # equal for each card's probes
+_SMALL_MEMORY_RATIO = 0.005  # share of the memory: a driver or a desktop may hold less
 
 
 @dataclass(frozen=True, slots=True)
 class SeenGpu:
-    """A GPU as the driver shows it before the probes."""
+    """A GPU as the driver reports it before the probes."""
 
     device: Device
     lock_mhz: int | None
@@ -34,8 +34,8 @@ class SeenGpu:
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
     """Read the machine and run the probes; ``say`` takes a line about each.
 
-    Raises GpuwatchError: when there is no GPU, or none takes work.
-    Raises UsageError: for a recording, which takes no work.
+    Raises GpuwatchError: when no GPU exists, or none takes work.
+    Raises UsageError: for a recording, because it cannot run work.
     """
     if settings.source.startswith("replay"):
         raise UsageError("--source: expected auto, nvml or simulated for --qualify, found a recording")
@@ -47,7 +47,7 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
         is_simulated = source.simulated
     probed = _simulated(settings.source) if is_simulated else run_probes(settings, say)
     here = _of_uuid(seen, probed.uuid)
-    signs = () if is_simulated else tuple(signs_of_others(here))  # a scene's own process is listed, too
+    signs = () if is_simulated else tuple(signs_of_others(here))  # a simulated scene lists its own process, too
     return replace(
         qualification_of(here.device, probed, signs),
         sm_clock_lock_mhz=here.lock_mhz,
@@ -59,7 +59,7 @@ def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
 
 
 def qualification_of(device: Device, probed: Probed, signs: Sequence[str] = ()) -> Qualification:
-    """Return the qualification of a device; ``signs`` of other work on it were seen before the probes."""
+    """Return the qualification of a device; ``signs`` are signs of other work, seen before the probes."""
     hazards = {hazard.rule: hazard.says for each in probed.verdicts for hazard in each.hazards}
     others = [says for rule, says in hazards.items() if rule.startswith(_CONTENTION) and rule != _OWN_WORK]
     return Qualification(
@@ -83,7 +83,7 @@ def _simulated(spec: str) -> Probed:
 
 
 def _look(source: Source, device: Device) -> SeenGpu:
-    """Read the facts that may differ from start to start, before this process has work on the GPU."""
+    """Read the facts that may change at each start, before this process has work on the GPU."""
     slow = source.read(device.uuid, Lane.SLOW, ("sm_clock_lock_mhz",))
     fast = source.read(device.uuid, Lane.FAST, ("memory_used_bytes",))
     processes = source.read_process_list(device.uuid, utilization=True)
@@ -91,7 +91,7 @@ def _look(source: Source, device: Device) -> SeenGpu:
 
 
 def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
-    """Return the GPU that the probes used; CUDA names an instance of MIG by the same digits, and another prefix."""
+    """Return the GPU that the probes used; CUDA names a MIG instance by the same digits with another prefix."""
     if uuid is not None:
         for each, found in seen.items():
             if each.partition("-")[2].lower() == uuid.partition("-")[2].lower():
@@ -103,7 +103,7 @@ def _of_uuid(seen: dict[str, SeenGpu], uuid: str | None) -> SeenGpu:
 
 
 def signs_of_others(seen: SeenGpu) -> Iterator[str]:
-    """Yield the processes on the GPU before this one made a context, or the memory that no listed process holds."""
+    """Yield the processes on the GPU before this process created a context, and memory that no listed process holds."""
     for process in seen.process_list.processes:
         if _is_neighbour(process, seen.device):
             yield f"another process is on this GPU: {_words(process)}"
@@ -113,7 +113,7 @@ def signs_of_others(seen: SeenGpu) -> Iterator[str]:
 
 
 def _is_neighbour(process: Process, device: Device) -> bool:
-    """Return True if a process computes, or holds more memory than a desktop; also where either is unknown."""
+    """Return True if a process computes or holds more memory than a desktop; also if either is unknown."""
     if process.utilization_ratio:
         return True
     known = process.memory_bytes is not None and device.memory_total_bytes is not None
@@ -121,7 +121,7 @@ def _is_neighbour(process: Process, device: Device) -> bool:
 
 
 def _hidden_bytes(seen: SeenGpu) -> int:
-    """Return the memory beyond the driver's reserve that no listed process holds; 0 for what a driver may need itself."""
+    """Return the memory beyond the driver's reserve that no listed process holds; 0 for amounts that a driver may need."""
     used, reserved, whole = seen.used_bytes, seen.device.memory_reserved_bytes, seen.device.memory_total_bytes
     held = [process.memory_bytes for process in seen.process_list.processes]
     if used is None or reserved is None or whole is None or None in held:
@@ -135,7 +135,7 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield the hazards in the probes' own windows, without neighbours, each once."""
+    """Yield the hazards in the probes' own windows once each, without neighbours."""
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

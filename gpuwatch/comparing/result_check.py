@@ -1,4 +1,4 @@
-"""The correctness gate: the results of all variants on several sets of inputs, compared before anything is timed."""
+"""The correctness gate: it compares the results of all variants on several sets of inputs before any timing."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +16,9 @@ _Round = Mapping[str, Callable[[], object]]
 
 @dataclass(frozen=True, slots=True)
 class CheckedResults:
-    """The worst match of each other variant with the reference, and the number of sets of inputs compared.
+    """The worst match of each other variant with the reference, and the number of compared sets of inputs.
 
-    No match stands where the reference returns nothing.
+    There is no match if the reference returns nothing.
     """
 
     matches: dict[str, Match] = field(default_factory=dict)
@@ -31,7 +31,7 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
     The first call also compiles a variant and makes a context.
     Raises UsageError: when a result cannot be compared.
     """
-    # A factory makes its own data, and so its own results: they must agree on given inputs only.
+    # A factory makes its own data, so results can agree only on given inputs.
     is_given = any(inputs) or not any(map(variant_calls.is_factory, request.variants.values()))
     is_comparable = request.check and is_given
     matches: dict[str, Match] = {}
@@ -45,9 +45,9 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
 
 
 def _rounds(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]], *, every_set: bool) -> Iterator[_Round]:
-    """Yield one call of each variant for each set of inputs, then for each set that serves the check alone.
+    """Yield one call of each variant for each set of inputs, then for each set made for the check alone.
 
-    Each call gets copies: a variant that works in place would give the next one its result.
+    Each call gets copies, because a variant that works in place would change the next variant's inputs.
     """
     sets = inputs if every_set else inputs[:1]
     for number, each in enumerate(sets):
@@ -91,7 +91,7 @@ def _compare_round(request: CompareRequest, calls: _Round, *, is_comparable: boo
     first, *others = request.names
     expected = _result(first, calls[first])
     is_comparable = is_comparable and expected is not None
-    # Copied, as all variants may write to one buffer.
+    # Copy each result, because all variants may write to one buffer.
     expected = tensor_trees.mapped(expected, tensor_trees.copied) if is_comparable else None
     found = {}
     for name in others:

@@ -14,7 +14,7 @@ from annotate.derived.launch_share import LaunchShare, launch_share
 from annotate.stats.intervals import Interval
 from gpuwatch.comparing.blocks import Block, BlockLaunch, BlockTimer, Timed
 
-# Longer blocks meet another clock; in shorter ones the edge of a block shows.
+# Longer blocks see another clock; in shorter blocks the edges show.
 BLOCK_S = 0.003
 _CALIBRATION_S = 0.02
 _CALIBRATION_COUNT = 3
@@ -23,7 +23,7 @@ _MOST_CALLS_COUNT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """A variant ready to run: one call for each set of buffers, and how many calls make a block.
+    """A variant ready to run: one call for each set of buffers, and the number of calls in a block.
 
     ``before`` runs ahead of each call, outside the timed span.
     """
@@ -39,9 +39,9 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """The result of an interleaved run of two variants, and the share of blocks before which the GPU had waited.
+    """The result of an interleaved run of two variants, and the share of blocks that found the GPU idle.
 
-    ``launches`` are each variant's; none where the timer does not tell them from the calls.
+    ``launches`` holds each variant's launches; none if the timer cannot tell launches from calls.
     """
 
     quads: Quads
@@ -50,7 +50,7 @@ class Interleaved:
 
 
 def calibrate(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Runner:
-    """Return the runner with as many calls in a block as take ``block_s``, at least one."""
+    """Return the runner with a block of about ``block_s``, at least one call."""
     calls_count = 1
     while True:
         trial = replace(runner, calls_count=calls_count)
@@ -63,7 +63,7 @@ def calibrate(timer: BlockTimer, runner: Runner, block_s: float = BLOCK_S) -> Ru
 
 
 def quad_blocks(a: Runner, others: Sequence[Runner], rng: random.Random) -> Iterator[Block]:
-    """Yield ABBA or BAAB without end, the first letter drawn each time; other variants and buffers take turns."""
+    """Yield ABBA or BAAB without end, the first letter drawn at random; other variants and buffers take turns."""
     for turn in count():
         b = others[turn % len(others)]
         buffers = turn // len(others)
@@ -82,7 +82,7 @@ def run_interleaved(
     seed: int,
     least_count: int = LEAST_PAIRS_COUNT,
 ) -> dict[str, Interleaved]:
-    """Run each other variant against the first, until each has its seconds of GPU time and enough pairs, or time is out."""
+    """Run each other variant against the first until each has its GPU time and enough pairs, or until the time is up."""
     quads: dict[str, list[list[Timed]]] = {other.name: [] for other in others}
     spent_s, starved, blocks_count = dict.fromkeys(quads, 0.0), 0, 0
     quad: list[Timed] = []
@@ -104,7 +104,7 @@ def run_interleaved(
 
 
 def _launches(quads: Sequence[Sequence[Timed]]) -> dict[str, LaunchShare]:
-    """Return the GPU's share of each variant's usual block."""
+    """Return the GPU's share of each variant's median block."""
     by_variant: dict[str, list[tuple[Timed, BlockLaunch]]] = {}
     for timed in chain.from_iterable(quads):
         if timed.launch is not None:
@@ -138,13 +138,13 @@ def _by_position(a: str, quads: Sequence[Sequence[Timed]]) -> Quads:
 
 
 def warm_up(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> None:
-    """Run the variants in turn for this long, and discard their times."""
+    """Run the variants in turn for this time, and discard their times."""
     turns = (runner.block(turn) for turn in count() for runner in runners)
     _spend(timer, turns, seconds)
 
 
 def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds: float, rounds_count: int) -> Interval | None:
-    """Run each variant alone, warm and then measured, in the order ABBA of whole runs: the ratio at its own clock.
+    """Run each variant alone, first to warm up and then to measure, in whole runs ordered ABBA: the ratio at its own clock.
 
     Return a t interval over the rounds' log ratios, as ratios; None for fewer than two rounds.
     """
@@ -166,7 +166,7 @@ def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds
 
 
 def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
-    """Return the times of one call in blocks that take this long in all; one block at least."""
+    """Return the times of one call in blocks that add up to this time; at least one block."""
     took_s: list[float] = []
     spent_s = 0.0
     for timed in timer.times(blocks):

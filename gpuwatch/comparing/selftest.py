@@ -1,4 +1,4 @@
-"""The noise floor of this GPU: the same work on other buffers, compared like any two variants."""
+"""The noise floor of this GPU: a comparison of equal work on separate buffers."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -9,10 +9,10 @@ from gpuwatch.comparing.blocks import BlockTimer
 from gpuwatch.comparing.schedule import Runner
 
 KINDS = ("gemm", "copy")
-# The largest of n differences is exceeded by the next with probability 1 / (n + 1): of 19 it is the 95 % bound.
+# The next difference exceeds the largest of n with probability 1 / (n + 1): for n = 19 that is the 95 % bound.
 TRIALS_COUNT = 19
 COVERAGE_RATIO = 0.95
-_LEAST_FLOOR_RATIO = 1e-6  # equal times on a coarse clock
+_LEAST_FLOOR_RATIO = 1e-6  # a coarse clock gives equal times
 _GEMM_SIZE = 4096
 _COPY_BYTES = 1 << 30
 
@@ -28,7 +28,7 @@ def differences(
     warm_s: float,
     before: Callable[[], object] | None = None,
 ) -> Iterator[float]:
-    """Yield the measured difference of each pair of equal variants: one trial each, with its own buffers and order."""
+    """Yield the measured difference of each pair of equal variants: one trial each, with new buffers and a new order."""
     for trial in range(trials_count):
         runners = [Runner(name, (call,), before=before) for name, call in zip("ab", next(pairs), strict=True)]
         a, b = (schedule.calibrate(timer, runner) for runner in runners)
@@ -42,9 +42,9 @@ def differences(
 def floor_of(found: Sequence[float]) -> tuple[float, float]:
     """Return the floor of these differences, and the share of further differences that it covers.
 
-    It is the order statistic that the next difference exceeds with a probability of at most 5 %; of fewer than 19 it is the
-    largest, which covers less.
-    Raises ValueError: when no difference is given.
+    The floor is the order statistic that the next difference exceeds with a probability of at most 5 %.  With fewer than 19
+    differences it is the largest, which covers less.
+    Raises ValueError: when there is no difference.
     """
     count = len(found)
     if not count:
@@ -56,7 +56,7 @@ def floor_of(found: Sequence[float]) -> tuple[float, float]:
 def equal_pairs(
     torch: Any, kind: str, *, shared: bool = False
 ) -> Iterator[Pair]:  # torch is not a dependency, so it has no type here
-    """Yield pairs of equal variants without end, on the same buffers or each on its own; a pair lives until the next exists."""
+    """Yield pairs of equal variants without end, on shared or separate buffers; a pair lives until the next one exists."""
     make = make_gemm if kind == "gemm" else make_copy
     while True:
         first = make(torch)

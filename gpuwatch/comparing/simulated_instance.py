@@ -1,4 +1,4 @@
-"""The probes on a simulated GPU: its scene's board, faults and neighbours, under the probes' work in place of the scene's own."""
+"""The probes on a simulated GPU: its scene's board, faults and neighbours, with the probes' work instead of the scene's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BENCH_S = (4.0, 12.0)
 
 
 def probe_scene(scene: Scene, seed: int = 0) -> Probed:
-    """Run the probes on the scene's GPU without waiting: the same scene and seed give the same numbers."""
+    """Run the probes on the scene's GPU without waiting: one scene and seed always give the same numbers."""
     found = Probed(missing={"launch_s": "a simulated GPU launches nothing"})
     found.put("light_clock_mhz", _clock(_under(scene, SPIN, seed)), "it ran nothing")
     copied, multiplied = (_under(scene, kernel, seed) for kernel in (COPY, GEMM))

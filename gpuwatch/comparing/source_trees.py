@@ -12,14 +12,14 @@ from typing import Any
 
 
 class _TreeLoader(SourceFileLoader):
-    """A loader of source files whose later imports, those inside functions included, stay in their tree."""
+    """A loader of source files whose later imports stay in their tree, also inside functions."""
 
     def __init__(self, name: str, path: str, tree: "SourceTree") -> None:
         super().__init__(name, path)
         self._tree = tree
 
     def exec_module(self, module: ModuleType) -> None:
-        # A function keeps the built-ins that its module had when it was made.
+        # A function keeps the built-ins that its module had at its definition.
         vars(module)["__builtins__"] = self._tree.builtins
         super().exec_module(module)
 
@@ -27,12 +27,12 @@ class _TreeLoader(SourceFileLoader):
 class SourceTree:
     """One revision of a repository: ``place`` holds its files, ``top`` those of the working tree.
 
-    While its modules are executed, and at each of their later imports, ``sys.path`` and ``sys.modules`` show ``place`` where
-    they show ``top`` otherwise.  ``importlib.import_module`` in a function that runs later is not seen.
+    While its modules run, and at each of their later imports, ``sys.path`` and ``sys.modules`` show ``place`` instead of
+    ``top``.  The tree does not see ``importlib.import_module`` in a function that runs later.
     """
 
     def __init__(self, top: Path, place: Path, folder: Path) -> None:
-        """``folder``, inside ``place``, holds the file that is executed."""
+        """Prepare the tree; ``folder``, inside ``place``, holds the file to execute."""
         self._top, self._place = top.resolve(), place.resolve()
         self._modules: dict[str, ModuleType] = {}
         self._foreign: set[str] = set()
@@ -51,7 +51,7 @@ class SourceTree:
         sys.modules[name] = module
         with self._shown(), self._working_folder():
             loader.exec_module(module)
-        sys.modules[name] = module  # which the end of the context took for one of the tree's own
+        sys.modules[name] = module  # again, because the end of the context removes the tree's modules
         return module
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -65,7 +65,7 @@ class SourceTree:
 
     def _import(self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:  # noqa: A002 - as Python names them
         if level == 0:
-            # Soon, as an import in a function that is timed costs time at each call.
+            # Return early: an import inside a timed function costs time at each call.
             found = self._modules.get(name)
             if found is not None and all(hasattr(found, each) for each in fromlist or ()):
                 return found if fromlist else self._modules.get(name.partition(".")[0], found)
@@ -80,7 +80,7 @@ class SourceTree:
     @contextlib.contextmanager
     def _shown(self) -> Iterator[None]:
         """Show this tree's modules and folders to Python's imports."""
-        if self in sys.meta_path:  # an import within an import
+        if self in sys.meta_path:  # a nested import
             yield
             return
         hidden = {name: each for name, each in list(sys.modules.items()) if self._is_of_tree(each)}
@@ -102,13 +102,13 @@ class SourceTree:
 
     @contextlib.contextmanager
     def _working_folder(self) -> Iterator[None]:
-        """Let files that are named without a folder be the tree's while a module is executed."""
+        """Resolve relative file names inside the tree while a module runs."""
         here = Path(self.mapped(str(Path.cwd())))
         with contextlib.chdir(here) if here.is_dir() else contextlib.nullcontext():
             yield
 
     def mapped(self, entry: str) -> str:
-        """Return the tree's folder for one of the working tree; another one, as of an environment inside it, stays."""
+        """Return the tree's counterpart of a working-tree folder; leave other folders, such as a virtual environment inside it."""
         folder = Path(entry).resolve()  # "" is the current folder
         if not folder.is_relative_to(self._top):
             return entry
@@ -116,7 +116,7 @@ class SourceTree:
         return str(mapped) if mapped.is_dir() else entry
 
     def _is_of_tree(self, module: object) -> bool:
-        """Return True for a module of this tree, and for the working tree's module that would stand in its place."""
+        """Return True for a module of this tree, and for the working tree's module of the same name."""
         try:
             name = getattr(module, "__name__", None)
             file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)

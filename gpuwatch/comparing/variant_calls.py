@@ -1,4 +1,4 @@
-"""The variants as calls that need no arguments."""
+"""The variants as calls without arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ _FACTORY = "make_"
 
 
 def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
-    """Return the sets of arguments: several where a function makes them, because where data lies is part of a time."""
+    """Return the sets of arguments: several if a function makes them, because data addresses affect a time."""
     if callable(request.inputs):
         made = make_with_seeds(request.inputs, request.buffers_count)
         return [compare_arguments.checked_inputs(each, name="inputs()") for each in made]
@@ -23,14 +23,14 @@ def input_sets(request: CompareRequest) -> list[tuple[Any, ...]]:
 
 
 def make_with_seeds(make: Callable[..., Any], count: int) -> list[Any]:
-    """Call a function ``count`` times, with ``seed=0``, ``seed=1`` and so on where it takes a seed."""
+    """Call a function ``count`` times, with ``seed=0``, ``seed=1`` and so on if it takes a seed."""
     return [make(seed=seed) if takes_seed(make) else make() for seed in range(count)]
 
 
 def takes_seed(make: Callable[..., Any]) -> bool:
     try:
         return "seed" in inspect.signature(make).parameters
-    except (TypeError, ValueError):  # a built-in without a signature
+    except (TypeError, ValueError):  # a built-in function has no signature
         return False
 
 

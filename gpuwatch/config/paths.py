@@ -1,6 +1,6 @@
-"""Default places of the store, the socket and the configuration files, as a function of user and source.
+"""Default paths of the store, the socket and the configuration files, as a function of user and source.
 
-Written by hand rather than with platformdirs, whose import takes 15 ms of the 60 that ``import gpuwatch`` may take.
+Not from platformdirs: its import takes 15 ms of the 60 ms allowed for ``import gpuwatch``.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 SYSTEM_STATE = Path("/var/lib/gpuwatch")
 SYSTEM_SOCKET = Path("/run/gpuwatch/daemon.sock")
 SYSTEM_CONFIG = Path("/etc/gpuwatch/config.toml")
-SOCKET_PATH_BYTES = 107  # sun_path of unix(7), less its terminating zero
+SOCKET_PATH_BYTES = 107  # sun_path of unix(7), without its terminating zero
 
 KINDS = ("auto", "nvml", "simulated", "replay")
 
@@ -23,7 +23,7 @@ KINDS = ("auto", "nvml", "simulated", "replay")
 def suffix(source: str) -> str:
     """Return the suffix of a simulated or replayed source's store and socket; empty for a real source.
 
-    The same specification gives the same suffix anywhere, so that client and daemon find each other.
+    The same specification gives the same suffix everywhere, so that client and daemon find each other.
     """
     kind, _, argument = source.partition(":")
     if kind in ("auto", "nvml"):
@@ -55,15 +55,15 @@ def user_config(environment: Mapping[str, str]) -> Path:
 def ensure_socket_folder(socket: Path) -> None:
     """Make the folder of a socket (mode 0700), or check an existing one.
 
-    In a folder that others may write to, another user could replace the socket.  Raises UsageError with what to do.
+    In a folder with other writers, another user could replace the socket.  Raises UsageError: with the remedy.
     """
     _ensure_ours(socket.parent, "--socket")
 
 
 def ensure_state_folder(state: Path, *, mode: int = 0o700) -> None:
-    """Make the folder of the store; one under the temporary folder, where another user could have made it, is checked first.
+    """Make the folder of the store; first check a folder under the temporary folder, because another user may have made it.
 
-    Raises UsageError with what to do.
+    Raises UsageError: with the remedy.
     """
     if state.parent.name == _private_folder({}).name:
         _ensure_ours(state.parent, "--state")
@@ -110,8 +110,8 @@ def _check_ours(folder: Path, found: os.stat_result, option: str) -> None:
 
 
 def user_folder(environment: Mapping[str, str], variable: str, below: str) -> Path:
-    """Return the folder that a variable names, else the one below the user's home; an empty HOME counts as none, as in systemd."""
-    # The base-directory specification says that a relative path in these variables is to be ignored.
+    """Return the folder in a variable, else the one below the user's home; an empty HOME counts as unset, as in systemd."""
+    # The base-directory specification demands that relative paths in these variables are ignored.
     named = environment.get(variable, "")
     if named.startswith("/"):
         return Path(named)
@@ -131,7 +131,7 @@ def _private_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return True if this user owns a folder and can write to it: sudo and containers pass on variables of other users."""
+    """Return True if this user owns a folder and can write to it: sudo and containers pass on other users' variables."""
     try:
         return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK | os.X_OK)
     except OSError:

@@ -1,4 +1,4 @@
-"""Amounts as people write them ("50ms", "2GiB", "1 %"): read into the units the code uses, and written back exactly."""
+"""Amounts as people write them ("50ms", "2GiB", "1 %"): read into the units of the code, and written back exactly."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*\Z", re.ASCII)
 
 
 class QuantityError(ValueError):
-    """Text that is no such amount; the message says what was expected and found, and the caller adds a name."""
+    """Text that is not the expected amount; the message names expected and found text, and the caller adds a name."""
 
 
 def duration_ns(text: str) -> int:
@@ -41,7 +41,7 @@ def duration_ns(text: str) -> int:
 
 
 def lapse_ns(text: str) -> int:
-    """Read the distance of a moment like ``duration_ns``, but a bare number is seconds and ``5m`` is minutes.
+    """Read a time distance like ``duration_ns``, but a bare number is seconds and ``5m`` is minutes.
 
     Raises QuantityError.
     """

@@ -21,11 +21,11 @@ from gpuwatch.config.paths import (
 from gpuwatch.config.quantities import QuantityError
 from gpuwatch.errors import UsageError
 
-# Variables of gpuwatch that are no settings: the file's place, and those that `gpuwatch run` gives its command.
+# GPUWATCH_ variables that are no settings: the path of the configuration file, and those that `gpuwatch run` sets.
 _OTHER_VARIABLES = frozenset({"GPUWATCH_CONFIG", "GPUWATCH_PARENT", "GPUWATCH_TAGS"})
 _TABLES = frozenset(name.partition(".")[0] for name in BY_NAME if "." in name)
-_LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of those for the C library
-# Of two settings the first may not exceed the second; a configured value wins over a default.
+_LIBRARY_VARIABLES = "GPUWATCH_NVTX"  # prefix of the C library's variables
+# The first of each two settings may not exceed the second; a configured value wins over a default.
 _ORDERED = (("sampling.active_period", "sampling.idle_period"), ("store.segment", "store.budget"))
 
 
@@ -37,9 +37,9 @@ class Settings:
     state: Path
     socket: Path
     log_level: str
-    tolerance_ratio: float  # 0 for none, as precision_ratio
+    tolerance_ratio: float  # 0 for none, as in precision_ratio
     precision_ratio: float
-    card_spread_ratio: float  # of compared machines; 0 for that on record
+    card_spread_ratio: float  # of compared machines; 0 for the recorded value
     idle_period_ns: int
     active_period_ns: int
     budget_ratio: float
@@ -47,7 +47,7 @@ class Settings:
     store_max_age_s: float
     segment_bytes: int
     idle_exit_s: float
-    listen: str  # HOST:PORT, empty for nowhere
+    listen: str  # HOST:PORT, empty for no listener
     listen_insecure: bool
     exporter_certificate: str  # paths, empty for none
     exporter_key: str
@@ -55,11 +55,11 @@ class Settings:
     exporter_users: str
     exporter_processes_count: int
     origins: Mapping[str, str] = field(compare=False)  # by field
-    given: Mapping[str, str] = field(compare=False)  # the flags, to read the files again
+    given: Mapping[str, str] = field(compare=False)  # the flags, for reading the files again
 
     @property
     def simulated(self) -> bool:
-        """Return True if the source is no driver of this machine: a simulation or a recording."""
+        """Return True if the source is no driver of this machine, but a simulation or a recording."""
         return self.source.partition(":")[0] in ("simulated", "replay")
 
     @property
@@ -68,7 +68,7 @@ class Settings:
         return self.state / "daemon.log"
 
     def origin(self, name: str) -> str:
-        """Return ``default`` or the place of the value: ``--state``, ``GPUWATCH_STATE``, ``/etc/gpuwatch/config.toml:3``."""
+        """Return ``default`` or the origin of the value: ``--state``, ``GPUWATCH_STATE``, ``/etc/gpuwatch/config.toml:3``."""
         return self.origins[name]
 
     def flags(self) -> list[str]:
@@ -78,19 +78,19 @@ class Settings:
         return [f"--{name.replace('_', '-')}={value}" for name, value in named.items()]
 
     def variables(self) -> dict[str, str]:
-        """Return the given values without an option, as environment variables of that process."""
+        """Return the given values that have no option, as environment variables for that process."""
         return {key.variable: self.given[key.name] for key in KEYS if key.name in self.given}
 
     def reread(self) -> Settings:
-        """Load the settings again from the files and environment of now, under the same flags.  Raises UsageError."""
+        """Load the settings again from the current files and environment, under the same flags.  Raises UsageError."""
         return load(self.given)
 
 
 def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, str] | None = None) -> Settings:
     """Load the settings in force.
 
-    ``flags`` hold text by key name (``source``, ``sampling.idle_period``), and ``config``, a file to read in place of the
-    user's and the system's.  Raises UsageError: one line that names the place, the key, what was expected and found.
+    ``flags`` hold text by key name (``source``, ``sampling.idle_period``), and ``config``, a file to read instead of the
+    user's and the system's files.  Raises UsageError: with the place, the key, the expected and the found value.
     """
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     env = os.environ if environment is None else environment
@@ -115,19 +115,19 @@ def load(flags: Mapping[str, str] | None = None, *, environment: Mapping[str, st
 
 
 def files(flags: Mapping[str, str], environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """List the configuration files in force, the strongest first.  Raises UsageError: when a named one is missing."""
+    """List the configuration files to read, the strongest first.  Raises UsageError: when a named one is missing."""
     named = flags.get("config") or environment.get("GPUWATCH_CONFIG")
     if named:
         path = Path(named).expanduser().absolute()
         if not path.is_file():
             raise UsageError(f"{path}: expected a configuration file, found none")
         return (path,)
-    # A file out of reach, in another user's home as after sudo -u, is not this user's configuration.
+    # An inaccessible file, such as one in another user's home after sudo -u, is not this user's configuration.
     return tuple(path for path in (user_config(environment), SYSTEM_CONFIG) if os.access(path, os.F_OK))
 
 
 def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """List the GPUWATCH_ variables that are no settings.  They are no error: an orchestrator may set GPUWATCH_PORT for its service."""
+    """List the GPUWATCH_ variables that are no settings.  They are no error, because an orchestrator may set GPUWATCH_PORT."""
     known = {key.variable for key in KEYS} | _OTHER_VARIABLES
     ours = [name for name in environment if name.startswith("GPUWATCH_") and not name.startswith(_LIBRARY_VARIABLES)]
     return tuple(sorted(name for name in ours if name not in known))
@@ -135,7 +135,7 @@ def unknown_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 def _read_file(path: Path) -> Iterator[tuple[Key, object, str]]:
     """Yield the keys of one file with their raw values and places.  Raises UsageError."""
-    import tomllib  # an import of 9 ms that most processes save, because there is no file
+    import tomllib  # imported late: it takes 9 ms, and most processes have no file to read
 
     try:
         text = path.read_bytes().decode()
@@ -195,7 +195,7 @@ def _read(key: Key, raw: object, place: str, name: str = "") -> object:
 
 
 def _reconcile(values: dict[str, Any], origins: Mapping[str, str]) -> None:
-    """Check values against each other.  Raises UsageError: for values that cannot hold together."""
+    """Check values against each other.  Raises UsageError: for values that contradict each other."""
     for names in _ORDERED:
         small, large = BY_NAME[names[0]], BY_NAME[names[1]]
         if values[small.field] <= values[large.field]:

@@ -1,1 +1,1 @@
-"""Kernels of gpuwatch on the GPU: stamps of the true clock.  Imported only in a process that has a CUDA context."""
+"""Kernels of gpuwatch on the GPU: stamps of the true clock.  Only a process with a CUDA context imports them."""

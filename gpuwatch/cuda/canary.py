@@ -1,4 +1,4 @@
-"""The canary: fixed light work, whose clock and copy rate tell whether the GPU itself is slow."""
+"""The canary: fixed light work whose clock and copy rate show whether the GPU itself is slow."""
 
 import ctypes
 from contextlib import closing
@@ -10,22 +10,22 @@ from gpuwatch.cuda.stamp import Stamped, Stamps
 from gpuwatch.process import torch_state
 
 _SPIN_CYCLES = 4_000_000  # 2 ms at 2 GHz, and too light for any power limit
-_COPY_BYTES = 128 << 20  # beyond the L2 cache of every board
+_COPY_BYTES = 128 << 20  # beyond the L2 cache of every known board
 _COPIES_COUNT = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """The true clock under light work, and the bytes read and written a second by a copy."""
+    """The true clock under light work, and the bytes per second that a copy reads and writes."""
 
     clock_mhz: float | None
     copy_bytes_count: float | None
 
 
 def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
-    """Run the canary for about 5 ms, after which the GPU is idle; None where there is no context.  It needs 256 MiB.
+    """Run the canary for about 5 ms, then the GPU is idle; None without a context.  It needs 256 MiB.
 
-    Raises RuntimeError: when the driver refuses, as where memory is short.
+    Raises RuntimeError: when the driver refuses, for example for lack of memory.
     """
     driver = current_driver(driver)
     stamped = spin_stamped(driver)
@@ -36,9 +36,9 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
 
 
 def spin_stamped(driver: Any = None) -> Stamped | None:
-    """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest clock allowed.
+    """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest allowed clock.
 
-    None where there is no context.  Raises RuntimeError: when the driver refuses.
+    None without a context.  Raises RuntimeError: when the driver refuses.
     """
     driver = current_driver(driver)
     cuda = torch_state.cuda_with_context()
@@ -54,7 +54,7 @@ def spin_stamped(driver: Any = None) -> Stamped | None:
         def turn() -> None:
             checked(driver.cuLaunchKernel(spin, sms, 1, 1, 1, 1, 1, 0, stream, ctypes.addressof(arguments), 0))
 
-        turn()  # out of an idle state first
+        turn()  # leave an idle state first
         stamps.put()
         turn()
         stamps.put()
@@ -63,7 +63,7 @@ def spin_stamped(driver: Any = None) -> Stamped | None:
 
 
 def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:
-    """Return the bytes read and written in a second."""
+    """Return the bytes read and written per second."""
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
     try:
         first, last = (cuda.Event(enable_timing=True) for _ in range(2))

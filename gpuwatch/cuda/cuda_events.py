@@ -1,4 +1,4 @@
-"""CUDA events by number: through the driver's library, so that none is an object of Python's, else torch's."""
+"""CUDA events by number: handles of the driver's library, which create no Python object, else torch's events."""
 
 import ctypes
 import gc
@@ -15,36 +15,36 @@ Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
 _LIBRARY = "libcuda.so.1"
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
-_spare: dict[tuple[int, int], list[int]] = {}  # handles by context: the next window makes none
+_spare: dict[tuple[int, int], list[int]] = {}  # handles by context, reused by the next window
 
 
 class Events(Protocol):
-    """Events that are recorded on torch's current stream and known by their numbers, from 0."""
+    """Events on torch's current stream, numbered from 0."""
 
     def reserve(self, count: int) -> None:
-        """Make room for events of numbers below this one where that makes the loop quicker."""
+        """Make room for events of numbers below this one, if that speeds up the loop."""
 
     def prepare(self, number: int) -> None:
-        """Make the events up to this number."""
+        """Create the events up to this number."""
 
     def record(self, number: int) -> None:
-        """Record an event that was prepared."""
+        """Record a prepared event."""
 
     def synchronize(self, number: int) -> None:
         """Wait until the work before an event is done."""
 
     def is_done(self, number: int) -> bool:
-        """Return whether the work before an event is done."""
+        """Return True if the work before an event is done."""
 
     def elapsed_s(self, firsts: Numbers, lasts: Numbers) -> Seconds:
-        """Return the seconds between pairs of events, all of them done."""
+        """Return the seconds between pairs of finished events."""
 
     def close(self) -> None:
-        """Give them back; none is used any more."""
+        """Release the events; the caller uses none afterwards."""
 
 
 class TorchEvents:
-    """Events of torch: objects that Python's collector tracks, so that a young collection is due as they are made."""
+    """Events of torch: objects that Python's collector tracks, so that creating them triggers young collections."""
 
     def __init__(self, cuda: Any) -> None:  # torch.cuda has no types
         self._cuda = cuda
@@ -53,7 +53,7 @@ class TorchEvents:
     def reserve(self, count: int) -> None:
         self.prepare(count - 1)
         if gc.isenabled():
-            gc.collect(0)  # here and not in an iteration
+            gc.collect(0)  # prepared here, outside the iterations
 
     def prepare(self, number: int) -> None:
         while len(self._events) <= number:
@@ -78,13 +78,13 @@ class TorchEvents:
 
 
 class DriverEvents:
-    """Events of the current context as handles in an array: thousands of torch's events once cost a window a full collection.
+    """Events of the current context as handles in an array: thousands of torch's events once triggered a full collection.
 
-    On an H200 that collection took 60 to 90 ms, in which nothing was launched.
+    On an H200 that collection took 60 to 90 ms, without launches meanwhile.
     """
 
     def __init__(self, library: Any, index: int) -> None:
-        """``index`` is the device whose current stream records.  Raises RuntimeError: without a context."""
+        """Prepare events; ``index`` is the device whose current stream records.  Raises RuntimeError: without a context."""
         self._library = library
         self._index = index
         self._context = _context(library)
@@ -130,7 +130,7 @@ class DriverEvents:
 
 
 def make_events(cuda: Any, library: Any = None) -> Events:
-    """Make events for torch's current device, by the driver's library where this process has it."""
+    """Make events for torch's current device, with the driver's library if this process has it."""
     try:
         return DriverEvents(library or load_library(), cuda.current_device())
     except (OSError, AttributeError, RuntimeError):
@@ -138,7 +138,7 @@ def make_events(cuda: Any, library: Any = None) -> Events:
 
 
 def load_library() -> Any:
-    """Return the driver's library with the types of what is called.  Raises OSError: where there is none."""
+    """Return the driver's library with the types of the called functions.  Raises OSError: when there is no library."""
     library = ctypes.CDLL(_LIBRARY)
     handle = ctypes.c_void_p
     library.cuEventCreate.argtypes = [ctypes.POINTER(handle), ctypes.c_uint]
@@ -152,12 +152,12 @@ def load_library() -> Any:
 
 
 def _context(library: Any) -> tuple[int, int]:
-    """Return address and number of the current context: after a reset another may lie at the same address."""
+    """Return address and number of the current context: after a reset another context may have the same address."""
     address, number = ctypes.c_void_p(), ctypes.c_ulonglong()
     _check(library.cuCtxGetCurrent(ctypes.byref(address)))
     if not address.value:
         raise RuntimeError("CUDA: this thread has no context")
-    _check(library.cuCtxGetId(address, ctypes.byref(number)))  # from CUDA 12 on; before it torch's events serve
+    _check(library.cuCtxGetId(address, ctypes.byref(number)))  # from CUDA 12 on; earlier versions use torch's events
     return address.value, number.value
 
 

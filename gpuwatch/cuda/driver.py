@@ -1,4 +1,4 @@
-"""CUDA's driver API on the current context, and the kernels of gpuwatch as PTX, which needs no compiler."""
+"""CUDA's driver API on the current context, and gpuwatch's kernels as PTX, which needs no compiler."""
 
 import contextlib
 import sys
@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuwatch.process import torch_state
 
-# smid may in principle exceed the number of SMs (a partition), so a thread that would write beyond its row writes nothing.
+# smid may exceed the number of SMs on a partition, so a thread beyond its row writes nothing.
 PTX = b"""
 .version 6.0
 .target sm_60
@@ -51,7 +51,7 @@ _modules: dict[Context, Any] = {}  # cuda has no types
 def current_driver(driver: Any = None) -> Any | None:
     """Return the driver's functions (by default those of cuda-bindings); None without torch's context or during a capture.
 
-    It makes no context.
+    It creates no context.
     """
     if torch_state.cuda_at_hand() is None:
         return None
@@ -65,9 +65,9 @@ def current_driver(driver: Any = None) -> Any | None:
 
 
 def context(driver: Any) -> Context:
-    """Return the address and the number of the current context, zeros where there is none.
+    """Return the address and the number of the current context, zeros without one.
 
-    After a reset another context may lie at the same address; numbers do not come back.  Drivers before 12.0 give none.
+    After a reset another context may have the same address; numbers are unique.  Drivers before 12.0 give none.
     """
     current = checked(driver.cuCtxGetCurrent())
     address = int(current)
@@ -80,9 +80,9 @@ def context(driver: Any) -> Context:
 
 @contextlib.contextmanager
 def reading_thread(driver: Any, current: Context) -> Iterator[int]:
-    """Have the calling thread read from a context while the program goes on; yield a stream that waits for none of the program's.
+    """Let the calling thread read from a context while the program continues; yield a stream independent of the program's.
 
-    No capture of a graph in the program's threads is disturbed: elsewhere a copy in another thread would end it.
+    It disturbs no graph capture in the program's threads, while a plain copy in another thread would end one.
     Raises RuntimeError: when the driver refuses.
     """
     checked(driver.cuCtxSetCurrent(current[0]))
@@ -97,10 +97,10 @@ def reading_thread(driver: Any, current: Context) -> Iterator[int]:
 
 
 def load_kernel(driver: Any, name: str) -> Any:
-    """Load a kernel of gpuwatch, once for each context; the first one takes some tens of milliseconds."""
+    """Load a kernel of gpuwatch once per context; the first load takes some tens of milliseconds."""
     current = context(driver)
     if current in _modules:
-        with contextlib.suppress(RuntimeError):  # of a context that was reset, where the driver does not number them
+        with contextlib.suppress(RuntimeError):  # of a context that was reset, if the driver does not number contexts
             return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
     _modules[current] = checked(driver.cuModuleLoadData(PTX))
     return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
@@ -113,7 +113,7 @@ def sms_count(driver: Any) -> int:
 
 
 def raw_stream() -> Callable[[int], int]:
-    """Return a function from a device to the driver's handle of torch's current stream, which takes 0.1 us."""
+    """Return a function from a device to the driver's handle of torch's current stream; one call takes 0.1 us."""
     quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
     cuda = torch_state.cuda_with_context()
     if quick is not None and (cuda is None or cuda is getattr(sys.modules.get("torch"), "cuda", None)):

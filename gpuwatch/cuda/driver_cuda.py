@@ -1,4 +1,4 @@
-"""The part of torch.cuda that gpuwatch uses, over the driver API alone: for a process that has no torch."""
+"""The part of torch.cuda that gpuwatch uses, over the driver API alone, for a process without torch."""
 
 import ctypes
 import uuid
@@ -46,10 +46,10 @@ class DriverEvent:
 
 
 class DriverCuda:
-    """The first visible GPU's primary context with one stream; it stands for torch.cuda and for its current stream."""
+    """The first visible GPU's primary context with one stream, in place of torch.cuda and its current stream."""
 
     def __init__(self, driver: Any) -> None:
-        """Raises RuntimeError: when the driver finds no GPU, or refuses a context."""
+        """Create the context.  Raises RuntimeError: when the driver finds no GPU, or refuses a context."""
         checked(driver.cuInit(0))
         self._driver = driver
         self._device = checked(driver.cuDeviceGet(0))
@@ -82,7 +82,7 @@ class DriverCuda:
         checked(self._driver.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, self._stream, ctypes.addressof(arguments), 0))
 
     def get_device_properties(self, _index: int | None = None) -> SimpleNamespace:
-        """Return the GPU as the driver describes it, by torch's names."""
+        """Return the driver's description of the GPU, by torch's names."""
         driver = self._driver
         names = driver.CUdevice_attribute
         numbers = {

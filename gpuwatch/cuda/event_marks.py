@@ -20,22 +20,22 @@ from gpuwatch.wire.timings import sort_by_begin
 
 Numbers = npt.NDArray[np.int64]
 Seconds = npt.NDArray[np.float64]
-TIMED = -1  # in place of the number of a word: an iteration
+TIMED = -1  # marks an iteration, in place of a word's number
 _ROW = struct.Struct("=qqqqq")
 _COLUMNS_COUNT = 5
 _NO_STAMP = -1
-_SPREADS_COUNT = 1000  # stamps whose spread over the SMs is looked at
-_ANCHOR = 0  # the number of the event from which times are counted
-_EVENTS_COUNT = 8 * TIMES_COUNT  # begins that never end take one too
-_READ_AT_ONCE_COUNT = 500  # marked pieces: their events and stamps are read in 5 ms
-_SHIFT = 32  # a beginning is one number: its event's above these bits, its stamp's, plus one, below
+_SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
+_ANCHOR = 0  # number of the event at time zero
+_EVENTS_COUNT = 8 * TIMES_COUNT  # begins without an end count too
+_READ_AT_ONCE_COUNT = 500  # marked pieces: reading their events and stamps takes 5 ms
+_SHIFT = 32  # a begin is one number: its event above these bits, its stamp plus one below
 
 
 class CudaMarks:
     """Events and stamps on torch's current stream.
 
-    A stamp lies outside its events, so that it costs the iteration no time: about 2 us of the GPU and 5 us of the host each
-    on an H200, where an event takes about 1.5 us of the host.  Without room for stamps, times go on without a clock.
+    A stamp lies outside its events, so that it adds nothing to the iteration's time.  On an H200 a stamp takes about 2 us of
+    the GPU and 5 us of the host, an event about 1.5 us of the host.  Without room for stamps, times continue without a clock.
     """
 
     timer = "events"
@@ -48,7 +48,7 @@ class CudaMarks:
         self._events.record(_ANCHOR)
         self._events.synchronize(_ANCHOR)
         self._anchor_ns = clock.now_ns()
-        # Of each: first and last event, first and last stamp, and word; in one array: marking makes no object that Python's
+        # First and last event, first and last stamp, and word of each piece, in one array: marking creates no object that Python's
         # collector tracks.
         self._rows = array("q")
         self._timed_count = self._other_count = 0
@@ -58,7 +58,7 @@ class CudaMarks:
         self._is_open = True
         self._probe = LaunchProbe(clock.now_ns)
         self._stamps = Stamps.allocate(2 * count, driver)
-        self._stream: int | None = None  # of the thread that reads beside the program's
+        self._stream: int | None = None  # of the thread that reads beside the program
 
     def declared(self) -> dict[str, FactValue]:
         declared = {"timer": self.timer} | self._probe.declared()
@@ -70,12 +70,12 @@ class CudaMarks:
         return self._stamps.put() if self._stamps is not None else -1
 
     def reserve(self, count: int) -> None:
-        """Make room for the events of this many more iterations, where that makes the loop quicker."""
+        """Make room for the events of this many more iterations, if that speeds up the loop."""
         used_count = _EVENTS_COUNT - length_hint(self._numbers)
         self._events.reserve(used_count + 2 * min(count, TIMES_COUNT))
 
     def _begin_event(self) -> int:
-        """Record the next event on the current stream, with the one that ends the piece already made; return its number."""
+        """Record the next event on the current stream, with the event for the end already created; return its number."""
         number = next(self._numbers)
         self._events.prepare(number + 1)
         self._events.record(number)
@@ -83,12 +83,12 @@ class CudaMarks:
 
     def _end_event(self) -> int:
         number = next(self._numbers)
-        self._events.prepare(number)  # another thread's, or a nested piece's, may have taken the one made beforehand
+        self._events.prepare(number)  # another thread or a nested piece may have used the event created beforehand
         self._events.record(number)
         return number
 
     def begin(self, word: int = TIMED) -> int | None:
-        """Mark a beginning; ``word`` is the number of other work's word."""
+        """Mark a begin; ``word`` is the number of the word for other work."""
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
@@ -121,7 +121,7 @@ class CudaMarks:
             return self.begin()
         number = self._begin_event()
         self._probe.begin(number)
-        return number << _SHIFT | (stamp + 1)  # the stamp that ends one iteration begins the next
+        return number << _SHIFT | (stamp + 1)  # one stamp ends an iteration and begins the next
 
     def wait(self, *, behind_count: int) -> None:
         """Wait until the GPU is at most this many marked pieces behind the host."""
@@ -130,34 +130,34 @@ class CudaMarks:
             self._events.synchronize(ended[max(-behind_count, -len(ended))])
 
     def settle(self) -> bool:
-        """Mark nothing more; return whether reading takes so long that it belongs in a thread beside the program's.
+        """Stop marking; return True if reading takes so long that it needs a thread beside the program's.
 
-        The GPU would idle while 15 000 iterations are read, for 0.1 s on an H200.
+        Otherwise the GPU would idle while 15 000 iterations are read, for 0.1 s on an H200.
         """
         self._is_open = False
         is_long = self._timed_count + self._other_count > _READ_AT_ONCE_COUNT
         if self._stamps is None or not is_long or self._cuda.is_current_stream_capturing():
             return False
-        self._stamps.calibrate()  # on the program's stream, which the other thread leaves alone
+        self._stamps.calibrate()  # on the program's stream, because the other thread does not use it
         return True
 
     @contextlib.contextmanager
     def reading_beside(self) -> Iterator[None]:
-        """Have the calling thread read and close these marks while the program goes on, after ``settle`` returned True."""
+        """Let the calling thread read and close these marks while the program continues, after ``settle`` returned True."""
         if self._stamps is None:
             raise RuntimeError("marks: these are closed")
         with self._stamps.reading_thread() as self._stream:
             yield
 
     def close(self) -> None:
-        """Release the stamps; later iterations are not marked."""
+        """Release the stamps; later iterations get no mark."""
         stamps, self._stamps, self._is_open = self._stamps, None, False
         self._events.close()
         if stamps is not None:
             stamps.close(is_beside=self._stream is not None)
 
     def timings(self) -> Timings | None:
-        """Return the marked iterations in the order of their beginnings; None where there are none."""
+        """Return the marked iterations in the order of their begins; None without any."""
         found = self._read(is_timed=True)
         if found is None:
             return None
@@ -172,7 +172,7 @@ class CudaMarks:
             yield from zip(at_ns.tolist(), (at_ns + (took_s * 1e9).astype(np.int64)).tolist(), rows[:, 4].tolist(), strict=True)
 
     def _read(self, *, is_timed: bool) -> tuple[Numbers, Numbers, Seconds] | None:
-        """Return rows, begins and durations, after the last of them is done; None for none."""
+        """Return rows, begins and durations once the last piece is done; None without pieces."""
         rows = np.array(self._rows, np.int64).reshape(-1, _COLUMNS_COUNT)
         rows = rows[(rows[:, 4] == TIMED) == is_timed]
         if not len(rows) or (self._stream is None and self._cuda.is_current_stream_capturing()):
@@ -189,7 +189,7 @@ class CudaMarks:
         stamps, stream = self._stamps, self._stream
         stamped = stamps.stamped(stamps.fetch() if stream is None else stamps.fetch_beside(stream))
         some = np.arange(0, self._stamps.used, -(-self._stamps.used // _SPREADS_COUNT))
-        # Other work on the SMs delays a stamp's threads, and drives them onto SMs that are free.
+        # Other work on the SMs delays a stamp's threads, and moves them to free SMs.
         self._seen_ratio = float((stamped.at_ns[some] > 0).mean())
         self._spread_s = float(np.median(stamped.last_ns(some) - stamped.first_ns(some)) / 1e9)
         begins, ends = rows[:, 2], rows[:, 3]

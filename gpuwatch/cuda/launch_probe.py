@@ -1,4 +1,4 @@
-"""A look at every few iterations: how long the host needs to launch one, and whether the GPU waited for it."""
+"""A probe of every few iterations: the host's time to launch one, and whether the GPU waited for it."""
 
 from array import array
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from statistics import median
 
 from gpuwatch.wire.messages import FactValue
 
-# Each probe costs the host a query of an event, so that few are made.  A prime: no rhythm of a loop is met each time.
+# Each probe costs the host a query of an event, so probes are rare.  A prime interval avoids the rhythm of a loop.
 _EVERY_COUNT = 7
 _FEWEST_COUNT = 5
 _USUAL_RATIO = 0.5
@@ -15,8 +15,8 @@ _USUAL_RATIO = 0.5
 class LaunchProbe:
     """The host's times of probed iterations.
 
-    An iteration whose first event is done when the host has launched all of it was waited for: the GPU had no other work.
-    Probing makes no object that Python's collector tracks.
+    If the first event of an iteration is done when the host has launched all of it, the GPU had no other work and waited.
+    Probing creates no object that Python's collector tracks.
     """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
@@ -26,14 +26,14 @@ class LaunchProbe:
         self._took_ns, self._starved = array("q"), array("b")
 
     def begin(self, number: int) -> None:
-        """Take note of an iteration, by the number of its first event, if it is its turn."""
+        """Note an iteration by the number of its first event, if it is due for a probe."""
         self._count += 1
         if self._count % _EVERY_COUNT == 0:
             self._probed = number
             self._begun_ns = self._now_ns()
 
     def end(self, number: int) -> bool:
-        """Return whether the iteration is probed; its work has been launched."""
+        """Return True if the iteration is probed; its work has been launched."""
         if number != self._probed:
             return False
         self._took_ns.append(self._now_ns() - self._begun_ns)
@@ -41,13 +41,13 @@ class LaunchProbe:
         return True
 
     def note(self, *, is_reached: bool) -> None:
-        """Take note whether the GPU has reached the probed iteration already."""
+        """Note whether the GPU has already reached the probed iteration."""
         self._starved.append(is_reached)
 
     def declared(self) -> dict[str, FactValue]:
-        """Return the facts of launching; none of fewer than five probes.
+        """Return the launch facts to declare; none from fewer than five probes.
 
-        Where the host is ahead, a full queue of launches holds it up: then the least of its times is launching.
+        If the host is ahead, a full queue of launches delays it; its least time is then the time of a launch.
         """
         if len(self._starved) < _FEWEST_COUNT:
             return {}

@@ -1,4 +1,4 @@
-"""The true clock: one thread an SM writes %clock64 and %globaltimer."""
+"""The true clock: one thread per SM writes %clock64 and %globaltimer."""
 
 from __future__ import annotations
 
@@ -27,47 +27,47 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """Stamps read back: rows are stamps in the order they were put, columns SMs; zero where an SM was not seen.
+    """Stamps after reading: rows are stamps in order, columns are SMs; zero if an SM was not seen.
 
-    ``at_ns`` is CLOCK_MONOTONIC of this machine, good to some tens of microseconds against the host and to the timer's own
-    resolution (32 ns on an H200) between stamps.
+    ``at_ns`` is CLOCK_MONOTONIC of this machine.  Its error is some tens of microseconds against the host, and between stamps
+    the timer's resolution (32 ns on an H200).
     """
 
     at_ns: Numbers
     cycles: Numbers
 
     def clocks_mhz(self, first: Numbers, second: Numbers) -> Values:
-        """Return the mean SM clock between pairs of stamps: the median over the SMs that saw both, NaN where there is none.
+        """Return the mean SM clock between pairs of stamps: the median over the SMs with both, NaN without one.
 
-        Idle time counts: between two stamps around a pause it is not the clock a kernel ran at.
+        Idle time counts: between two stamps around a pause it is not the clock of a kernel.
         """
         seen = (self.at_ns[first] > 0) & (self.at_ns[second] > self.at_ns[first])
         passed_ns = np.where(seen, self.at_ns[second] - self.at_ns[first], 1)
         mhz = np.where(seen, (self.cycles[second] - self.cycles[first]) * 1e3 / passed_ns, np.nan)
         whole, known = seen.all(axis=1), seen.any(axis=1)
         out = np.full(len(mhz), np.nan)
-        out[whole] = np.median(mhz[whole], axis=1)  # a tenth of the cost of the other, and the usual case
+        out[whole] = np.median(mhz[whole], axis=1)  # the usual case, at a tenth of the cost of the other
         if (partly := known & ~whole).any():
             out[partly] = np.nanmedian(mhz[partly], axis=1)
         return out
 
     def thinned(self) -> Stamped:
-        """Return the stamps of a few SMs only: one clock drives all, and a median over 132 took 10 us an iteration."""
+        """Return the stamps of a few SMs only: all share one clock, and a median over 132 took 10 us per iteration."""
         step = -(-self.at_ns.shape[1] // _FEW_SMS_COUNT)
         return Stamped(self.at_ns[:, ::step], self.cycles[:, ::step])
 
     def mean_mhz(self, first: int, second: int) -> float | None:
-        """Return the mean SM clock between two stamps; None where no SM saw both."""
+        """Return the mean SM clock between two stamps; None if no SM saw both."""
         value = float(self.clocks_mhz(np.array([first]), np.array([second]))[0])
         return None if np.isnan(value) else value
 
     def first_ns(self, stamps: Numbers) -> Times:
-        """Return when the first SM wrote each stamp: the work before it was done by then."""
+        """Return each stamp's first write by an SM: the work before the stamp was done by then."""
         seen = self.at_ns[stamps]
         return np.asarray(np.where(seen > 0, seen, np.iinfo(np.int64).max).min(axis=1))
 
     def last_ns(self, stamps: Numbers) -> Times:
-        """Return when the last SM wrote each stamp: the work after it had not begun before."""
+        """Return each stamp's last write by an SM: the work after the stamp began later."""
         return np.asarray(self.at_ns[stamps].max(axis=1))
 
     def began_ns(self, stamp: int) -> int:
@@ -77,16 +77,16 @@ class Stamped:
 class Stamps:
     """Stamps on the current context's GPU, in a buffer allocated beforehand.
 
-    It makes no context, allocates when it is made and never later, and launches on torch's current stream.  Threads may
-    stamp at once.
+    The object creates no context, allocates only at its creation, and launches on torch's current stream.  Several threads
+    may stamp at once.
     """
 
     def __init__(self, buffer: StampBuffer) -> None:
-        """Raises RuntimeError: when the buffer belongs to a context that is gone."""
+        """Prepare the stamps.  Raises RuntimeError: when the buffer belongs to a destroyed context."""
         self._buffer: StampBuffer | None = buffer
         self.count = buffer.count
         self._sms = ctypes.c_uint32(buffer.sms_count)
-        # Each stamp has its own arguments, so that no launch reads those of another thread.
+        # Each stamp has its own arguments, so that no launch reads another thread's.
         self._rows = buffer.base + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(buffer.row_bytes)
         self._arguments = np.empty((buffer.count + 1, 2), np.uint64)
         self._arguments[:, 0] = self._rows.ctypes.data + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(8)
@@ -104,8 +104,8 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
 
-        It takes at most ``stamp_buffers.MOST_BYTES`` of device memory: ``count`` of the result may be smaller.  ``driver`` defaults to that
-        of cuda-bindings.
+        It takes at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.  ``driver``
+        defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """
         driver = current_driver(driver)
@@ -113,7 +113,7 @@ class Stamps:
             return None
         stamp_buffers.free_pending()
         for buffer in stamp_buffers.reuse(driver, count):
-            # A buffer that cannot be used is of a context that was reset, and is dropped: its address may have another owner.
+            # An unusable buffer belongs to a context that was reset; drop it, because its address may have another owner.
             with contextlib.suppress(RuntimeError):
                 return Stamps(buffer)
         buffer = stamp_buffers.allocate(driver, count)
@@ -129,7 +129,7 @@ class Stamps:
         return self.count - length_hint(self._numbers)
 
     def put(self, *, during_capture: bool = False) -> int:
-        """Stamp on torch's current stream; return its number, or −1 if the buffer is full or a graph is being captured."""
+        """Stamp on torch's current stream; return the stamp's number, or −1 if the buffer is full or a graph is being captured."""
         if not during_capture and self._is_capturing():
             return -1
         number = next(self._numbers, -1)
@@ -144,7 +144,7 @@ class Stamps:
 
     def _launch(self, number: int) -> None:
         buffer = self._open_buffer()
-        # A block of one thread an SM: the scheduler gives each SM its first block before any its second.
+        # Blocks of one thread, one per SM: the scheduler gives each SM a first block before any second one.
         stream, arguments = self._raw_stream(buffer.index), self._arguments_at + 16 * number
         checked(buffer.driver.cuLaunchKernel(buffer.kernel, buffer.sms_count, 1, 1, 1, 1, 1, 0, stream, arguments, 0))
 
@@ -166,7 +166,7 @@ class Stamps:
             self._offsets.append(best[1:])
 
     def clear(self) -> None:
-        """Discard the stamps put so far and reuse their rows.  Not while work that stamps is running."""
+        """Discard the stamps so far and reuse their rows.  The caller must wait for stamping work first."""
         if self.used:
             self._zero(self.used * self._open_buffer().row_bytes)
         self._numbers = iter(range(self.count))
@@ -174,21 +174,21 @@ class Stamps:
         self.calibrate()
 
     def _zero(self, size_bytes: int) -> None:
-        # On the stream that stamps: the default one neither waits for others nor do they wait for it.
+        # On the stamping stream: the default stream and others do not wait for each other.
         buffer = self._open_buffer()
         checked(buffer.driver.cuMemsetD8Async(buffer.base, 0, size_bytes, self._raw_stream(buffer.index)))
 
     def read(self) -> Stamped:
-        """Read all stamps put so far, after the work that stamps: it waits for the current stream only."""
+        """Read all stamps so far, after the work that stamps: it waits for the current stream only."""
         return self.stamped(self.fetch())
 
     def fetch(self) -> Numbers:
-        """Copy all stamps put so far to the host, as ``stamped`` reads them: after it the GPU is no longer needed."""
+        """Copy all stamps so far to the host, for ``stamped``: afterwards the GPU is no longer needed."""
         self.calibrate()
         return self._copied(0, self.used)
 
     def fetch_beside(self, stream: int) -> Numbers:
-        """Copy all stamps put so far on a stream of ``reading_thread``, after they were calibrated and their work is done."""
+        """Copy all stamps so far on a stream of ``reading_thread``, after their calibration and the end of their work."""
         buffer = self._open_buffer()
         out = np.empty((self.used, buffer.sms_count, 2), np.int64)
         checked(buffer.driver.cuMemcpyDtoHAsync(out.ctypes.data, buffer.base, out.nbytes, stream))
@@ -197,22 +197,22 @@ class Stamps:
 
     @contextlib.contextmanager
     def reading_thread(self) -> Iterator[int]:
-        """Have the calling thread read from the context of these stamps; yield the stream for ``fetch_beside``."""
+        """Let the calling thread read from the context of these stamps; yield the stream for ``fetch_beside``."""
         buffer = self._open_buffer()
         with reading_thread(buffer.driver, buffer.context) as stream:
             yield stream
 
     def stamped(self, rows: Numbers) -> Stamped:
-        """Return the times and cycles in rows that were fetched, before the stamps are cleared."""
+        """Return the times and cycles in fetched rows, before the stamps are cleared."""
         timer_ns = rows[:, :, 0]
         return Stamped(np.where(timer_ns > 0, timer_ns + self._host_minus_gpu_ns(timer_ns), 0), rows[:, :, 1])
 
     def _host_minus_gpu_ns(self, timer_ns: Numbers) -> Numbers:
-        """Interpolate the offset between calibrations: the two clocks drift apart by some millionths."""
+        """Interpolate the offset between calibrations: the two clocks drift by some millionths."""
         if not self._offsets:
             return np.zeros_like(timer_ns)
         times, offsets = np.array(self._offsets, np.int64).T
-        # Relative to the first: nanoseconds since 1970 exceed what a float holds exactly.
+        # Relative to the first: nanoseconds since 1970 exceed a float's precision.
         moved = np.interp((timer_ns - times[0]).astype(np.float64), (times - times[0]).astype(np.float64), offsets - offsets[0])
         return np.asarray(offsets[0] + moved.astype(np.int64))
 
@@ -224,7 +224,7 @@ class Stamps:
         return out
 
     def close(self, *, is_beside: bool = False) -> None:
-        """Release the buffer, also from a thread beside the program's.  Later stamps are not put, and unread ones are lost."""
+        """Release the buffer, also from a thread beside the program's.  Later stamps are skipped, and unread ones are lost."""
         buffer, self._buffer = self._buffer, None
         self._numbers = iter(range(0))
         if buffer is not None:

@@ -1,4 +1,4 @@
-"""Device memory for stamps: allocated, released, and a little of it reused by the next window."""
+"""Device memory for stamps: allocated, released, and in small sizes reused by the next window."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from gpuwatch.process import torch_state
 
 STAMP_BYTES = 16  # the two registers of one SM
 MOST_BYTES = 64 << 20  # of device memory for one window's stamps
-_SPARE_COUNT = 16  # stamps: more than a window's edges and a canary need
+_SPARE_COUNT = 16  # stamps: more than the edges of a window and a canary need
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,20 +34,20 @@ class StampBuffer:
         return (self.count + 1) * self.row_bytes
 
 
-_spare: dict[tuple[Context, int], list[StampBuffer]] = {}  # by context and size, because allocating takes 0.2 ms
-_unfreed: list[StampBuffer] = []  # released when it could not be freed
+_spare: dict[tuple[Context, int], list[StampBuffer]] = {}  # by context and size, because an allocation takes 0.2 ms
+_unfreed: list[StampBuffer] = []  # released while they could not be freed
 
 
 def reuse(driver: Any, count: int) -> Iterator[StampBuffer]:
     """Yield released buffers of this size, each of them once."""
     released = _spare.get((context(driver), count), []) if count <= _SPARE_COUNT else []
-    with contextlib.suppress(IndexError):  # another thread may take the last
+    with contextlib.suppress(IndexError):  # another thread may take the last one
         while released:
             yield released.pop()
 
 
 def allocate(driver: Any, count: int) -> StampBuffer:
-    """Allocate a buffer for ``count`` stamps or as many as ``MOST_BYTES`` hold.  Raises RuntimeError: when the driver refuses."""
+    """Allocate a buffer for ``count`` stamps, limited by ``MOST_BYTES``.  Raises RuntimeError: when the driver refuses."""
     free_pending()
     sms = sms_count(driver)
     count = min(count, MOST_BYTES // (sms * STAMP_BYTES))
@@ -58,9 +58,9 @@ def allocate(driver: Any, count: int) -> StampBuffer:
 
 
 def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
-    """Hold a small buffer for reuse and free a large one: now, or later during a capture or in another context.
+    """Keep a small buffer for reuse and free a large one: now, or later during a capture or in another context.
 
-    ``is_beside`` is for a thread beside the program's: freeing waits for all work of the GPU, so ``free_pending`` does it later.
+    ``is_beside`` is for a thread beside the program's: ``free_pending`` frees later, because freeing waits for all GPU work.
     """
     if buffer.count <= _SPARE_COUNT:
         _spare.setdefault((buffer.context, buffer.count), []).append(buffer)
@@ -71,12 +71,12 @@ def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
 
 
 def free_pending() -> None:
-    """Free released buffers of the current context, unless a graph is being captured: to free memory would destroy it."""
+    """Free released buffers of the current context, unless a graph is being captured: freeing memory would destroy it."""
     if not _unfreed or torch_state.cuda_at_hand() is None:
         return
-    # In another context the address has another owner: memory of a context that was reset is never freed.
+    # In another context the address has another owner, so memory of a context that was reset is never freed.
     for buffer in list(_unfreed):
-        with contextlib.suppress(ValueError, RuntimeError):  # another thread freed it; the GPU is lost
+        with contextlib.suppress(ValueError, RuntimeError):  # another thread freed it, or the GPU is lost
             if buffer.context == context(buffer.driver):
                 _unfreed.remove(buffer)
                 buffer.driver.cuMemFree(buffer.base)

@@ -40,7 +40,7 @@ class Flushing:
                 break
             if done:
                 return None
-            if self._leaving or self._store.statistics()["disk_full"]:  # a full disk drops what it refuses: no retry can help
+            if self._leaving or self._store.statistics()["disk_full"]:  # a full disk drops the refused rows: no retry can help
                 break
             # The refused rows may be another window's, or another process may hold the file: both pass.
             await asyncio.sleep(AGAIN_S)

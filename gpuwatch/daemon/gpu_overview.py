@@ -17,7 +17,7 @@ from gpuwatch.view.snapshot import WatchedMachine
 
 
 class GpuOverview:
-    """Summarizes what is already known of the watched GPUs; it reads none of them."""
+    """Summary of the known facts about the watched GPUs; it reads none of them."""
 
     def __init__(self, gpus: WatchedGpus) -> None:
         self._gpus = gpus

@@ -147,7 +147,7 @@ def _raise_limits() -> None:
 
 
 def _undo_inheritance() -> None:
-    """Undo what was inherited from the starting benchmark: CPU affinity, priority, umask."""
+    """Undo the state inherited from the starting benchmark: CPU affinity, priority, umask."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     with contextlib.suppress(OSError):

@@ -141,7 +141,7 @@ class TrackedWindow:
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
     def end(self, begin_ns: int, end_ns: int) -> None:
-        """Settle the interval; the benchmark goes on, and may exit at once."""
+        """Settle the interval; the benchmark continues, and may exit at once."""
         self.run = replace(self.run, status="closing", begin_ns=begin_ns, end_ns=end_ns)
         # Stored now, because declaring its times may take long, and windows that begin meanwhile do not overlap it.
         self._store_known()

@@ -51,7 +51,7 @@ _OBSERVED: tuple[tuple[str, str, float, tuple[str, ...]], ...] = (
     ("gpuwatch_gpu_persistence_mode", "persistence_mode", 1, ()),
     ("gpuwatch_gpu_ecc_mode", "ecc_mode", 1, ()),
     ("gpuwatch_gpu_mig_mode", "mig_mode", 1, ()),
-    # The driver's counters as they are: Prometheus detects a reset by itself.
+    # The driver's counters unchanged, because Prometheus detects a reset by itself.
     ("gpuwatch_gpu_energy_joules_total", "energy_j", 1, ()),
     ("gpuwatch_gpu_ecc_errors_total", "ecc_corrected_count", 1, ("corrected",)),
     ("gpuwatch_gpu_ecc_errors_total", "ecc_uncorrected_count", 1, ("uncorrected",)),

@@ -14,7 +14,7 @@ SCHEMA = 1
 
 
 class ColumnKind(StrEnum):
-    """The kind of a column's values, as the contract's page names it."""
+    """The kind of a column's values, as named on the contract's page."""
 
     TEXT = "text"
     WHOLE = "whole number"  # 64 bits, signed
@@ -29,7 +29,7 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExportColumn:
-    """One column; ``inner`` are the fields of its records.  ``always``: never NULL."""
+    """One column; ``inner`` holds the fields of its records.  ``always``: never NULL."""
 
     name: str
     kind: ColumnKind

@@ -1,6 +1,6 @@
-"""The export of a store's windows that a folder lacks: find them, make rows, write parts.
+"""The export of windows that a folder lacks: find them, make rows, write parts.
 
-The folder itself records the exported windows, so the next export completes an interrupted one.
+The folder's own parts show which windows it has, so the next export completes an interrupted one.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from gpuwatch.fleet.columns import SCHEMA
 from gpuwatch.fleet.rows import Row, hostname, partition, rows
 from gpuwatch.store import Reader, Run
 
-_CHUNK = 500  # runs in memory at a time: a run with the findings of every rule takes some 50 kB
+_CHUNK = 500  # runs in memory at a time: one with the findings of every rule takes some 50 kB
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ def _chunks(store: Reader, ids: Sequence[str], host: str) -> Iterator[list[Row]]
 def _device(store: Reader, run: Run, uuid: str) -> Device | None:
     try:
         return store.device(uuid, boot_id=run.boot_id, at_ns=run.begin_ns)
-    except StoreError:  # the GPU was never watched under this store
+    except StoreError:  # the GPU was never sampled under this store
         return None
 
 
 def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
-    """Return a run's packed evidence; None if it was dropped or is damaged: its row then has no physics."""
+    """Return a run's packed evidence; None if it was dropped or is damaged, and its row then has no physics."""
     packed = store.packed(run, uuid)
     try:
         return unpack(packed)[0] if packed is not None else None
@@ -100,7 +100,7 @@ def _evidence(store: Reader, run: Run, uuid: str) -> Evidence | None:
 
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    """Hold a store's export lock: two exports would both find the same windows missing.  Raises ExportError."""
+    """Hold a store's export lock, because two exports would both find the same windows missing.  Raises ExportError."""
     held = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:

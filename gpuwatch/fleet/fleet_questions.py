@@ -15,7 +15,7 @@ from gpuwatch.fleet.columns import COLUMNS, ColumnKind, ExportColumn
 
 _MAGIC = b"PAR1"  # at both ends of a Parquet file
 _HEAD = re.compile(r"((?:-- .*\n)+)")
-# Columns that an export lacks are NULL: parts of older versions have fewer.
+# Parts of older versions lack some columns: their values are NULL.
 _VIEW = """CREATE TEMP VIEW windows AS
 SELECT *, coalesce({tags}, "user", uid::VARCHAR) AS team FROM (
     SELECT * FROM contract
@@ -121,7 +121,7 @@ def ask(
             columns = tuple(str(each[0]) for each in answer.description or ())
             rows = answer.fetchmany(most_count + 1)
         except duckdb.Error as error:
-            why = " ".join(str(error).partition("\nLINE ")[0].split())  # without the statement, which is not the reader's
+            why = " ".join(str(error).partition("\nLINE ")[0].split())  # without the reader's unknown SQL statement
             raise UsageError(f"{asked.name}: expected windows that `gpuwatch export` wrote, found: {why}") from error
     return FleetAnswer(columns, tuple(rows[:most_count]), len(rows) > most_count)
 
@@ -133,7 +133,7 @@ def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
 
 
 def _refuse_others(db: Any) -> None:  # a connection of duckdb
-    """Raise UsageError for a file that no export wrote: every answer from it would be empty."""
+    """Raise UsageError for a file that no export wrote, because every answer from it would be empty."""
     other = db.execute("SELECT filename FROM windows WHERE boot_id IS NULL LIMIT 1").fetchone()
     if other is not None:
         raise UsageError(f"{other[0]}: expected windows that `gpuwatch export` wrote, found rows without a boot_id")

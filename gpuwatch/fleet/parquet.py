@@ -1,4 +1,4 @@
-"""Parts of a Parquet data set: each is written whole or not at all, and never changed."""
+"""Parts of a Parquet data set, each written completely or not at all, and never changed."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ except ImportError as error:
 
 # DuckDB divides work by row groups, and this is its own group size; a machine's day seldom has more than a few hundred rows.
 GROUP_ROWS_COUNT = 122_880
-_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant: a part's name follows from its runs
+_PARTS = uuid.UUID("6f0b7d0e-5a38-4f6c-9d57-9a2d43a1c0b5")  # any constant namespace: a part's name follows from its runs
 _TORN = ".tmp"
 
 _PLAIN: Mapping[ColumnKind, Any] = {
@@ -60,7 +60,7 @@ def part_name(run_ids: Iterable[str]) -> str:
 
 
 def run_ids(folder: Path) -> set[str]:
-    """Return the runs in a partition.  Raises ExportError: for an unreadable part, because its runs are unknown."""
+    """Return the runs in a partition.  Raises ExportError: for an unreadable part, because it may hold any runs."""
     found: set[str] = set()
     for path in sorted(folder.glob("part-*.parquet")):
         try:
@@ -74,9 +74,9 @@ def run_ids(folder: Path) -> set[str]:
 
 
 def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]) -> tuple[Path, int]:
-    """Write one part of these runs and return its path and rows.  Raises ExportError: and leaves no file.
+    """Write one part of these runs and return its path and rows.  Raises ExportError: when writing fails; it leaves no file.
 
-    Readers look for ``*.parquet``, so the part has another name until all of it is on disk.
+    Readers look for ``*.parquet``, so the part has another name until it is on disk.
     """
     path = folder / part_name(ids)
     torn = path.with_name(f".{path.name}{_TORN}")
@@ -100,7 +100,7 @@ def write_part(folder: Path, ids: Sequence[str], chunks: Iterator[Sequence[Row]]
 
 
 def _clear(folder: Path) -> None:
-    """Remove the files of killed exports, but none that another store's running export holds."""
+    """Remove the files of killed exports, except those that another running export holds."""
     for left in folder.glob(f".part-*{_TORN}"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,7 +22,7 @@ _WORST_FIRST = ("reject", "flag", "note")
 
 
 def hostname(boot_id: str, named: str | None, given: str | None) -> str:
-    """Return a machine name that is the same at every export, because exports look for the run under it.
+    """Return a machine name that is constant over exports, because exports look for the run under it.
 
     Runs whose daemon died before it read the name are filed under their boot.
     """
@@ -123,7 +123,7 @@ def _of_verdict(run: Run, verdict: Mapping[str, Any] | None) -> Row:
 
 
 def _of_budget(verdict: Mapping[str, Any]) -> Row:
-    """Return the numbers, labels and proofs; all NULL for verdicts without a budget, from older versions."""
+    """Return the numbers, labels and proofs; all NULL for older verdicts without a budget."""
     budget = verdict.get("budget")
     if budget is None:
         return dict.fromkeys(("labels", "tolerance_ratio", "precision_ratio", "numbers", "proofs"))

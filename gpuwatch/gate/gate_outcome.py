@@ -1,7 +1,7 @@
-"""The outcome of one window in CI: pass, fail, or neutral where the machine spoiled the measurement.
+"""The outcome of one window in CI: pass, fail, or neutral if the machine spoiled the measurement.
 
-A rule states an event; this module decides whether the benchmark or the machine caused it.  Only the benchmark's own
-faults, and a slower time where both can be compared, fail a build.
+A rule states an event; this module decides whether the benchmark or the machine caused it.  A build fails only for the
+benchmark's own faults, and for a slower time if both can be compared.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class GatedWindow:
 
 
 def is_machines(finding: Finding) -> bool:
-    """Return whether the machine may have caused a hazard."""
+    """Return True if the machine may have caused a hazard."""
     return finding.rule in MACHINE_RULES or (finding.cause is not None and finding.cause.kind in _MACHINE_CAUSES)
 
 
 def spoiled(verdict: Verdict, *, at_one_clock: bool = False) -> str:
-    """Return why the machine spoiled a window, in one line; empty if it did not."""
+    """Return the machine's fault that spoiled a window, in one line; empty without one."""
     if verdict.status is Status.VALID:
         return ""
     for finding in _counted(verdict):
@@ -146,7 +146,7 @@ def _decided(found: GatedWindow, *, has_baseline: bool) -> GatedWindow:
 def slowest_ratio(comparison: Comparison) -> float | None:
     """Return the possible slowdown of the second window, if it lies within unexplained differences between successive runs.
 
-    Successive runs without a common clock are never called the same: a gate asks only whether one became slower.
+    Successive runs without a common clock never count as the same: a gate asks only whether one became slower.
     """
     ratio, mean, most_ratio = comparison.ratio, comparison.mean_ratio, max(comparison.floor_ratio, comparison.margin_ratio)
     if ratio is None or ratio.high > 1.0 + most_ratio or (mean is not None and mean.centre > 1.0 + most_ratio):

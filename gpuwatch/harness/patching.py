@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-OURS = "__gpuwatch_original__"  # the attribute under which a replacement keeps what it replaced
+OURS = "__gpuwatch_original__"  # the attribute of a replacement that keeps the original
 
 
 def replace_function(owner: Any, name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> bool:  # of any module

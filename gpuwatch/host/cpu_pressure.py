@@ -9,9 +9,9 @@ from annotate.evidence import Host
 from gpuwatch import clock
 from gpuwatch.host.processes import PROC, contents, names
 
-# Of a tree's CPU time: a root that used less only started the others.
+# Ratio of a tree's CPU time: a root below it only started the other processes.
 _LAUNCHER_RATIO = 0.1
-# Of the time between two snapshots: in a tree that ran less, such as a sleeping command, the root's share means nothing.
+# Ratio of the time between two snapshots: in a less active tree, such as a sleeping command, the root's share means nothing.
 _ASLEEP_RATIO = 0.01
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _TICKS_OF_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -28,7 +28,7 @@ class Pressure:
     ticks: Mapping[str, int] = field(default_factory=dict)  # of the whole machine, by state
     psi_some_ns: int | None = None
     cpu_allowed_count: int | None = None
-    numa_nodes: str | None = None  # of the processors it may use
+    numa_nodes: str | None = None  # of the allowed processors
     wall_offset_ns: int | None = None  # wall time minus monotonic time: it changes only when the wall clock is set
     watcher_cpu_s: float | None = None  # CPU time of the process that took this snapshot
 
@@ -41,9 +41,9 @@ def pressure(
     cgroups: Path = Path("/sys/fs/cgroup"),
     there_by_ns: int | None = None,
 ) -> Pressure:
-    """Read these processes and their machine; about 10 us a thread.  cgroup and affinity are the first PID's.
+    """Read these processes and their machine in about 10 us per thread.  cgroup and affinity are the first PID's.
 
-    Threads that began after ``there_by_ns`` are left out, for another 10 us a thread.  A snapshot some milliseconds after
+    Threads that began after ``there_by_ns`` are left out, for another 10 us per thread.  A snapshot some milliseconds after
     a window's begin would otherwise count the window's own new threads as existing before it.
     """
     pids = list(pids)
@@ -82,7 +82,7 @@ def _threads(pid: int, proc: Path) -> dict[int, tuple[int, int]]:
 
 
 def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
-    """Return whether a thread began after this time or in the tick before it; the kernel's start times have ticks of 10 ms.
+    """Return True if a thread began after this time or in the tick before it; the kernel's start times have ticks of 10 ms.
 
     Return False if the thread is gone.
     """
@@ -94,7 +94,7 @@ def _began_after(at_ns: int, pid: int, thread: int, proc: Path) -> bool:
 
 
 def _throttled_ns(pid: int, proc: Path, cgroups: Path) -> int | None:
-    """Return how long a CPU quota throttled the group, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
+    """Return the time for which a CPU quota throttled the group, from cgroup v2 (``throttled_usec``) or v1 (``throttled_time``, ns)."""
     for line in (contents(proc / str(pid) / "cgroup") or "").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         path = path.lstrip("/")
@@ -139,7 +139,7 @@ def _processors(ranges: str) -> frozenset[int]:
 
 
 def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
-    """Return the memory nodes of these processors, comma-separated; None where the kernel knows none."""
+    """Return the memory nodes of these processors, comma-separated; None if the kernel reports none."""
     folder = sys / "devices/system/node"
     numbers = sorted(int(name[4:]) for name in names(str(folder)) if name.startswith("node") and name[4:].isdigit())
     near = [number for number in numbers if allowed & _processors(contents(folder / f"node{number}/cpulist") or "")]
@@ -149,7 +149,7 @@ def _numa_nodes(allowed: frozenset[int], sys: Path) -> str | None:
 def difference(before: Pressure, after: Pressure, about: Host | None = None, *, root: int | None = None) -> Host:
     """Return the changes between two snapshots: threads that ended between them are missing, new ones count in full.
 
-    ``root`` is the process at the root of the tree, where it is known.
+    ``root`` is the process at the root of the tree, if known.
     """
     span_s = (after.at_ns - before.at_ns) / 1e9
     ran_ns: dict[int, int] = {}
@@ -185,8 +185,8 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
 def _with_born(host: Host, before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> Host:
     """Add the threads and processes that a tree started between two snapshots, unless they are the measured work itself.
 
-    A new process's threads are counted with it, not among the threads.  A root that starts the work and waits for it, such
-    as ``gpuwatch run``, hardly runs itself: then all of the work is new, and its own processes are no competitors.  In a
+    A new process's threads are counted with it, not among the threads.  A root such as ``gpuwatch run`` only starts the work
+    and waits for it, so it uses little CPU time: then all of the work is new, and its own processes are no competitors.  In a
     sleeping tree the work cannot be identified.
     """
     of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)

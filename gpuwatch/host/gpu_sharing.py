@@ -21,7 +21,7 @@ _SCHEDULERS: Mapping[str, str] = {
 
 
 def sharing(pid: int, *, proc: Path = PROC) -> str | None:
-    """Return what shares this process's GPUs, comma-separated; empty: nothing found; None: could not look."""
+    """Return the mechanisms that share this process's GPUs, comma-separated; empty: none found; None: no access."""
     text = contents(proc / str(pid) / "environ")
     environ = dict(entry.partition("=")[::2] for entry in (text or "").split("\0") if entry)
     found = {name for variable in environ for start, name in _SCHEDULERS.items() if variable.startswith(start)}
@@ -31,7 +31,7 @@ def sharing(pid: int, *, proc: Path = PROC) -> str | None:
 
 
 def _speaks_mps(root: str, environ: Mapping[str, str], proc: Path) -> bool:
-    """Return whether its CUDA calls go through an MPS server, by the control pipe in its pipe directory."""
+    """Return True if its CUDA calls go through an MPS server, judged by the control pipe in its pipe directory."""
     if os.path.isdir(f"{root}/"):  # noqa: PTH112 - returns False if forbidden, where a Path raises
         return os.path.exists(f"{root}{environ.get(_PIPES, _PIPES_DEFAULT)}/control")  # noqa: PTH110 - the same
     return _PIPES in environ or any(

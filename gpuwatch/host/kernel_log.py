@@ -1,6 +1,6 @@
-"""Xids from the kernel's log: for GPUs whose driver reports none, and for a GPU that fell off the bus.
+"""Xids from the kernel's log, for GPUs whose driver reports none, and for a GPU that fell off the bus.
 
-Needs read access to /dev/kmsg: root, CAP_SYSLOG, or kernel.dmesg_restrict off.
+It needs read access to /dev/kmsg: root, CAP_SYSLOG, or kernel.dmesg_restrict off.
 """
 
 import logging
@@ -19,7 +19,7 @@ from gpuwatch.utf8 import clean_text
 _log = logging.getLogger("gpuwatch.host.kernel_log")
 
 KERNEL_LOG = Path("/dev/kmsg")
-# The driver itself reports most Xids, at the same time; a window's judge waits for 250 ms.
+# The driver itself reports most Xids at the same time; a window's judge waits for 250 ms.
 _WAITS_FOR_DRIVER_NS = 100_000_000
 _SAME_NS = 2_000_000_000
 _RECORD_BYTES = 8192  # one read returns one record, of at most CONSOLE_EXT_LOG_MAX bytes
@@ -77,7 +77,7 @@ class KernelLog:
         clock: Clock,
         stop: threading.Event,
         *,
-        nap_s: float = 10.0,  # the longest time until ``stop`` is seen
+        nap_s: float = 10.0,  # the longest delay of ``stop``
     ) -> None:
         self._descriptor = descriptor
         self._places = places  # PCI addresses of the GPUs, with their UUIDs
@@ -110,10 +110,10 @@ class KernelLog:
             os.close(self._descriptor)
 
     def _read(self) -> bool:
-        """Read one record; return False at the end, which a kernel log does not have."""
+        """Read one record; return False at the end of file, which a kernel log never reaches."""
         try:
             record = os.read(self._descriptor, _RECORD_BYTES)
-        except (BlockingIOError, BrokenPipeError):  # no record after all, or it was overwritten before the read
+        except (BlockingIOError, BrokenPipeError):  # no complete record, or overwritten before the read
             return True
         except OSError as error:
             _log.warning("the kernel's log cannot be read any more: %s", error.strerror)

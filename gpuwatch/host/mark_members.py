@@ -14,7 +14,7 @@ class OwnProcesses(Protocol):
     """Separates a window's own processes from others."""
 
     def includes(self, pid: int) -> bool:
-        """Return whether this process belongs to the window."""
+        """Return True if this process belongs to the window."""
 
     def everyone(self) -> frozenset[int]:
         """Return all of the window's processes that run now."""
@@ -22,16 +22,16 @@ class OwnProcesses(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TreeMembers:
-    """Processes and their descendants; ``started`` are the roots' start times where these are held."""
+    """Processes and their descendants; ``started`` are the roots' start times, if the roots are held."""
 
     roots: tuple[int, ...]
     started: tuple[int | None, ...] = ()
     proc: Path = PROC
-    seen_reused: set[int] = field(default_factory=set)  # for good: evidence already holds what had the PID meanwhile
+    seen_reused: set[int] = field(default_factory=set)  # permanent, because evidence already contains the PID's later process
 
     @staticmethod
     def held(roots: tuple[int, ...], *, proc: Path = PROC) -> TreeMembers:
-        """Hold processes by PID and start time, for hours in which another process may be given the PID of one that ended."""
+        """Hold processes by PID and start time, because after hours the kernel may reuse the PID of an ended one."""
         return TreeMembers(roots, tuple(started_ticks(each, proc=proc) for each in roots), proc)
 
     def includes(self, pid: int) -> bool:
@@ -41,7 +41,7 @@ class TreeMembers:
         return frozenset[int]().union(*(descendants(root, proc=self.proc) for root in self._standing()))
 
     def reused(self) -> tuple[int, ...]:
-        """Return the roots whose PID was seen to be another process's, by this question or an earlier one."""
+        """Return the roots whose PID was seen with another process, in this query or an earlier one."""
         now = {root: started_ticks(root, proc=self.proc) for root, _ in zip(self.roots, self.started, strict=False)}
         pairs = zip(self.roots, self.started, strict=False)
         self.seen_reused.update(root for root, started in pairs if None not in (started, now[root]) and started != now[root])

@@ -16,8 +16,8 @@ from gpuwatch import clock
 from gpuwatch.utf8 import clean_text
 
 PROC = Path("/proc")
-PROGRAM_LENGTH = 16  # of a digest: 64 bits tell any two programs of a store apart
-NAME_LENGTH = 256  # of a process: its first argument may be a megabyte
+PROGRAM_LENGTH = 16  # length of a digest: 64 bits distinguish any two programs of a store
+NAME_LENGTH = 256  # length read of a command line: a first argument may be a megabyte
 
 # The first PID namespace has a fixed inode: PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h.
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -62,7 +62,7 @@ def names(folder: str) -> list[str]:
 
 
 def visibility(*, proc: Path = PROC) -> Visibility:
-    """Return whether a process list requested from here can cover the whole machine.
+    """Return the part of the machine that a process list requested from here can cover.
 
     The driver omits processes of other PID namespaces (since 535.113), so only the initial namespace sees all.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from gpuwatch import libgpuwatch
 from gpuwatch.host.processes import PROC, contents
 
-# Processes to inspect: reading mappings takes milliseconds and locks the address space, so not every data loader is read.
+# Processes to inspect: reading mappings takes milliseconds and locks the address space, so some data loaders are skipped.
 LOOKED_AT_COUNT = 16
 
 # Prefixes of file names that Nsight Systems, Nsight Compute, Compute Sanitizer, cuda-gdb, nvprof, NVBit, Score-P, TAU and
@@ -24,11 +24,11 @@ _INJECTED = (
 _LINKED = ("libcupti", "libnvperf")
 _LIBRARY = re.compile(r"/((?:" + "|".join(map(re.escape, (*_INJECTED, *_LINKED))) + r")[^/\n]*?\.so[^/\s]*)")
 
-# Any value switches these on: the value is a library, a session or a token.
+# Any value enables these: the value is a library, a session or a token.
 _INJECTING = re.compile(
     r"(CUDA_INJECTION|NVTX_INJECTION)(32|64)_PATH|GPUWATCH_NVTX_NEXT|NSYS_PROFILING_SESSION_ID|NV_TPS_\w+|NV_(NSIGHT|COMPUTE_PROFILER|SANITIZER)_\w+"
 )
-# These are switches or settings, and some values switch them off; a toolkit's install path is neither.
+# Switches or settings, and some values switch them off; a toolkit's install path is neither.
 _SWITCHES = re.compile(
     r"CUPTI_\w+|COMPUTE_SANITIZER\w*|CUDA_LAUNCH_BLOCKING|CUDA_ENABLE_COREDUMP_ON_EXCEPTION|CUDA_DEVICE_WAITS_ON_EXCEPTION"
     r"|PYTORCH_NO_CUDA_MEMORY_CACHING|TRITON_INTERPRET|TRITON_DEBUG|TORCH_SHOW_DISPATCH_TRACE|TORCH_COMPILE_DEBUG"
@@ -40,7 +40,7 @@ _OFF = frozenset({"", "0", "false", "no", "off"})
 def attached(pids: Iterable[int], *, proc: Path = PROC) -> frozenset[str] | None:
     """Return findings for these processes; None if none of them could be inspected.
 
-    The environment is the initial one of each process; later changes are visible only to the process itself.
+    The environment is the initial one of each process; only the process itself sees later changes.
     """
     found: set[str] = set()
     looked = False
@@ -75,9 +75,9 @@ def _variables(environ: str, root: Path) -> set[str]:
 
 
 def _is_own_library(name: str, value: str, root: Path) -> bool:
-    """Return whether NVTX loads gpuwatch's own library, by its path and by its content as this process sees it.
+    """Return True if NVTX loads gpuwatch's own library, judged by path and content as this process sees them.
 
-    A library that gpuwatch's library calls in turn has its own variable, which shows it.
+    A library that gpuwatch's library calls in turn has its own variable, which reveals it.
     """
     return name == "NVTX_INJECTION64_PATH" and libgpuwatch.is_ours(value, root / value.lstrip("/"))
 
@@ -96,5 +96,5 @@ def _tracers(pid: int, proc: Path) -> set[str]:
 
 
 def _word(name: str) -> str:
-    """Return a name without commas, which separate the list; files and processes may have any name."""
+    """Return a name without commas, because they separate the list and any file or process name may contain one."""
     return re.sub(r"[^\w.+-]", "_", name)

@@ -1,4 +1,4 @@
-"""Suspensions of the machine: the clock of all evidence stands still meanwhile, and shows nothing of it."""
+"""Suspensions of the machine: the clock of all evidence stops meanwhile and does not show them."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ _log = logging.getLogger("gpuwatch.daemon.daemon")
 
 LOOK_S = 0.2  # while a window is open: the time between two checks does not count as watched
 IDLE_LOOK_S = 5.0  # the time between two checks counts as not watched, and affects no window
-SLEPT_NS = 100_000_000  # the two clocks are read one after the other; every suspension is longer
+SLEPT_NS = 100_000_000  # the two clocks are read one after the other; every suspension takes longer
 REFRESH_NS = 100_000_000  # the last reading may be one refresh of the driver's page old
 
 
@@ -25,7 +25,7 @@ class Sleep:
 
 
 class Sleeps:
-    """Detects suspensions since the last check."""
+    """Detector of suspensions since the last check."""
 
     def __init__(
         self, now_ns: Callable[[], int] = clock.now_ns, boot_offset_ns: Callable[[], int] = clock.boot_offset_ns
@@ -44,7 +44,7 @@ class Sleeps:
 
 
 class SuspendWatch:
-    """Checks repeatedly in the event loop, more often while a window is open."""
+    """Repeated checks in the event loop, more often while a window is open."""
 
     def __init__(self, note: Callable[[Sleep], None], *, is_busy: Callable[[], bool]) -> None:
         self._note = note

@@ -1,4 +1,4 @@
-"""Benchmarks with the judge's verdict inside: ``gpuwatch.bench``."""
+"""Benchmarks with the judge's verdict: ``gpuwatch.bench``."""
 
 from gpuwatch.measuring.attempt import Attempt, Warmup
 from gpuwatch.measuring.benchmark import bench

@@ -45,10 +45,10 @@ class Job:
     timer: Timer
     plan: TimingPlan
     entry_s: float  # estimated
-    has_gpu: bool  # the process has a context on one
+    has_gpu: bool  # the process has a context on a GPU
     clock_max_mhz: float | None
     limits: Limits
-    facts: Mapping[str, FactValue]  # to declare in each window
+    facts: Mapping[str, FactValue]  # facts to declare in each window
     now_ns: Callable[[], int]
     progress: Progress
 
@@ -68,12 +68,12 @@ class Warmup:
     steady: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # eq=False: comparing arrays gives no single truth value
 class Attempt:
     """One measurement and its verdicts."""
 
     timings: Timings
-    interval: Interval | None  # of the median; None: its width is not known
+    interval: Interval | None  # of the median; None: unknown width
     warmup: Warmup
     took_s: float
     busy_ratio: float | None
@@ -82,7 +82,7 @@ class Attempt:
     run: str | None
     verdicts: tuple[Verdict, ...]
     issue_s: float | None = None  # the host's time to launch a call
-    starved_ratio: float = 0.0  # of the entries: those for whose launch the GPU waited
+    starved_ratio: float = 0.0  # ratio of the entries for whose launch the GPU waited
 
     @property
     def verdict(self) -> Verdict:
@@ -91,7 +91,7 @@ class Attempt:
 
 
 class _Chunks:
-    """The entries taken so far, in chunks of about ``CHUNK_S``."""
+    """The entries so far, in chunks of about ``CHUNK_S``."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -105,7 +105,7 @@ class _Chunks:
         self._starved_count = self._entries_count = 0
 
     def take(self) -> Timings:
-        """Take the entries of one chunk."""
+        """Time the entries of one chunk."""
         job = self._job
         count = int(np.clip(CHUNK_S / max(self._entry_s, 1e-9), 1, _ENTRIES_MOST_COUNT))
         begin_ns = job.now_ns()
@@ -122,8 +122,8 @@ class _Chunks:
         return taken.timings
 
     def all(self) -> Timings:
-        """Return everything taken so far as one series."""
-        # The joined series replaces its pieces: joining them again each time would cost the square of their number.
+        """Return all entries so far as one series."""
+        # The joined series replaces its pieces: joining all pieces each time would take quadratic time.
         self._pieces = [joined(self._pieces)]
         return self._pieces[0]
 
@@ -137,7 +137,7 @@ class _Chunks:
 
     @property
     def launches(self) -> Mapping[str, FactValue]:
-        """Return the facts of launching, where host and call are not one."""
+        """Return the facts about launches, if host and call are separate."""
         return {} if self.issue_s is None else {"issue_s": self.issue_s, "starved_ratio": self.starved_ratio}
 
     @property
@@ -147,7 +147,7 @@ class _Chunks:
 
 def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> Attempt:
     """Warm up, measure inside the window, and wait for its verdict."""
-    # Everything slow happens before the warm-up: the GPU must not rest between it and the first timed entry.
+    # Everything slow happens before the warm-up: the GPU must not idle between it and the first timed entry.
     limits = job.limits
     least_s = limits.min_s if limits.min_s is not None else QUICK.measure_s
     stopping = Stopping(least_s=least_s, most_s=limits.max_s, target_ratio=limits.target_ratio)
@@ -161,7 +161,7 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
             if stopping.is_due(chunks.spent_s):
                 timings = chunks.all()
                 is_limited = power_limited(timings, clock_max_mhz)
-                # A GPU whose clock is not known gets as much time as a power cap needs.
+                # Without a known clock, the GPU gets as much time as a power cap needs.
                 if job.has_gpu and limits.min_s is None and is_limited is not False:
                     stopping.require(CAPPED.measure_s)
                 if stopping.is_due(chunks.spent_s):
@@ -195,7 +195,7 @@ def warm_up(
     *,
     first_s: Annotated[float, "the clock stands at its highest until the cap engages, which takes 56-75 ms"] = 0.1,
 ) -> tuple[float | None, Warmup]:
-    """Warm up until steady; return the device's highest clock, estimated where torch does not give it, and the warm-up."""
+    """Warm up until steady; return the device's highest clock, estimated if torch does not report it, and the warm-up."""
     chunks, clock_max_mhz = _Chunks(job), job.clock_max_mhz
     count, steady = 0, False
     while chunks.spent_s < job.limits.warmup_max_s and not steady:

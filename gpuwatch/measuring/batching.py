@@ -5,15 +5,15 @@ import numpy as np
 from gpuwatch.measuring.cache import CacheSetting
 from gpuwatch.timers import Timer, TimingPlan
 
-# The 3 us that a timer reads around nothing are 1 % of this; so is the rest that its stamps give the GPU.
+# The timer's own 3 us are 1 % of this; so is the pause of the GPU for its stamps.
 ENTRY_S = 300e-6
 _CALLS_MOST_COUNT = 2000
 _TRIES_COUNT = 5
-_LONG_S = 0.05  # a call that takes this long is tried once
+_LONG_S = 0.05  # a call of this length is tried once
 
 
 def try_call(setting: CacheSetting, timer: Timer) -> tuple[float, float | None]:
-    """Estimate the time of one call and the host's part of it, after the first call has set libraries up."""
+    """Estimate the time of one call and the host's part of it, after the first call has initialised libraries."""
     plan = TimingPlan(calls=setting.calls[:1], before=setting.before)
     taken = timer.take(plan, 1)
     if float(taken.timings.took_s[0]) < _LONG_S:
@@ -27,7 +27,7 @@ def size_entries(setting: CacheSetting, timer: Timer) -> tuple[TimingPlan, float
     count = 1
     if setting.batches:
         count = min(_CALLS_MOST_COUNT, int(-(-ENTRY_S // max(call_s, 1e-9)))) if call_s < ENTRY_S / 2 else 1
-        # Whole rounds of the inputs, or the entry's last would be warm when the next begins.
+        # Whole rounds of the inputs, or the entry's last input would be warm when the next entry begins.
         rounds = -(-count // len(setting.calls))
         count = rounds * len(setting.calls)
     return TimingPlan(calls=setting.calls, calls_count=count, before=setting.before), call_s * count, issue_s

@@ -1,4 +1,4 @@
-"""The arguments of bench(); impossible ones are refused in one line."""
+"""The arguments of bench(); one error line refuses an impossible one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Work:
 
     fn: Callable[..., Any]
     inputs: list[tuple[Any, ...]]
-    is_rotated: bool  # the caller named the sets
+    is_rotated: bool  # the caller gave the sets by name
     reference: Any
     rtol: float | None
     check_inputs: bool
@@ -39,7 +39,7 @@ class Work:
     def checked(
         cls, fn: Callable[..., Any], args: object, rotate: object, reference: Any, rtol: object, *, check_inputs: bool
     ) -> Work:
-        """Return the checked work.  Raises UsageError: when the function or its arguments are of another kind."""
+        """Return the checked work.  Raises UsageError: when the function or its arguments have another type."""
         if not callable(fn):
             raise UsageError(
                 f"bench: expected a function, found {fn!r}; give the function itself, and its arguments as args=(...)"
@@ -79,7 +79,7 @@ class CallCost:
 class Limits:
     """The limits of warm-up, measurement, interval and retries."""
 
-    min_s: float | None  # None: the time that the clock's behaviour needs
+    min_s: float | None  # None: the time follows from the clock's behaviour
     max_s: float
     target_ratio: float
     warmup_max_s: float
@@ -87,7 +87,7 @@ class Limits:
 
     @classmethod
     def checked(cls, min_s: object, max_s: object, target_ratio: object, warmup_max_s: object, retries: object) -> Limits:
-        """Return the checked limits.  Raises UsageError: when a limit is no finite number in its range."""
+        """Return the checked limits.  Raises UsageError: when a limit is not a finite number in its range."""
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise UsageError(f"retries: expected a count of at least 0, found {retries!r}")
         limits = cls(
@@ -123,7 +123,7 @@ class BenchRequest:
 
 
 def defers_work(fn: object) -> bool:
-    """Return True if a call only makes a coroutine or a generator, and does no work."""
+    """Return True if a call only creates a coroutine or a generator, and does no work."""
     return any(is_kind(fn) or is_kind(getattr(fn, "__call__", None)) for is_kind in _DEFERRING)  # noqa: B004 - its function is read
 
 
@@ -138,7 +138,7 @@ def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
 
 
 def amount(name: str, value: object, *, zero: bool = False) -> float:
-    """Return a finite number above zero (or zero, where that means something), of any library.
+    """Return a finite number above zero (or zero, if allowed) from a number of any library.
 
     Raises UsageError: for anything else.
     """
@@ -155,12 +155,12 @@ def amount(name: str, value: object, *, zero: bool = False) -> float:
 
 
 def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
-    """Return the same number, or None where none was given."""
+    """Return the same number, or None if none was given."""
     return None if value is None else amount(name, value, zero=zero)
 
 
 def dtype_name(dtype: object) -> str | None:
-    """Return the name of a data type given as text or as torch or numpy have it.
+    """Return the name of a data type given as text or as an object of torch or numpy.
 
     Raises UsageError: for a value that names no data type.
     """
@@ -175,7 +175,7 @@ def dtype_name(dtype: object) -> str | None:
 
 
 def label_for(fn: Callable[..., Any], label: str | None) -> str:
-    """Return the label, or the function's name where none was given.  Raises UsageError: when the label is no text."""
+    """Return the label, or the function's name without one.  Raises UsageError: when the label is not text."""
     if label is not None and not isinstance(label, str):
         raise UsageError(f"label: expected text, found {label!r}")
     return label or str(getattr(fn, "__name__", None) or type(fn).__name__)[:LABEL_LENGTH]

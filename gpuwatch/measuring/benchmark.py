@@ -47,7 +47,7 @@ def bench(
     tags: Mapping[str, str | float] | None = None,
     seams: BenchEnvironment | None = None,
 ) -> Measurement:
-    """Time ``fn(*args)``: warm up until it is steady, measure until the median is known well enough, and judge.
+    """Time ``fn(*args)``: warm up until it is steady, measure until the median's interval is narrow enough, and judge.
 
     Python's garbage collector is held off while timing.  Exceptions of ``fn`` pass.
 
@@ -57,7 +57,7 @@ def bench(
         rotate: Several tuples of arguments, which calls take in turn, in place of ``args``.
         timer: ``"events"`` takes the GPU's time.  ``"graph"`` times a captured CUDA graph, for kernels shorter than their
             launch.  ``"host"`` takes the time a caller waits for.  None takes events where this process works on a GPU, else
-            the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used as it is.
+            the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used directly.
         cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span, or gives short
             calls copies of ``args`` in turn.  ``"warm"`` does neither.
         flops: Floating-point operations of one call, a count.
@@ -125,7 +125,7 @@ def _run(request: BenchRequest, environment: BenchEnvironment) -> Measurement:
         plan, entry_s, issue_s = size_entries(setting, timer)
         canary = environment.canary(gpu.device.uuid, request.settings) if gpu else None
         input_facts: Mapping[str, FactValue] = {}
-        with spared("looking at the inputs"):  # some cannot be read, whatever they raise
+        with spared("looking at the inputs"):  # some properties cannot be read, and the error has no common type
             input_facts = inputs.facts(*request.work.args)
         facts = {**(canary.facts if canary else {}), **setting.facts, **input_facts, **checks.facts}
         job = Job(
@@ -169,5 +169,5 @@ def _open_window(request: BenchRequest, environment: BenchEnvironment) -> Abstra
 
 
 def _is_worth_repeating(last: Attempt) -> bool:
-    """Return True if the attempt is not valid for a reason that may go away: missing telemetry stays away."""
+    """Return True if the attempt is not valid for a temporary reason: missing telemetry stays missing."""
     return last.verdict.status is not Status.VALID and last.verdict.device_uuid is not None

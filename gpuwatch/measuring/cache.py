@@ -1,4 +1,4 @@
-"""The L2 cache that each call finds: warm from the call before, flushed, or filled by other inputs."""
+"""The state of the L2 cache before each call: warm from the previous call, flushed, or filled by other inputs."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ from gpuwatch.wire.messages import FactValue
 
 # Written between two calls.  One cache size would leave lines behind: the cache is hashed, and not replaced in order.
 FLUSH_L2_RATIO = 2.0
-# Bytes of other inputs touched before one comes again.
+# Bytes of other inputs touched before the same input comes again.
 _ROTATION_L2_RATIO = 3.0
 _COPIES_MOST_COUNT = 512
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSetting:
-    """The calls to take in turn, the function to run before each entry, and the facts to declare of both.
+    """The calls to take in turn, the function to run before each entry, and the facts to declare about both.
 
     ``batches`` allows several calls within an entry.
     """
@@ -54,9 +54,9 @@ def rotated_setting(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) ->
 
 
 def copy_inputs(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] | None:
-    """Copy the arguments often enough that each set has left the cache when it comes again; None for none or tiny ones.
+    """Copy the arguments until each set has left the cache when its turn comes again; None without any, or for tiny ones.
 
-    Inputs far larger than the cache need no copies, and tiny ones too many.
+    Inputs far larger than the cache need no copies, and tiny ones need too many.
     """
     size = sum(tensor_trees.size_bytes(array) for array in tensor_trees.arrays(args))
     if not size:
@@ -70,7 +70,7 @@ def copy_inputs(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] |
 def make_flush(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
     """Return a function that writes twice the L2 cache on the current stream, and the number of bytes it writes.
 
-    Raises UsageError: when the size of the cache is not known.
+    Raises UsageError: when the size of the cache is unknown.
     """
     if not l2_bytes:
         raise UsageError(

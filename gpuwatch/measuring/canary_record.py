@@ -1,4 +1,4 @@
-"""The canary of a benchmark: known work before the warm-up, declared beside its record on disk, stored after a valid run."""
+"""The canary of a benchmark: known work before the warm-up, declared with earlier results, stored after a valid run."""
 
 import contextlib
 import math
@@ -15,7 +15,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.wire.messages import FactValue
 
 FILE = "canaries.json"
-# Enough for a median that one bad day does not move; older ones may be of another driver.
+# Enough for a median that one bad day does not move; older ones may come from another driver.
 _MOST_COUNT = 50
 
 
@@ -30,7 +30,7 @@ def store(state: Path, uuid: str, *, clock_mhz: float | None, copy_bytes_count: 
 def facts(
     state: Path, uuid: str, *, clock_mhz: float | None = None, copy_bytes_count: float | None = None
 ) -> dict[str, float | int]:
-    """Return the facts that a window declares of its canary: the figures of this run, and the medians on record."""
+    """Return the facts about the canary that a window declares: this run's figures and the recorded medians."""
     records = _records(_everything(state), uuid)
     found: dict[str, float | int] = {}
     for name, now in (("clock_mhz", clock_mhz), ("copy_bytes_count", copy_bytes_count)):
@@ -72,14 +72,14 @@ class CanaryRun:
         return facts(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
     def store(self) -> None:
-        """Append the canary to the record; a state folder that cannot be written must not cost a measurement."""
+        """Append the canary to the record; an unwritable state folder must not cost a measurement."""
         with contextlib.suppress(OSError, ValueError):
             store(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
 
 def run_canary(uuid: str, settings: Settings | None) -> CanaryRun | None:
     """Run the canary for about 5 ms; return None without stamps, memory for its copy, or a valid configuration."""
-    # A failure stops no benchmark; one for want of memory is not even logged.
+    # A failure never stops a benchmark; one for lack of memory is not logged.
     with spared("the canary"), contextlib.suppress(RuntimeError, GpuwatchError):
         from gpuwatch.cuda.canary import measure_canary
 

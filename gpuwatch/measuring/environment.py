@@ -1,4 +1,4 @@
-"""The outside world of a benchmark, which a test replaces to run without a GPU, a daemon and real time."""
+"""The outside world of a benchmark; a test replaces it to run without a GPU, a daemon and real time."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,14 +18,14 @@ from gpuwatch.process import torch_state
 
 @dataclass(frozen=True, slots=True)
 class TorchDevice:
-    """The current GPU of this process, and the size of its cache where torch gives it."""
+    """The current GPU of this process, and the size of its cache if torch reports it."""
 
     device: Device
     l2_bytes: int | None
 
 
 def current_device() -> TorchDevice | None:
-    """Return the GPU torch works on; None where this process has made no context.  Facts that torch lacks stay None."""
+    """Return torch's current GPU; None if this process has no context.  Facts that torch lacks stay None."""
     cuda = torch_state.cuda_with_context()
     if cuda is None:
         return None
@@ -49,12 +49,12 @@ def current_device() -> TorchDevice | None:
 class BenchEnvironment:
     """The functions through which bench() reaches clock, daemon, GPU and terminal.
 
-    ``window`` takes what ``gpuwatch.window`` takes; ``stream`` shows progress, None for standard error.
+    ``window`` takes the arguments of ``gpuwatch.window``; ``stream`` shows progress, None for standard error.
     """
 
     now_ns: Callable[[], int] = clock.now_ns
     window: Callable[..., AbstractContextManager[MeasuredWindow]] = window
-    start_daemon: Callable[[Settings | None], None] = start  # opening takes the milliseconds a warm GPU stays warm for
+    start_daemon: Callable[[Settings | None], None] = start  # opening takes milliseconds, during which a warm GPU cools
     gpu: Callable[[], TorchDevice | None] = current_device
     canary: Callable[[str, Settings | None], canary_record.CanaryRun | None] = canary_record.run_canary
     flush: Callable[[int | None], tuple[Callable[[], None], int]] = cache.make_flush

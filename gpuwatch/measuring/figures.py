@@ -1,4 +1,4 @@
-"""The figures of one benchmark: its attempts, the times of the one that counts, and the clock and rates that follow."""
+"""The figures of one benchmark: its attempts, the times of the counting one, and the derived clock and rates."""
 
 from dataclasses import dataclass
 
@@ -14,12 +14,12 @@ from gpuwatch.measuring.attempt import Attempt, Warmup
 from gpuwatch.measuring.reference import Match
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no one answer to ==
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # eq=False: comparing arrays gives no single truth value
 class TimeFigures:
     """The attempts of one benchmark and the facts around them.
 
-    The attempt that counts is the last valid one, else the last, never the fastest.  Times are of one call.  Where
-    entries are batches, percentiles and spread are of the batches' means.
+    The attempt that counts is the last valid one, else the last, never the fastest.  Times are of one call.  If entries
+    are batches, percentiles and spread are of the batches' means.
 
     Attributes:
         label: Name of the benchmark.
@@ -41,7 +41,7 @@ class TimeFigures:
     timer: str
     cache: str | None  # cold or warm; None: the host's timer leaves the cache alone
     attempts: tuple[Attempt, ...]
-    timer_overhead_s: float  # of an entry, and not subtracted
+    timer_overhead_s: float  # per entry, and not subtracted
     issue_s: float | None = None  # the host's time to launch a call
     first_call_s: float | None = None
     call_flops_count: float | None = None
@@ -59,7 +59,7 @@ class TimeFigures:
 
     @property
     def timings(self) -> Timings:
-        """Return times, beginnings and clocks of the attempt that counts: arrays of shape (count,)."""
+        """Return times, begins and clocks of the attempt that counts: arrays of shape (count,)."""
         return self.attempt.timings
 
     @property
@@ -125,7 +125,7 @@ class TimeFigures:
 
     @property
     def sd_s(self) -> float:
-        """Return the standard deviation of the times, in seconds; 0 of one entry."""
+        """Return the standard deviation of the times, in seconds; 0 for one entry."""
         return float(self.timings.took_s.std(ddof=1)) if self.count > 1 else 0.0
 
     @property
@@ -141,13 +141,13 @@ class TimeFigures:
 
     @property
     def effective_count(self) -> float:
-        """Return the number of independent entries that carry as much information; see the rule ``autocorrelated``."""
+        """Return the equivalent number of independent entries; see the rule ``autocorrelated``."""
         middle_s, noise_s = usual_s(self.timings.took_s)
         return worth_count(np.clip(self.timings.took_s, middle_s - 5.0 * noise_s, middle_s + 5.0 * noise_s))
 
     @property
     def ci_s(self) -> tuple[float, float] | None:
-        """Return the 95 % interval of the median in seconds, autocorrelation included; None where its width is not known."""
+        """Return the 95 % interval of the median in seconds, autocorrelation included; None for an unknown width."""
         interval = self.attempt.interval
         return None if interval is None else (interval.low, interval.high)
 
@@ -163,7 +163,7 @@ class RateFigures(TimeFigures):
 
     @property
     def launch_share(self) -> LaunchShare | None:
-        """Return the part of the median that is the GPU's; None where the host's timer took it."""
+        """Return the GPU's part of the median; None for times of the host's timer."""
         timings, attempt = self.timings, self.attempt
         if self.timer not in GPU_TIMERS or attempt.issue_s is None:
             return None
@@ -179,7 +179,7 @@ class RateFigures(TimeFigures):
 
     @property
     def clock_mhz(self) -> float | None:
-        """Return the true mean SM clock while the calls ran, in MHz; None where none was stamped."""
+        """Return the true mean SM clock while the calls ran, in MHz; None without stamps."""
         mhz, took_s = self.timings.sm_clock_mhz, self.timings.took_s
         if mhz is None:
             return None
@@ -188,7 +188,7 @@ class RateFigures(TimeFigures):
 
     @property
     def clock_sensitivity(self) -> Sensitivity | NoFit:
-        """Return how the time follows the true clock, or a ``NoFit`` with the reason why that is not known."""
+        """Return the dependence of the time on the true clock, or a ``NoFit`` with the reason for its absence."""
         if self.timings.sm_clock_mhz is None:
             return NoFit("no true clock was stamped")
         return sensitivity(self.timings)

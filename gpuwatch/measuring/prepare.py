@@ -18,19 +18,19 @@ from gpuwatch.measuring.reference import Match, match_results, output_unchanged
 from gpuwatch.timers import Call, Timer, TimingPlan
 from gpuwatch.wire.messages import FactValue
 
-# Between two events of a held stream the shortest kernel takes 1.5 us more than nothing does; events tick by half of one.
+# Between two events of a held stream the shortest kernel takes 1.5 us more than no work; events have steps of 0.5 us.
 _LEAST_KERNEL_S = 0.75e-6
 _TRIES_COUNT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkChecks:
-    """The results of the calls made before anything is timed."""
+    """The results of the calls made before any timing."""
 
     match: Match | None
     is_output_unchanged: bool | None  # when the inputs changed
     first_call_s: float | None  # None: an earlier call checked the result
-    cost: CallCost  # with the inputs' data type, where none was named
+    cost: CallCost  # the inputs' data type, if none was named
 
     @property
     def facts(self) -> dict[str, FactValue]:
@@ -47,7 +47,7 @@ class WorkChecks:
 
 
 def check_work(request: BenchRequest, now_ns: Callable[[], int]) -> WorkChecks:
-    """Check the result, look for a cached one, and time the first call.
+    """Check the result, detect a cached one, and time the first call.
 
     Raises WrongResultError: when the result differs from the reference.
     """
@@ -67,7 +67,7 @@ def _check_result(work: Work) -> Match | None:
     reference = work.reference
     if reference is None:
         return None
-    # Both get their own arguments: a function that works in place would pass its result to the other.
+    # Both get their own arguments, because a function that works in place would change the other's inputs.
     expected = reference(*tensor_trees.mapped(work.args, tensor_trees.copied)) if callable(reference) else reference
     found = match_results(work.fn(*tensor_trees.mapped(work.args, tensor_trees.copied)), expected, work.rtol)
     if not found.holds:
@@ -76,9 +76,9 @@ def _check_result(work: Work) -> Match | None:
 
 
 def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
-    """Time the first call, which sets libraries up, by the host's clock until its work is done.
+    """Time the first call by the host's clock until its work is done; this call also initialises libraries.
 
-    If the function itself makes the first context on a GPU, gpuwatch knows that only after the call.
+    If the function itself creates the first context on a GPU, gpuwatch knows that only after the call.
     """
     begin_ns = now_ns()
     work.fn(*work.args)
@@ -88,7 +88,7 @@ def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
 
 @contextmanager
 def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]:
-    """Yield the timer of this choice and its time around nothing; without a choice, a timer that sees the work."""
+    """Yield the timer of this choice and its overhead; without a choice, a timer that sees the work."""
     if choice is not None and not isinstance(choice, str):
         yield choice, choice.overhead_s()
         return
@@ -102,9 +102,9 @@ def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]
 
 
 def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
-    """Return True if a GPU's timer reads the same for a call as for nothing: the host works, or another stream.
+    """Return True if a GPU's timer reads the same for a call as for no work: the host works, or another stream.
 
-    Of calls for which the host takes more than some milliseconds it cannot tell: events then read the host's time too.
+    It cannot tell for calls that take the host more than some milliseconds: events then read the host's time too.
     """
     plan = TimingPlan(calls=(call,))
     # The second time the GPU is held until the host is done, so that the host's time does not show.
@@ -126,7 +126,7 @@ def choose_cache(request: BenchRequest, timer: Timer, gpu: TorchDevice | None, e
     if gpu is None:
         raise UsageError("cache='cold': expected a GPU whose cache can be emptied, found none; use cache='warm'")
     flushed = cache.flushed_setting(work.fn, work.args, *environment.flush(gpu.l2_bytes))
-    # A long call needs no batch, and copies would only cost memory.
+    # A long call needs no batch, and copies would only use memory.
     if gpu.l2_bytes and try_call(flushed, timer)[0] < ENTRY_S / 2:
         copies = cache.copy_inputs(work.args, gpu.l2_bytes)
         if copies is not None:

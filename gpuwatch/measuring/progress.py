@@ -1,4 +1,4 @@
-"""One line on a terminal while a long benchmark runs; nothing where there is no terminal."""
+"""One line on a terminal while a long benchmark runs; no output without a terminal."""
 
 import contextlib
 import sys
@@ -10,14 +10,14 @@ _WIDTH = 24
 
 
 class Progress:
-    """The line: shown again with each step, and removed at the end."""
+    """The line: updated with each step, and removed at the end."""
 
     def __init__(self, label: str, *, shown: bool | None, stream: TextIO | None = None) -> None:
-        self._stream: TextIO | None = stream or sys.stderr  # None in a process without one
+        self._stream: TextIO | None = stream or sys.stderr  # None in a process without standard error
         self._label = plain(label)
         self._shown = bool(shown)
         self._width = 0
-        with contextlib.suppress(OSError, ValueError):  # of a closed stream
+        with contextlib.suppress(OSError, ValueError):  # isatty of a closed stream raises
             self._shown = self._shown or (shown is None and self._stream is not None and self._stream.isatty())
 
     def close(self) -> None:
@@ -38,5 +38,5 @@ class Progress:
             if self._stream is not None:
                 self._stream.write(text)
                 self._stream.flush()
-        except (OSError, ValueError):  # closed, full, or without these letters: the benchmark goes on
+        except (OSError, ValueError):  # closed, full, or unable to encode these letters: the benchmark continues
             self._shown, self._width = False, 0

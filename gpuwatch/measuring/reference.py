@@ -10,15 +10,15 @@ from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.process.inputs import leaves
 
-# The error that a reduction of a few thousand products may have in a data type; torch's own defaults are for single operations.
+# A typical error of a reduction of a few thousand products per data type; torch's own defaults are for single operations.
 _LIMITS = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2, "complex128": 1e-9, "complex64": 1e-4}
 _FP8_LIMIT = 0.125
-_SLICE_COUNT = 1 << 24  # values compared at once: a double of each is 128 MiB
+_SLICE_COUNT = 1 << 24  # values compared at once: as doubles they take 128 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The largest relative error against a reference, and the largest allowed; of the worst of several results."""
+    """The largest relative error against a reference, and the largest allowed; for several results, those of the worst."""
 
     error_ratio: float
     limit_ratio: float
@@ -31,9 +31,9 @@ class Match:
 def match_results(result: object, reference: object, rtol: float | None = None) -> Match:
     """Compare two trees of tensors, arrays and numbers.
 
-    The error of a value is |value − reference| / (|reference| + mean |reference|), so that a sum that happens to be near
-    zero need not have digits that no computation has: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the
-    limit is the data type's.  Another shape, and a NaN where the reference has none, is an infinite error.
+    The error of a value is |value − reference| / (|reference| + mean |reference|), because a sum close to zero loses digits
+    in any computation: ``allclose`` with ``atol = rtol × mean |reference|``.  Without ``rtol`` the limit is the data
+    type's.  Another shape counts as an infinite error, and so does a NaN that the reference lacks.
     """
     mine, theirs = list(leaves(result)), list(leaves(reference))
     if all(leaf is None for leaf in mine) and any(leaf is not None for leaf in theirs):
@@ -61,7 +61,7 @@ def _numpy(leaf: Any) -> np.ndarray[Any, Any]:
     if tensor_trees.is_torch(leaf):
         _check_laid_out(leaf)
         leaf = _wide(leaf.detach()).resolve_conj().cpu().numpy()
-    # A complex number made real would lose its imaginary part, and any error in it.
+    # A complex number converted to real would lose its imaginary part, and any error in it.
     return np.asarray(leaf, np.complex128 if np.iscomplexobj(leaf) else np.float64)
 
 
@@ -109,7 +109,7 @@ def _torch_error(result: Any, reference: Any) -> float:
 
 
 def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
-    """Return True if the result stays the same when the inputs change in place: it was not computed from them.
+    """Return True if the result stays the same when the inputs change in place, so that it was not computed from them.
 
     The inputs get their values back.
     """
@@ -132,7 +132,7 @@ def output_unchanged(fn: Callable[..., object], args: tuple[Any, ...]) -> bool:
 
 
 def _change(array: Any) -> None:
-    """Change an array in place.  Raises UsageError: when it cannot be written, as a constant spread over a shape."""
+    """Change an array in place.  Raises UsageError: when it is read-only, such as a constant broadcast to a shape."""
     try:
         # Eight-bit floats have no arithmetic.
         values = (

@@ -1,4 +1,4 @@
-"""A measurement as text and as HTML, for a terminal and a notebook: no colour, and no control characters of a label."""
+"""A measurement as text and as HTML, for a terminal and a notebook, without colour and without a label's control characters."""
 
 import math
 from html import escape
@@ -10,11 +10,11 @@ from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.batching import ENTRY_S
 from gpuwatch.measuring.figures import RateFigures
 
-_OVERHEAD_RATIO = 0.02  # of an entry; a note reports a larger one
+_OVERHEAD_RATIO = 0.02  # ratio of an entry; a note reports a larger one
 
 
 def time(seconds: float) -> str:
-    """Format a duration with four digits in the unit that suits it."""
+    """Format a duration with four digits in a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(seconds) >= size:
             return f"{seconds / size:.4g} {unit}"
@@ -22,7 +22,7 @@ def time(seconds: float) -> str:
 
 
 def rate(amount_per_s: float, unit: str) -> str:
-    """Format a rate, as ``674 TFLOP/s``."""
+    """Format a rate, such as ``674 TFLOP/s``."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if amount_per_s >= size:
             return f"{amount_per_s / size:.4g} {prefix}{unit}/s"
@@ -37,7 +37,7 @@ def text(measured: RateFigures) -> str:
 
 
 def html(measured: RateFigures) -> str:
-    """Render a small card for notebooks, followed by the verdict's: no script, no style sheet."""
+    """Render a small card for notebooks, followed by the verdict's, without scripts and style sheets."""
     head = f"<b>{escape(report.plain(measured.label))}</b> &nbsp; {escape(time(measured.median_s))} {escape(_width(measured))}"
     body = "".join(f"<div>{escape(line)}</div>" for line in [*figures(measured), *notes(measured)])
     return f'<div style="padding:4px 10px;margin:4px 0"><div>{head}</div>{body}</div>{report.html(measured.verdicts)}'
@@ -51,7 +51,7 @@ def _width(measured: RateFigures) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Format with two digits; with all of them from 100 % on, where two would need an exponent."""
+    """Format with two digits; from 100 % on with all of them, because two would need an exponent."""
     percent = 100 * ratio
     return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"
 

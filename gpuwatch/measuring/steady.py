@@ -1,7 +1,7 @@
-"""The steady state of the work: times and true clock of the last interval against those of the interval before it.
+"""The steady state of the work: times and true clock of the last interval compared with the interval before it.
 
-Power is not read: the benchmark's process cannot see it without disturbing itself.  Below the cap it slows nothing,
-and under it the clock follows it.
+The benchmark does not read power, because the reading would disturb the measured process.  Below the cap power slows
+nothing, and under the cap the clock follows it.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 from annotate.evidence import Timings, Values
 
-_BLOCKS_COUNT = 5  # of an interval, for its noise
+_BLOCKS_COUNT = 5  # parts of an interval, to estimate its noise
 
 
 def power_limited(
@@ -21,9 +21,9 @@ def power_limited(
     limit_ratio: Annotated[float, "uncapped kernels ran at 0.996-1.000 of the maximum, capped ones at 0.65-0.93"] = 0.97,
     recent_s: Annotated[float, "the cap takes up to 0.1 s to engage"] = 0.5,
 ) -> bool | None:
-    """Return True if the true clock under load lies below the device's maximum; None where it is not known.
+    """Return True if the true clock under load lies below the device's maximum; None for an unknown clock.
 
-    Power is the usual reason.  A lock and heat look the same here, and need the same patience.
+    Power is the usual reason.  A lock and heat look the same here, and need the same time.
     """
     if timings.sm_clock_mhz is None or clock_max_mhz is None:
         return None
@@ -36,12 +36,12 @@ def power_limited(
 class Patience:
     """The least time to warm up and to measure."""
 
-    interval_s: float  # compared with the one before it
+    interval_s: float  # compared with the previous interval
     warmup_s: float
     measure_s: float
 
 
-# Under the cap the power controller swings with a period of about a second, and engages within the first tenth of one.
+# Under the cap the power controller swings with a period of about 1 s, and engages within the first 0.1 s.
 QUICK = Patience(interval_s=0.5, warmup_s=1.0, measure_s=1.0)
 CAPPED = Patience(interval_s=1.0, warmup_s=3.0, measure_s=3.0)
 
@@ -54,11 +54,11 @@ def is_steady(
     noise_sd: Annotated[float, "noisier work may differ by this many of its standard errors"] = 2.0,
     noise_most_ratio: Annotated[float, "but never by more"] = 0.05,
 ) -> bool:
-    """Return True if the last two intervals agree, after as much warm-up as is needed to see it."""
+    """Return True if the last two intervals agree, after enough warm-up to judge that."""
     if not len(timings.at_ns):
         return False
     call_s = float(np.median(timings.took_s)) * timings.calls_count
-    # Slow calls: three of them to an interval at least.
+    # Slow calls: at least three of them per interval.
     interval_s = max(patience.interval_s, 3.0 * call_s)
     end_ns = int(timings.at_ns[-1]) + int(timings.took_s[-1] * timings.calls_count * 1e9)
     if end_ns - int(timings.at_ns[0]) < 1e9 * max(patience.warmup_s, 2.0 * interval_s):
@@ -72,15 +72,15 @@ def is_steady(
 def _agree(before: Values, now: Values, limit_ratio: float, noise_sd: float, noise_most_ratio: float) -> bool:
     before, now = before[np.isfinite(before)], now[np.isfinite(now)]
     if len(before) < 2 or len(now) < 2:
-        return not len(before) and not len(now)  # a missing signal has not moved
+        return not len(before) and not len(now)  # a missing signal counts as unchanged
     middle, middle_before = float(np.median(now)), float(np.median(before))
     if not middle or not middle_before:
-        return middle == middle_before  # a timer too coarse for the work: a ratio to zero does not exist
+        return middle == middle_before  # a timer too coarse for the work: a ratio to zero is undefined
     change_ratio = abs(middle / middle_before - 1.0)
     blocks = [
         float(np.median(block)) for part in (before, now) for block in np.array_split(part, min(_BLOCKS_COUNT, len(part)))
     ]
-    # From one block to the next, so that a slope does not pass for noise.
+    # From one block to the next, so that a slope does not count as noise.
     noise = float(np.std(np.diff(blocks))) / 2**0.5 / middle
     allowed_ratio = min(noise_most_ratio, noise_sd * noise * (2.0 / _BLOCKS_COUNT) ** 0.5)
     return bool(change_ratio <= max(limit_ratio, allowed_ratio))

@@ -1,4 +1,4 @@
-"""The end of measuring: an interval that respects autocorrelation, not before the shortest honest time."""
+"""The end of measuring: an interval that includes autocorrelation, after the shortest honest time."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,14 +10,14 @@ from annotate.stats.intervals import Interval, batch_interval
 
 
 class Stopped(StrEnum):
-    """The reason for which measuring ended."""
+    """The reason for the end of a measurement."""
 
     TARGET = "target"  # the interval is narrow enough
     LIMIT = "time limit"
 
 
 class Stopping:
-    """The decision to stop, taken between chunks and ever more rarely: it leaves the GPU idle for a millisecond or two."""
+    """The decision to stop, taken between chunks and ever more rarely, because it leaves the GPU idle for 1 to 2 ms."""
 
     def __init__(
         self,
@@ -33,20 +33,20 @@ class Stopping:
         self._next_s = min(least_s, most_s)
         self.least_s = self._next_s
         self.interval: Interval | None = None
-        # The first interval of a process loads scipy, for a tenth of a second in which the GPU would cool.
+        # The first interval of a process imports scipy for 0.1 s, during which the GPU would cool.
         batch_interval(np.arange(400) * 10_000_000, np.ones(400))
 
     def require(self, least_s: float) -> None:
-        """Require this much time in all, as where a power cap was seen only now."""
+        """Require this much time in total, such as after late evidence of a power cap."""
         self.least_s = min(max(self.least_s, least_s), self._most_s)
         self._next_s = max(self._next_s, self.least_s)
 
     def is_due(self, spent_s: float) -> bool:
-        """Return True if it is time to decide."""
+        """Return True if a decision is due."""
         return spent_s >= self._next_s or spent_s >= self._most_s
 
     def decide(self, timings: Timings, spent_s: float) -> Stopped | None:
-        """Return the reason to stop, or None to go on."""
+        """Return the reason to stop, or None to continue."""
         self.interval = batch_interval(timings.at_ns, timings.took_s)
         if self.interval is not None and self.interval.half_width_ratio <= self._target_ratio:
             return Stopped.TARGET

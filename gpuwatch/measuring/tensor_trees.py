@@ -1,6 +1,6 @@
-"""Arguments and results as trees of tuples, lists and dicts; their leaves are recognised by their methods, not by type.
+"""Arguments and results as trees of tuples, lists and dicts, with leaves recognised by their methods instead of their type.
 
-Nothing here imports torch or numpy: the maker of the tensors did.
+This module imports neither torch nor numpy, because the tensors' maker did.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
         return {key: mapped(value, change) for key, value in tree.items()}
     if isinstance(tree, tuple | list):
         values = [mapped(value, change) for value in tree]
-        # A named tuple takes its fields one by one.
+        # A named tuple takes its fields as separate arguments.
         return type(tree)(*values) if hasattr(tree, "_fields") else type(tree)(values)
     return change(tree)
 

@@ -1,4 +1,4 @@
-"""The warm-up of a window: a step run until it is steady, as bench() does before its window."""
+"""The warm-up of a window: a step repeated until it is steady, as in bench()."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -24,7 +24,7 @@ def warm_until_steady(step: Callable[[], object], environment: BenchEnvironment 
     """
     environment = environment or BenchEnvironment()
     work = Work.checked(step, (), None, None, None, check_inputs=False)
-    step()  # sets libraries up, and may make the process's first context
+    step()  # initialises libraries, and may create the process's first context
     with prepare.open_timer(None, work) as (timer, _), closing(Progress("", shown=False)) as progress:
         gpu = environment.gpu()
         plan, entry_s, issue_s = size_entries(warm_setting(step, ()), timer)

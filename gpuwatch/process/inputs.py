@@ -14,7 +14,7 @@ from gpuwatch.process import torch_state
 from gpuwatch.wire.messages import FactValue
 
 SAMPLED_COUNT = 65_536
-# A scalar, a mask or an index beside a matrix says nothing about the arithmetic.
+# A scalar, a mask or an index beside a matrix does not describe the arithmetic.
 _SMALL_RATIO = 0.1
 
 
@@ -33,9 +33,9 @@ class _Looked:
 
 
 def facts(*tensors: object) -> dict[str, FactValue]:
-    """Return the inputs' facts for the judge: the worst of those with a good part of the bytes, floats first.
+    """Return the inputs' facts for the judge: the worst among inputs with a good part of the bytes, floats first.
 
-    Distinct values are counted against the most that the sample could hold: an eight-bit type has 256.
+    The ratio of distinct values is relative to the maximum in the sample: an eight-bit type has 256 values.
     """
     if torch_state.capturing():
         return {}
@@ -55,9 +55,9 @@ def facts(*tensors: object) -> dict[str, FactValue]:
 
 
 def has_tensor(values: tuple[object, ...]) -> bool:
-    """Return whether any value has a library's data type.
+    """Return True if any value has a library's data type.
 
-    Torch's and numpy's are sampled, others skipped; a call without any, such as with text, is a mistake.
+    Tensors of torch and numpy are sampled, others skipped; a call without any, such as with text, is a mistake.
     """
     return any(hasattr(each, "dtype") for each in leaves(values))
 
@@ -83,7 +83,7 @@ def _look(tensor: Any) -> _Looked | None:  # torch is not a dependency, so a ten
                 with torch.no_grad():
                     return _seen(*_of_torch(torch, tensor.detach()), str(tensor.dtype).removeprefix("torch."), size_bytes)
         elif numpy is not None and isinstance(tensor, numpy.ndarray) and tensor.dtype.kind in "fiubc" and tensor.size:
-            flat = tensor.reshape(-1) if tensor.flags.c_contiguous else tensor.flat  # reshaping others would copy them
+            flat = tensor.reshape(-1) if tensor.flags.c_contiguous else tensor.flat  # reshaping a strided tensor would copy it
             values = numpy.ascontiguousarray(flat[:: _step(tensor.size)])
             return _seen(values == 0, values.view(numpy.uint8), str(tensor.dtype), int(tensor.nbytes))
     return None
@@ -116,7 +116,7 @@ def _of_torch(torch: Any, tensor: Any) -> tuple[Any, Any]:
     words = words.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[width])
     if words.device.type == "cpu":
         array = words.numpy()
-        flat = array.reshape(-1) if array.flags.c_contiguous else array.flat  # reshaping others would copy them
+        flat = array.reshape(-1) if array.flags.c_contiguous else array.flat  # reshaping a strided array would copy it
         sample = np.ascontiguousarray(flat[:: _step(array.size)])
     else:
         sample = _sampled(torch, words).contiguous().cpu().numpy()
@@ -140,7 +140,7 @@ def _sampled(torch: Any, tensor: Any) -> Any:
 
 
 def _is_dense(tensor: Any) -> bool:
-    """Return whether the elements fill one piece of memory, in any order: a stride through it then needs no index."""
+    """Return True if the elements fill one piece of memory, in any order: a stride through it then needs no index."""
     expected = 1
     for stride, length in sorted(
         (stride, length) for stride, length in zip(tensor.stride(), tensor.shape, strict=True) if length > 1

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 _COMMIT = re.compile("[0-9a-f]{40,64}")
-_MOST_BYTES = 4 << 20  # of a git file: packed refs of a large repository
+_MOST_BYTES = 4 << 20  # read limit of a git file: packed refs of a large repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ SYSTEMS = (
         "SLURM_JOB_ID",
         {
             "job": "SLURM_JOB_ID",
-            "slurm_job": "SLURM_JOB_ID",  # also where another system gives the tag ``job``
+            "slurm_job": "SLURM_JOB_ID",  # wins over another system's tag ``job``
             "job_name": "SLURM_JOB_NAME",
             "array_job": "SLURM_ARRAY_JOB_ID",
             "array_task": "SLURM_ARRAY_TASK_ID",

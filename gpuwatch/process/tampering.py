@@ -1,7 +1,7 @@
 """Timing functions that differ from their library's own.
 
-A number depends on its clock.  A replacement may be a test's tool for moving time, or a benchmark that is rewarded for
-being fast: the judge reports the replacement, not its reason.
+A number depends on its clock.  A replacement may be a test's tool for moving time, or an attempt to look fast: the judge
+reports the replacement, not its reason.
 """
 
 import sys
@@ -58,9 +58,9 @@ def _synchronisation() -> list[str]:
 
 
 def _is_foreign(function: object, module: ModuleType, name: str) -> bool:
-    """Return whether a function's code comes from another file than its module, or has another name.
+    """Return True if a function's code comes from another file than its module, or has another name.
 
-    Attributes that ``functools.wraps`` copies are not used.  C functions cannot be told apart further, so they pass.
+    It ignores attributes that ``functools.wraps`` copies.  C functions cannot be distinguished further, so they pass.
     """
     if isinstance(function, FunctionType):
         code = function.__code__

@@ -18,15 +18,15 @@ def cuda_with_context() -> Any | None:  # torch is not a dependency, so it has n
 
 
 def stand_in(cuda: Any) -> None:
-    """Use an object with torch.cuda's functions in its place, for a process that has a CUDA context without torch."""
+    """Use an object with torch.cuda's functions instead of torch.cuda, for a process with a CUDA context and without torch."""
     _stand_in[os.getpid()] = cuda
 
 
-_stand_in: dict[int, Any] = {}  # of this process, not of the one it was forked from
+_stand_in: dict[int, Any] = {}  # made in this process, not inherited by fork
 
 
 def capturing() -> bool:
-    """Return whether a graph is being captured: any synchronisation would fail and destroy it."""
+    """Return True if a graph is being captured: any synchronisation would fail and destroy it."""
     cuda = cuda_with_context()
     return cuda is not None and bool(cuda.is_current_stream_capturing())
 
@@ -37,7 +37,7 @@ def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no typ
 
 
 def synchronize() -> float | None:
-    """Wait until this process's GPU work is done; return the seconds that took, or None if there was nothing to wait for."""
+    """Wait until this process's GPU work is done; return the seconds of the wait, or None if there was nothing to wait for."""
     cuda = cuda_at_hand()
     if cuda is None:
         return None
@@ -78,7 +78,7 @@ def snapshot() -> Snapshot:
 
 
 def facts_since(before: Snapshot) -> dict[str, FactValue]:
-    """Return the facts that changed since a window's begin, and the allocator's work meanwhile."""
+    """Return the facts that changed since a window's begin, and the allocator's work in between."""
     now = snapshot()
     declared = {name: value for name, value in now.facts.items() if before.facts.get(name) != value}
     # A state at the begin stays declared even if it was undone before the end.
@@ -92,7 +92,7 @@ def facts_since(before: Snapshot) -> dict[str, FactValue]:
 
 
 def notice_profiler() -> bool:
-    """Return whether a profiler or tracer runs, or torch's ran before: CUPTI stays attached after it.
+    """Return True if a profiler or tracer runs, or torch's ran before: CUPTI stays attached after it.
 
     A profiler may start after one edge of a window and stop before the other, so this is also called between them.
     """
@@ -106,7 +106,7 @@ def notice_profiler() -> bool:
     return lasting or sys.getprofile() is not None or sys.gettrace() is not None
 
 
-_seen_profiled: set[int] = set()  # this process, not the one it was forked from
+_seen_profiled: set[int] = set()  # in this process, not inherited by fork
 
 
 def _described(cuda: Any) -> dict[str, FactValue]:  # torch.cuda has no type here

@@ -43,7 +43,7 @@ def junit(windows: Sequence[ReportedWindow]) -> str:
 def markdown(windows: Sequence[ReportedWindow]) -> str:
     """Render the verdicts, then the comparisons."""
     parts = [report.markdown(window.verdict) for window in windows]
-    # Text indented by four is code: a label inside cannot become markup, a mention or a link.
+    # Markdown shows text indented by four as code, so a label cannot become markup, a mention or a link.
     parts += [
         "".join(f"    {report.plain(line)}\n" for line in decision.text(each).split("\n")) for each in comparisons(windows)
     ]

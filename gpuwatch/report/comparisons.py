@@ -1,4 +1,4 @@
-"""Comparisons of a report's windows, pair by pair, where both have times."""
+"""Comparisons of a report's windows, pair by pair, if both have times."""
 
 from collections.abc import Sequence
 
@@ -12,13 +12,13 @@ from gpuwatch.report.record import ReportedWindow
 
 
 def names(windows: Sequence[ReportedWindow]) -> list[str]:
-    """Return a name for each window: its label, with its place where labels repeat."""
+    """Return a name for each window: its label, with a number if labels repeat."""
     labels = [plain(window.verdict.label or "unnamed window") for window in windows]
     return [f"{label} ({place + 1})" if labels.count(label) > 1 else label for place, label in enumerate(labels)]
 
 
 def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
-    """Compare each window that has times with the first one of another run that has times, if possible on the same GPU.
+    """Compare each window that has times with the first one of another run, if possible on the same GPU.
 
     The second window's policy applies, as in `gpuwatch compare`.
     """
@@ -40,5 +40,5 @@ def comparisons(windows: Sequence[ReportedWindow]) -> list[Comparison]:
 def _policy(window: ReportedWindow) -> Policy:
     try:
         return Policy.from_dict(window.verdict.policy)
-    except AnnotateError:  # the verdict's version had rules or limits that are gone
+    except AnnotateError:  # the verdict's version had rules or limits that no longer exist
         return Policy()

@@ -1,4 +1,4 @@
-"""The conditions of a window, their differences between windows, and its environment, as names and texts."""
+"""The conditions of a window, their differences between windows, and the environment, as names and texts."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -48,7 +48,7 @@ def conditions(window: ReportedWindow) -> dict[str, str]:
     for signal, words in _TIMED.items():
         increase = evidence.increase(signal)
         if increase is not None:
-            # The counter's readings lie slightly outside the edges, so its share is applied to the window's length.
+            # The counter's readings lie slightly outside the edges, so its ratio is scaled to the window's length.
             share = min(1.0, increase.amount / increase.span_ns)
             out[words] = f"{length_words(share * verdict.length_s)} of {length_words(verdict.length_s)}"
     return out

@@ -9,13 +9,13 @@ from annotate.evidence import Evidence, Timings, Values
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from gpuwatch.report.thinned_series import all_rounded, plot_series, rounded
 
-_SHOWN_PERCENT = (0.5, 99.5)  # values outside are only counted
+_SHOWN_PERCENT = (0.5, 99.5)  # values outside are counted but not drawn
 _FIT = ("beta", "beta_low", "beta_high", "r", "explained_ratio")
 _LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
 
 
 def times(evidence: Evidence) -> dict[str, Any] | None:
-    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` says why it is raw only."""
+    """Return the distribution and drift, raw and at one clock; None without times.  ``refused``: why only raw times exist."""
     timings = evidence.timings
     if timings is None or not timings.timed.any():
         return None

@@ -76,7 +76,7 @@ def packed_plotly() -> str:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Return one sentence on the verdict's meaning for the number."""
+    """Return one sentence on the verdict's consequence for the number."""
     counting = [finding for finding in verdict.causes if not finding.accepted and finding.severity != "note"]
     if verdict.status is Status.UNPROVEN:
         return f"Nobody can say whether this number may be trusted: {verdict.why.rstrip('.')}."

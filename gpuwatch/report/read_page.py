@@ -1,4 +1,4 @@
-"""Reading of a page without running it: its record, and the check that this version writes the same page for it."""
+"""Reader of pages that never runs them: it returns the record, and checks that this version writes the same page."""
 
 import base64
 import binascii
@@ -17,14 +17,14 @@ from gpuwatch.errors import UsageError
 from gpuwatch.report import html_page, record
 from gpuwatch.utf8 import clean_tree
 
-_MOST_BYTES = 50_000_000  # ten times the largest report
+_MOST_BYTES = 50_000_000  # ten times the largest report so far
 _GZIP = 31  # zlib's code for a gzip header
 _PARTS = ("gpuwatch-record", "gpuwatch-evidence", "gpuwatch-plotly")
 
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
-    """A page's record; ``as_written``: True if this version writes the same page for it, None for a page of another version."""
+    """A page's record; ``as_written``: True if this version writes an identical page, None for a page of another version."""
 
     record: record.Record
     as_written: bool | None

@@ -21,12 +21,12 @@ from annotate.verdict import Verdict
 from gpuwatch.signing import Signature
 
 _FACTS = ("run_id", "begun", "user", "process")
-SCHEMA = 2  # 2: the evidence of each window separately, byte for byte as stored, and its signature
+SCHEMA = 2  # 2: each window's evidence separately, byte for byte as stored, with its signature
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedWindow:
-    """One window on one GPU; ``evidence`` is None if none was stored, and then only unproven can be true.
+    """One window on one GPU; ``evidence`` is None if none was stored, and then the verdict can only be unproven.
 
     ``packed`` is the evidence byte for byte as stored, which the signature covers.
     """
@@ -55,7 +55,7 @@ class Record:
         return any(window.verdict.simulated for window in self.windows)
 
 
-@cache  # of two hundred files
+@cache  # a digest of two hundred files takes time: compute it once
 def maker() -> str:
     """Return versions and a digest of this package and the judge, so that other code does not look like tampering."""
     digest = hashlib.sha256()
@@ -69,7 +69,7 @@ def maker() -> str:
 def to_data(record: Record, *, decimate: bool = False) -> tuple[dict[str, Any], str]:
     """Return plain data for JSON, and each window's evidence as a line of base64; ``decimate`` as for capsules.
 
-    Evidence that was packed before stays unchanged, so that its signature holds.
+    Already packed evidence stays unchanged, so that its signature holds.
     """
     lines, windows = [], []
     for window in record.windows:
@@ -135,7 +135,7 @@ def _window(each: Mapping[str, Any], pieces: list[tuple[bytes | None, Evidence]]
 
 
 def _verdict(data: Mapping[str, Any]) -> Verdict:
-    """Build the verdict.  Raises InvalidValueError, ValidationError or TypeError: for a wrong type, which breaks pages."""
+    """Build the verdict.  Raises InvalidValueError, ValidationError or TypeError: for a value of a wrong type."""
     verdict = Verdict.from_dict(data)
     for finding in verdict.findings:
         for name, value in finding.facts.items():

@@ -49,7 +49,7 @@ def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
         return
     host, device = evidence.host, evidence.device
     yield from (("host", name) for name in (host.hostname, host.boot_id, host.container))
-    yield "host", (host.hostname or "").partition(".")[0]  # people write the first part of the full name
+    yield "host", (host.hostname or "").partition(".")[0]  # people write the host's short name
     if device is not None:
         yield from (("serial", name) for name in (device.uuid, device.parent_uuid, device.pci_bus_id))
     for uuid in str(evidence.declared.get("cuda_uuids") or "").split(","):
@@ -61,9 +61,9 @@ def _names(window: ReportedWindow) -> Iterable[tuple[str, str | None]]:
 def _replacer(stand_ins: Mapping[str, str]) -> Callable[[str], str]:
     if not stand_ins:
         return lambda text: text
-    # Longest first: a UUID within another name must not leave the rest of it behind.
+    # Longest first: a UUID inside a longer name must not leave the rest of that name.
     names = "|".join(re.escape(name) for name in sorted(stand_ins, key=len, reverse=True))
-    # Inside a longer word the letters are not the name; in a path or a file name they are.
+    # Letters inside a longer word are not the name; letters in a path or a file name are.
     pattern = re.compile(rf"(?<![^\W_])(?:{names})(?![^\W_])", re.IGNORECASE)
     return lambda text: pattern.sub(lambda match: stand_ins[match[0].lower()], text)
 
@@ -101,7 +101,7 @@ def _redact_evidence(evidence: Evidence, without: Callable[[str], str]) -> Evide
     )
 
 
-def _through(value: Any, without: Callable[[str], str]) -> Any:  # records and JSON values, as they came
+def _through(value: Any, without: Callable[[str], str]) -> Any:  # records and JSON values of any type
     if isinstance(value, str):
         return without(value) if type(value) is str else value  # an enumeration's value is not a name
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Rejudging of a report's window: everything that a page shows of it is compared with its evidence."""
+"""Rejudging of a report's window: it compares every field of the page with the evidence."""
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
@@ -15,16 +15,16 @@ from gpuwatch.report.record import ReportedWindow
 from gpuwatch.wire import run_ids
 
 _EXACT = ("kind", "answered", "severity", "span_ns", "basis", "required", "accepted", "failure", "limits_overridden")
-_WORDS = ("says", "remedy")  # they belong to the version that judged
+_WORDS = ("says", "remedy")  # these fields belong to the judge's version
 _REPEATED = "findings: the report says them more than once or in another order than the judge"
-# Rules new in version 0.2: a verdict of 0.1 may lack these rules only.
+# Rules new in version 0.2: only these may be missing from a verdict of 0.1.
 _NEW_RULES = frozenset({
     "no-work", "idle-stretch", "unaccounted-time", "clock-levels", "lock-unproven", "dark-time", "overlapping-window",
     "iteration-growth", "iteration-levels", "record-shift", "work-levels", "claimed-work",
 })  # fmt: skip
-_EARLIER_RATIO = 3e-3  # for a mean clock with other weights; the two reports of 0.1 differ by up to two thirds of it
+_EARLIER_RATIO = 3e-3  # tolerance for a mean clock with other weights; the two reports of 0.1 differ by up to two thirds of it
 _LAST_BITS_RATIO = 1e-7  # below any digit that a page shows
-_CLOCK_S = 2  # the id is made just before the window's begin is noted, and each is cut to its second
+_CLOCK_S = 2  # the id is made just before the window's begin, and both are truncated to seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Agreement:
 
     window: ReportedWindow
     again: Verdict | None
-    differs: tuple[str, ...]  # in words; empty where verdict and evidence agree
+    differs: tuple[str, ...]  # in words; empty if verdict and evidence agree
 
     @property
     def agrees(self) -> bool:
@@ -43,7 +43,7 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities and retired rules are not compared.  Its status is compared unless ``is_trusted``,
+    It does not compare an earlier judge's words, severities and retired rules.  It compares the status unless ``is_trusted``,
     which means that a trusted key signed it.
     """
     reported = window.verdict
@@ -98,7 +98,7 @@ def _head_differences(reported: Verdict, again: Verdict, *, has_status: bool) ->
 
 
 def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield every difference between two verdicts of one judge; for another version's verdict, all but its words."""
+    """Yield every difference between two verdicts of one judge; for another version's verdict, all except wording."""
     has_same_words = reported.judge_version == __version__
     if has_same_words and reported.why != again.why:
         yield f"why: the report says {reported.why!r}, the evidence {again.why!r}"
@@ -110,7 +110,7 @@ def _finding_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
-    """Yield differences from an earlier judge's answers and figures, only of rules and names that still exist."""
+    """Yield differences from an earlier judge's answers and figures, for rules and names that still exist."""
     from annotate.rules import RETIRED
 
     ours, theirs = (_by_rule(verdict) for verdict in (reported, again))
@@ -129,7 +129,7 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _is_near(then: object, now: object) -> bool:
-    """Return True for figures that another version may have averaged otherwise, and where one of the two is unknown."""
+    """Return True if two versions may have averaged the figures differently, or if one figure is unknown."""
     if then is None or now is None:
         return True
     if isinstance(then, float) and isinstance(now, float):
@@ -146,13 +146,13 @@ def _says_each_once(verdict: Verdict) -> bool:
 
 
 def _said_of(verdict: Verdict) -> dict[str, Any]:
-    """Return the parts of a verdict that are neither its head nor findings."""
+    """Return the parts of a verdict outside its head and its findings."""
     data = verdict.to_dict()
     return {name: data[name] for name in ("claim_facts", "labels", "budget", "proofs")}
 
 
 def _is_same_data(ours: Any, theirs: Any) -> bool:
-    """Return whether plain data is equal, apart from the last bits of numbers."""
+    """Return True if plain data is equal, apart from the last bits of numbers."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_is_same_data(ours[name], theirs[name]) for name in ours)
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -161,7 +161,7 @@ def _is_same_data(ours: Any, theirs: Any) -> bool:
 
 
 def begun_fits(window: ReportedWindow) -> bool | None:
-    """Return whether the wall time shown matches the run's id; None if either is missing, or the time has no zone."""
+    """Return True if the shown wall time matches the run's id; None if either is missing, or the time has no zone."""
     begun_s = run_ids.begun_s(window.run_id or "")
     if begun_s is None or window.begun is None:
         return None
@@ -173,7 +173,7 @@ def begun_fits(window: ReportedWindow) -> bool | None:
 
 
 def _differences(rule: str, ours: Finding | None, theirs: Finding | None, exact: tuple[str, ...]) -> Iterator[str]:
-    """Yield, in words, every difference between two findings: a page shows all their parts."""
+    """Yield every difference between two findings in words, because a page shows all their parts."""
     if ours is None or theirs is None or any(getattr(ours, name) != getattr(theirs, name) for name in exact):
         yield f"{rule}: the report says {_words(ours)}, the evidence {_words(theirs)}"
         return
@@ -193,7 +193,7 @@ def _fact_differences(rule: str, ours: Finding, theirs: Finding, names: Iterable
 
 
 def _is_same(ours: object, theirs: object) -> bool:
-    """Return whether texts and integers are equal, and other numbers equal apart from their last bits."""
+    """Return True if texts and integers are equal, and other numbers equal apart from their last bits."""
     if isinstance(ours, float) and isinstance(theirs, float):
         return isclose(ours, theirs, rel_tol=_LAST_BITS_RATIO, abs_tol=1e-12)
     return type(ours) is type(theirs) and ours == theirs

@@ -1,4 +1,4 @@
-"""Checks of a window's signature: broken, of an unknown signer, of a trusted one, or missing."""
+"""Checks of a window's signature: broken, of an unknown signer, of a trusted signer, or missing."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ def signed_statement(window: ReportedWindow) -> bytes:
 
 
 def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
-    """Return the names of a page's parts of this window that neither a signature nor rejudged evidence confirms."""
+    """Return the names of the page's parts that neither a signature nor the rejudged evidence confirms."""
     names = []
     if window.signature is None:
         shown = {"run": window.run_id, "user": window.user, "process": window.process}
@@ -77,12 +77,12 @@ def unsigned_names(window: ReportedWindow) -> tuple[str, ...]:
 
 
 def key_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return the user's and the system's folder of trusted keys, each NAME.pub."""
+    """Return the user's and the system's folder of trusted keys, each a file NAME.pub."""
     return (paths.user_config(environment).parent / "trusted", SYSTEM_TRUSTED)
 
 
 def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:
-    """Read the names of trusted keys, by key, and warn of other files in the folders.
+    """Read the names of trusted keys, by key, and warn about other files in the folders.
 
     Raises UsageError: when a file in ``files`` holds no key.
     """

@@ -1,4 +1,4 @@
-"""Series as plot data: seconds since the window began, thinned to the points that a screen shows."""
+"""Series as plot data: seconds since the window's begin, thinned to the resolution of a screen."""
 
 from collections.abc import Iterable
 from math import isfinite
@@ -9,7 +9,7 @@ import numpy as np
 from annotate.evidence import Evidence, Times, Values
 
 _MOST_LINE_POINTS = 4000  # two for each pixel of a wide screen
-_MOST_POINTS = 1500  # each is an element of the page: sixteen thousand took a second to draw
+_MOST_POINTS = 1500  # each is an element of the page: a browser drew sixteen thousand in 1 s
 
 
 def plot_series(name: str, at_ns: Times, values: Values, evidence: Evidence, *, shape: str = "line") -> dict[str, Any]:
@@ -31,7 +31,7 @@ def thinned(values: Values, *, most: int = _MOST_LINE_POINTS) -> np.ndarray[Any,
     filled = np.nan_to_num(values, nan=float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0)
     edges = np.linspace(0, len(values), most // 2 + 1).astype(np.int64)
     begins = edges[:-1]
-    # One row an interval; a shorter one repeats its last value, and the first of equal values is the one that is picked.
+    # One row per interval; a shorter one repeats its last value, and argmin and argmax pick the first of equal values.
     places = np.minimum(begins[:, None] + np.arange(np.diff(edges).max()), edges[1:, None] - 1)
     rows = filled[places]
     gaps = np.flatnonzero(np.isnan(values))[: most // 4]
@@ -44,7 +44,7 @@ def seconds_since(evidence: Evidence, at_ns: int) -> float:
 
 
 def rounded(value: float) -> float:
-    """Round to seven digits, so that another processor's last bits do not change the page."""
+    """Round to seven digits, so that the last bits of another processor do not change the page."""
     return float(f"{value:.7g}")
 
 

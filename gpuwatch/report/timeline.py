@@ -13,14 +13,14 @@ from annotate.verdict import Finding, Verdict
 from gpuwatch.report.thinned_series import plot_series, rounded, seconds_since
 
 _MARGIN_S = 2.0  # drawn before and after the window
-_SILENT_NS = 1_500_000_000  # without a process list for longer than this, processes are not observed
+_SILENT_NS = 1_500_000_000  # a longer gap between process lists counts as unobserved
 _DENSE_HOLDS_NS = 100_000_000  # five samples of the driver's power record: a longer pause is a gap
 _MOST_PROCESSES = 8
-_WHOLE_RATIO = 0.98  # a finding with this share of the window covers all of it
+_WHOLE_RATIO = 0.98  # a finding with this share of the window counts as the whole window
 
 
 def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
-    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since its begin."""
+    """Return the lanes from top to bottom, the findings' spans and the window's length, in seconds since the window's begin."""
     return {
         "length_s": rounded(evidence.window.length_s),
         "lanes": [lane for lane in (_findings(verdict, evidence),) if lane["spans"]]
@@ -41,7 +41,7 @@ def timeline(verdict: Verdict, evidence: Evidence) -> dict[str, Any]:
 
 
 def spanned(verdict: Verdict) -> list[tuple[Finding, tuple[int, int]]]:
-    """Return the hazards that have a span, with it."""
+    """Return the hazards that have a span, with the span."""
     return [(finding, finding.span_ns) for finding in verdict.hazards if finding.span_ns is not None]
 
 
@@ -91,7 +91,7 @@ def _clock(evidence: Evidence) -> dict[str, Any]:
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
-    """Plot the dense record, and sampled power in its gaps: it is read once a second, so it ends before the window does."""
+    """Plot the dense power record, and sampled power in its gaps: the daemon reads it once a second, so it ends early."""
     dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
     series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
     until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))

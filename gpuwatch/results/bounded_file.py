@@ -25,14 +25,14 @@ def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
 
 
 def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
-    """Return numbers times ``scale``.  Raises ValueError: for what is no number, and for too many."""
+    """Return numbers times ``scale``.  Raises ValueError: for non-numbers, and for too many values."""
     found = as_floats(values) * scale
-    # A value that is no duration becomes zero, which the judge calls impossible.
+    # A value that is no duration becomes zero, and the judge calls zero impossible.
     return np.where(np.isfinite(found) & (found < 1e9), found, 0.0)
 
 
 def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
-    """Return instants in nanoseconds.  Raises ValueError: for what is no number, or lies beyond 146 years."""
+    """Return instants in nanoseconds.  Raises ValueError: for non-numbers, and for values beyond 146 years."""
     found = as_floats(values) * scale
     if not (np.abs(found) < _FARTHEST_NS).all():
         raise ValueError("expected begins on the monotonic clock, found one beyond 146 years")
@@ -40,13 +40,13 @@ def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
 
 
 def as_clocks(values: Iterable[object], scale: float = 1.0) -> Values:
-    """Return clocks in MHz, NaN for what no SM runs at.  Raises ValueError: for what is no number."""
+    """Return clocks in MHz, NaN for impossible SM clocks.  Raises ValueError: for non-numbers."""
     found = as_floats(values) * scale
     return np.where((found >= 1.0) & (found <= 10_000.0), found, np.nan)
 
 
 def local_wall_s(text: str | None, form: str) -> float | None:
-    """Read local time of the machine that wrote it, without a zone; None for anything else."""
+    """Read a local time without a zone, as of the writing machine; None for other text."""
     try:
         return None if text is None else datetime.strptime(text, form).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):
@@ -54,7 +54,7 @@ def local_wall_s(text: str | None, form: str) -> float | None:
 
 
 def as_floats(values: Iterable[object]) -> Values:
-    """Return numbers as an array.  Raises ValueError: for what is no number, and for too many."""
+    """Return numbers as an array.  Raises ValueError: for non-numbers, and for too many values."""
     if isinstance(values, np.ndarray):
         found = values.astype(np.float64)
     else:

@@ -1,4 +1,4 @@
-"""nccl-tests' JSON (``-J FILE``, with ``-I 1`` the time of each iteration).
+"""nccl-tests' JSON (``-J FILE``; with ``-I 1`` the time of each iteration).
 
 The file holds the whole environment and the arguments of the program: neither is decoded, so that no secret is shown.
 """
@@ -32,7 +32,7 @@ class _CollectiveConfig(msgspec.Struct):
 
 
 class _Mean(msgspec.Struct):
-    time: float | str | None = None  # "nan"
+    time: float | str | None = None  # the file writes "nan" as text
     cpu_time: float | str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Bytes of an untrusted file, read without NumPy, which starts threads when it is imported."""
+"""Bytes of an untrusted file, read without NumPy, because its import starts threads."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _BENCHMARK, _SPEC = "benchmark.", "spec"
 
 
 class _KernelStats(msgspec.Struct):
-    mean: float | None = None  # empty where nothing was measured
+    mean: float | None = None  # empty if nothing was measured
     std: float | None = None
     min: float | None = None
     max: float | None = None

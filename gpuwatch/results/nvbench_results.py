@@ -30,8 +30,8 @@ _CANNOT = (
     "which card it was",
 )
 _MOST_STATES_COUNT = 100_000
-_MOST_VALUES_COUNT = 8_000_000  # of a file: NVBench writes one for each 25 bytes or more
-_STATE_BYTES = 1 << 20  # of one state: NVBench writes some 10 kB
+_MOST_VALUES_COUNT = 8_000_000  # per file: NVBench writes one value per 25 bytes or more
+_STATE_BYTES = 1 << 20  # per state: NVBench writes some 10 kB
 
 
 class _SummaryValue(msgspec.Struct):
@@ -52,7 +52,7 @@ class _BenchmarkState(msgspec.Struct):
     device: int | None = None
     is_skipped: bool = False
     skip_reason: str | None = None
-    summaries: msgspec.Raw = msgspec.Raw(b"[]")  # those of all states at once would take seven times the file's size
+    summaries: msgspec.Raw = msgspec.Raw(b"[]")  # decoded state by state: all at once would take seven times the file's size
 
 
 class _NvBenchmark(msgspec.Struct):
@@ -112,11 +112,11 @@ def _series(folder: Path, bench: _NvBenchmark, state: _BenchmarkState, gpus: dic
 
 
 def _samples(folder: Path, summary: _StateSummary | None, remarks: list[str]) -> Values | None:
-    """Return the values of a file beside the JSON; None, with a remark, where it is not there."""
+    """Return the values of a file beside the JSON; None, with a remark, for a missing file."""
     if summary is None or not (name := summary.find("filename")):
         return None
     place = (folder / name).resolve()
-    # The JSON names the file, so only files beside it are opened.
+    # The JSON names the file, so only files beside it may be opened.
     if Path(name).is_absolute() or not place.is_relative_to(folder.resolve()):
         raise ValueError(f"expected samples in a folder beside the file, found {name!r}")
     if not place.exists():

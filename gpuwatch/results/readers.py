@@ -1,4 +1,4 @@
-"""The registry of readers, the only module that distinguishes the tools' results."""
+"""The registry of readers: the only module that distinguishes the tools' results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_result(path: Path) -> bool:
 
 
 def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
-    """Read a result file, by its own content or by named columns.  Raises UsageError: in one line, for any other file."""
+    """Read a result file, by its own content or by named columns.  Raises UsageError: for any other file."""
     blob = read_bytes(path)
     try:
         if columns is not None:
@@ -54,7 +54,7 @@ def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
 
 
 def _reader_of(blob: bytes) -> ResultReader:
-    """Choose a reader by the names at the top.  Raises ValueError: when none is known."""
+    """Choose a reader by the top-level names.  Raises ValueError: when none matches."""
     if blob.lstrip().startswith(_KERNELBOT_LINES):
         return read_kernelbot
     keys = _top(blob)
@@ -86,4 +86,4 @@ def _top(blob: bytes) -> dict[str, msgspec.Raw]:
         lines = blob.strip().splitlines()
         if len(lines) < 2 or not lines[-1].lstrip().startswith(b"{"):
             raise ValueError(f"expected results of {FORMATS}, or --times COLUMN of another file, found {error}") from error
-        return decode(lines[-1], form)  # one result a line, appended
+        return decode(lines[-1], form)  # one appended result per line

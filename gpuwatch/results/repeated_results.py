@@ -1,4 +1,4 @@
-"""Repetitions as hyperfine (``--export-json``) and Google Benchmark (``--benchmark_format=json``) write them."""
+"""Repetitions in the formats of hyperfine (``--export-json``) and Google Benchmark (``--benchmark_format=json``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_hyperfine(_path: Path, blob: bytes) -> ResultFile:
     for run in decode(blob, _HyperfineFile).results:
         figures = {"mean": run.mean, "median": run.median, "min": run.min, "max": run.max, "stdev": run.stddev}
         failed_count = sum(code != 0 for code in run.exit_codes)
-        # Arguments may hold secrets; hyperfine's command is its own label, which it prints too.
+        # Arguments may hold secrets; hyperfine's command is its own label, and hyperfine prints it too.
         name = run.command if len(run.command) <= _NAME_LENGTH else run.command[: _NAME_LENGTH - 1] + "…"
         series.append(
             checked(
@@ -77,7 +77,7 @@ class _GoogleFile(msgspec.Struct):
 
 
 def read_google_benchmark(_path: Path, blob: bytes) -> ResultFile:
-    """Read a file of Google Benchmark: repetitions of one name are one series.  Raises ValueError: for a damaged one."""
+    """Read a file of Google Benchmark: repetitions of one name form one series.  Raises ValueError: for a damaged one."""
     by_name: dict[str, list[_GoogleRun]] = {}
     for run in decode(blob, _GoogleFile).benchmarks:
         if run.run_type == "iteration":  # the others are aggregates of these

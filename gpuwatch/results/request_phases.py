@@ -1,4 +1,4 @@
-"""The requests of a serving benchmark laid on the telemetry of one GPU: the clock under each, and under the slowest."""
+"""The requests of a serving benchmark on the telemetry of one GPU: the clock during each, and during the slowest."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from annotate.evidence import Trace, Values
 from gpuwatch.results.result_file import ServedRequests
 
 _STEP_NS = 10_000_000
-_SLOW_RATIO = 0.01  # of the requests, by time to first token
+_SLOW_RATIO = 0.01  # ratio of the requests, by time to first token
 _FIRST_NS = 10_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPhase:
-    """Some of the requests: their count, median time to first token, and the mean SM clock while they ran (driver's)."""
+    """A set of requests: their count, median time to first token, and the mean SM clock while they ran (driver's)."""
 
     name: str
     count: int
@@ -26,7 +26,7 @@ class RequestPhase:
 
 
 def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
-    """Return the mean SM clock while each request ran; NaN where nothing was observed or no begin is known."""
+    """Return the mean SM clock during each request; NaN without observations or a known begin."""
     count = len(requests.ttft_s)
     if requests.at_ns is None or not count:
         return np.full(count, np.nan)
@@ -35,14 +35,14 @@ def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
     known = np.isfinite(seen.values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, seen.values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
-    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the value in force as it began
+    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the valid value at its begin
     last = np.maximum(np.searchsorted(seen.at_ns, ends_ns, side="right"), first + 1)
     found = counts[last] - counts[first]
     return np.where(found > 0, (sums[last] - sums[first]) / np.maximum(found, 1), np.nan)
 
 
 def phases(requests: ServedRequests, clock_mhz: Values) -> tuple[RequestPhase, ...]:
-    """Return all requests, the slowest hundredth by time to first token, and where begins are known those of the first 10 s."""
+    """Return all requests, the slowest hundredth by time to first token, and with known begins those of the first 10 s."""
     count = len(requests.ttft_s)
     if not count:
         return ()

@@ -15,9 +15,9 @@ _LONGEST_S = 31 * 86_400.0  # of one window
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResultSeries:
-    """One measured series: its times in the order they ran, and the figures that the file states.
+    """One measured series: its times in order of execution, and the figures in the file.
 
-    ``took_s`` is empty where the file holds only figures.  An entry stands for ``calls_count`` calls and holds the mean time
+    ``took_s`` is empty if the file holds only figures.  An entry stands for ``calls_count`` calls and holds the mean time
     of one.  ``figures`` are seconds by name: mean, median, min, max, stdev.
     """
 
@@ -27,11 +27,11 @@ class ResultSeries:
     sm_clock_mhz: Values | None = None
     calls_count: int = 1
     figures: Mapping[str, float] = field(default_factory=dict)
-    gpu: str | None = None  # the model's name as the file has it
+    gpu: str | None = None  # the model's name in the file
     remarks: tuple[str, ...] = ()
 
     def timings(self, end_ns: int | None = None) -> Timings | None:
-        """Return the times as iterations; without begins they ran back to back, until ``end_ns`` if that is given."""
+        """Return the times as iterations; without begins they ran back to back, until ``end_ns`` if given."""
         if not len(self.took_s):
             return None
         if self.at_ns is not None:
@@ -41,7 +41,7 @@ class ResultSeries:
         return Timings(begins_ns.astype(np.int64), self.took_s, self.sm_clock_mhz, self.calls_count)
 
     def evidence(self) -> Evidence:
-        """Return evidence of these times alone, which can prove nothing."""
+        """Return evidence with these times only; it can prove nothing."""
         timings = self.timings()
         begin_ns, end_ns = 0, 0
         if timings is not None:
@@ -57,7 +57,7 @@ class ResultSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServedRequests:
-    """The requests of a serving benchmark that succeeded, in the order of their begins where the file has these."""
+    """The successful requests of a serving benchmark, in the order of their begins if the file has these."""
 
     ttft_s: Values  # until the first token
     latency_s: Values
@@ -68,19 +68,19 @@ class ServedRequests:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResultFile:
-    """A result file: its tool, its series or requests, and the facts that it cannot show."""
+    """A result file: its tool, its series or requests, and the list of missing facts."""
 
     tool: str
     series: tuple[ResultSeries, ...] = ()
     requests: ServedRequests | None = None
     cannot: tuple[str, ...] = ()
-    wall_s: tuple[float, float] | None = None  # begin and end since 1970, where the file has both
-    written_s: float | None = None  # the time of writing that the file states
+    wall_s: tuple[float, float] | None = None  # begin and end since 1970, if the file has both
+    written_s: float | None = None  # the stated time of writing
     pids: tuple[int, ...] = ()
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Return the first begin and the last end on CLOCK_MONOTONIC; None where the file has no begins."""
+        """Return the first begin and the last end on CLOCK_MONOTONIC; None without begins."""
         asked = self.requests
         spans = [(each.at_ns, each.took_s * each.calls_count) for each in self.series]
         for at_ns, took_s in [(asked.at_ns, asked.latency_s)] if asked is not None else spans[:1]:
@@ -89,7 +89,7 @@ class ResultFile:
         return None
 
     def only(self, name: str | None) -> ResultFile:
-        """Return the file with the series whose name holds this text; with all of them without a name."""
+        """Return the file with the series whose names contain this text; without a name, all of them."""
         if name is None:
             return self
         exact = [each for each in self.series if each.name == name]
@@ -97,7 +97,7 @@ class ResultFile:
 
 
 def checked(series: ResultSeries) -> ResultSeries:
-    """Return a series whose arrays agree.  Raises ValueError: for lengths that differ, and for times no window can hold."""
+    """Return a series with consistent arrays.  Raises ValueError: for different lengths, and for times too long for a window."""
     count = len(series.took_s)
     for name, values in (("begins", series.at_ns), ("clocks", series.sm_clock_mhz)):
         if values is not None and len(values) != count:

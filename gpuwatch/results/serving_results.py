@@ -1,6 +1,6 @@
 """Results of serving benchmarks: `vllm bench serve --save-result --save-detailed` and SGLang's `bench_serving`.
 
-vLLM's begins are Python's ``perf_counter``, which is CLOCK_MONOTONIC on Linux, the clock of the store.
+vLLM's begins are Python's ``perf_counter``, equal to CLOCK_MONOTONIC on Linux, the clock of the store.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def read_serving(_path: Path, blob: bytes) -> ResultFile:
     try:
         every = msgspec.json.Decoder(_Served).decode_lines(blob)  # both tools append to a file
     except msgspec.DecodeError:
-        every = [msgspec.json.decode(blob, type=_Served)]  # indented by another tool
+        every = [msgspec.json.decode(blob, type=_Served)]  # another tool has indented it
     found = every[-1]
     is_vllm = found.date is not None or found.tokenizer_id is not None or found.start_times is not None
     name = "vLLM bench serve" if is_vllm else "SGLang bench_serving"
@@ -73,7 +73,7 @@ def _requests(found: _Served) -> ServedRequests:
     if len(lengths) > 1:
         raise ValueError(f"expected as many ttfts, itls, errors and start_times, found {sorted(lengths)}")
     latency_s = ttft_s + np.array([float(as_seconds(each).sum()) for each in itls], np.float64)
-    # A failed request has an error, and no first token.
+    # A failed request has an error and no first token.
     kept = (ttft_s > 0.0) & np.array([not each for each in errors], np.bool_)
     order = np.flatnonzero(kept)
     if begins is not None:

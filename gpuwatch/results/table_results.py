@@ -1,4 +1,4 @@
-"""Columns of any CSV or JSON file, as the user names them: COLUMN or COLUMN:UNIT."""
+"""Columns of any CSV or JSON file, in the user's words: COLUMN or COLUMN:UNIT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.results.bounded_file import as_begins, as_clocks, as_floats, as_seconds, decode
 from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
 
-_MOST_JSON_BYTES = 64 << 20  # its values are objects until they are numbers
+_MOST_JSON_BYTES = 64 << 20  # its values are objects until they become numbers
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _CLOCKS = {"MHz": 1.0, "mhz": 1.0, "GHz": 1e3, "ghz": 1e3, "Hz": 1e-6, "hz": 1e-6, "kHz": 1e-3, "khz": 1e-3}
 _MOST_LEVELS_COUNT = 8
@@ -35,7 +35,7 @@ def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
     units = {"--times": _TIMES, "--clock": _CLOCKS, "--begin": _TIMES}
-    # A column may be called "a:b" itself: only a known unit is split off.
+    # A column's own name may be "a:b", so only a known unit is split off.
     asked = {option: _split(name, units[option]) for option, name in names.items() if name is not None}
     wanted = {option: column for option, (column, _) in asked.items()}
     found = _json_columns(blob, wanted) if is_json else _csv_columns(blob, wanted)
@@ -54,7 +54,7 @@ def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
 
 
 def _split(name: str, units: Mapping[str, float]) -> tuple[str, float]:
-    """Return column and scale; without ``:UNIT``, a unit that ends the name after ``_`` counts, else the first of all."""
+    """Return column and scale; without ``:UNIT``, a unit after the name's last ``_`` counts, else the default unit."""
     column, colon, unit = name.rpartition(":")
     if colon and unit in units:
         return column, units[unit]
@@ -102,7 +102,7 @@ def _json_columns(blob: bytes, wanted: Mapping[str, str]) -> dict[str, Values]:
 
 
 def _walk(value: object, names: list[str], said: str) -> object:
-    """Follow a dotted path; a list without a number in the path stands for each of its items."""
+    """Follow a dotted path; a list without a number in the path stands for all its items."""
     if len(names) > _MOST_LEVELS_COUNT:
         raise ValueError(f"{said}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
     if not names or names == [""]:

@@ -15,7 +15,7 @@ def open_source(spec: str, clock: Clock) -> Source:
     """Open the source of ``auto``, ``nvml``, ``simulated[:SCENE[,SCENE…]]`` or ``replay:PATH``.
 
     ``auto`` is the driver if this machine has one or a device that needs one, otherwise the simulation.  A failing driver
-    raises, and no simulation replaces it.
+    raises an error, and no simulation replaces it.
     Raises UsageError: for an unknown specification.
     Raises SourceGoneError: when the driver does not answer.
     """
@@ -38,7 +38,7 @@ def open_source(spec: str, clock: Clock) -> Source:
 
 
 def has_driver(devices: Path = Path("/dev")) -> bool:
-    """Return whether this machine has an NVIDIA device or driver, working or not."""
+    """Return True if this machine has an NVIDIA device or driver, working or not."""
     if (devices / "nvidiactl").exists():
         return True
     try:

@@ -21,7 +21,7 @@ from annotate.capsule import limits
 from annotate.evidence import Column, Device, Evidence, Times, Timings, Trace, Values, WindowRecord
 from gpuwatch.errors import UsageError
 
-# Column of the file: the signal it fills, and the factor from its unit to the signal's.
+# Column of the file: its signal, and the factor from its unit to the signal's.
 _COLUMNS: Mapping[str, tuple[str, float]] = {
     "sm_mhz": ("sm_clock_mhz", 1.0),
     "mem_mhz": ("mem_clock_mhz", 1.0),
@@ -38,7 +38,7 @@ _COLUMNS: Mapping[str, tuple[str, float]] = {
 # Evidence reaches from this long before a window to this long after it.
 _LEAD_NS, _TAIL_NS = 5_000_000_000, 500_000_000
 _SAID_LENGTH = 400
-_MOST_BYTES = 1 << 30  # unpacked; a day at 100 Hz takes a tenth of it
+_MOST_BYTES = 1 << 30  # unpacked; a day at 100 Hz takes a tenth of this limit
 # Errors of numpy's reader for a torn or foreign archive, whose headers are Python syntax.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, SyntaxError, EOFError, LookupError, TypeError, ValueError,
@@ -116,7 +116,7 @@ def _arrays(path: Path) -> dict[str, Any]:  # numpy's own type for an archive's 
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's own type; None for a member that is no array
-    """Read a member.  Raises ValueError: for one that promises more than it holds, because numpy allocates before it reads."""
+    """Read a member.  Raises ValueError: for a header that promises more data than the member holds; numpy allocates first."""
     if not member.filename.endswith(".npy"):
         return None
     with archive.open(member) as file:
@@ -134,7 +134,7 @@ def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:  # numpy's
 
 
 def _wrong(path: Path, said: object) -> UsageError:
-    """Return the error in one line, whatever names a foreign archive uses."""
+    """Return the error in one line, whatever names a foreign archive contains."""
     text = " ".join(str(said).split())
     return UsageError(f"{path}: {text if len(text) <= _SAID_LENGTH else text[: _SAID_LENGTH - 1] + '…'}")
 

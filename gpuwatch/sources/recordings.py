@@ -1,4 +1,4 @@
-"""Recordings as evidence: the only module that tells one file format from another."""
+"""Recordings as evidence: the only module that distinguishes the file formats."""
 
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -87,7 +87,7 @@ def _format(path: Path) -> str:
         raise UsageError(f"{path}: expected {_FORMATS}, found a page; of a report: gpuwatch verify {path}")
     if head.startswith(_ZIP):
         return "scenarios" if b"telemetry" in _members(path) else "capsule"
-    # UTF-16 with a byte order mark counts as a log: the log's parser rejects it with a clear message.
+    # UTF-16 with a byte order mark counts as a log, because the log's parser rejects it with a clear message.
     return "log" if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")) else "capsule"
 
 

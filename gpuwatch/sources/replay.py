@@ -37,9 +37,9 @@ _TYPES: dict[str, type] = {
 
 
 class Replay:
-    """The recorded GPUs: the first reading is now, and ``speed`` seconds of the recording pass in one.
+    """The recorded GPUs: the first reading is now, and ``speed`` seconds of the recording pass per second.
 
-    Each question gets the recording's last value at that moment; signals that it never held stay None.  At the end of
+    Each query gets the recording's last value at that moment; signals absent from the recording stay None.  At the end of
     the recording every GPU is lost.
 
     Raises UsageError: when the recording cannot be read, or holds no reading.
@@ -144,7 +144,7 @@ def _value(trace: Trace, name: str, then_ns: int) -> float | None:
     row = int(np.searchsorted(column.at_ns, then_ns, side="right")) - 1
     if row < 0 or math.isnan(value := float(column.values[row])) or _in_gap(trace, SIGNALS[name], then_ns):
         return None
-    # A value stands for one and a half heartbeats, or one and a half of the recording's own periods.
+    # A value holds for one and a half heartbeats, or one and a half of the recording's own periods.
     period_ns = trace.refresh_of_ns(name)
     fresh_ns = max(1.5 * HEARTBEAT_NS if SIGNALS[name] is Lane.FAST else _SLOW_FRESH_NS, 1.5 * period_ns)
     return value if then_ns - column.at_ns[row] <= fresh_ns else None

@@ -33,7 +33,7 @@ SIGNAL_COLUMNS: Mapping[str, Meaning] = {
     "clocks.sm": _SM,
     "clocks.current.memory": _MEMORY,
     "clocks.mem": _MEMORY,
-    # From Ampere on power.draw is the mean of the last second (nvidia-smi --help-query-gpu), never the instantaneous value.
+    # From Ampere on power.draw is the mean of the last second (nvidia-smi --help-query-gpu), never an instantaneous value.
     "power.draw": Meaning("power_average_w", "W"),
     "power.draw.average": Meaning("power_average_w", "W"),
     "power.draw.instant": Meaning("power_w", "W"),
@@ -112,7 +112,7 @@ def plain(cell: str) -> str:
 
 
 def is_absent(cell: str) -> bool:
-    """Return whether a cell has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, or nothing."""
+    """Return True if a cell has no value: ``[N/A]``, ``[Not Supported]``, ``[Unknown Error]``, ``N/A``, or nothing."""
     return not cell or cell.startswith("[") or cell in ("N/A", "Not Supported")
 
 

@@ -1,7 +1,7 @@
 """Logs of ``nvidia-smi --query-gpu=… --format=csv -lms N`` as evidence: the only module for nvidia-smi's format.
 
 The log's local wall time becomes nanoseconds since the epoch, so its evidence cannot be compared with evidence on a
-monotonic axis.  A log without ``uuid``, ``index`` or ``pci.bus_id`` is taken to be of one GPU.
+monotonic axis.  A log without ``uuid``, ``index`` or ``pci.bus_id`` counts as a log of one GPU.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXPECTED = "a log with a header of nvidia-smi, such as `timestamp, uuid, clocks
 
 @dataclass(slots=True)
 class _LoggedGpu:
-    """The rows of one GPU, as they are read."""
+    """The rows of one GPU, during reading."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     at_ns: array[int] = field(default_factory=lambda: array("q"))
@@ -75,7 +75,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, bool]]:
-    """Yield number, text, and whether the line is certain to be complete, without blank lines."""
+    """Yield number, text, and completeness of each line, without blank lines."""
     with path.open("rb") as file:
         number, raw = 0, file.readline(_LINE_BYTES + 1)
         while raw:
@@ -182,7 +182,7 @@ def _second_ns(text: str) -> int:
 
 
 def _printable(text: str) -> str:
-    """Replace characters that could steer a terminal, or break a line that quotes the text."""
+    """Replace characters that could control a terminal, or break a line that quotes the text."""
     return text if text.isprintable() else "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 

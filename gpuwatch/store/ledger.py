@@ -205,7 +205,7 @@ def _damage(path: Path) -> object:
 
 
 def _with_abandoned(told: str) -> str:
-    """Return declared facts marked as ended by the daemon's death; unreadable facts stay as they are."""
+    """Return declared facts marked as ended by the daemon's death; unreadable facts stay unchanged."""
     try:
         return as_json({**msgspec.json.decode(told), "abandoned": True})
     except (ValueError, TypeError, RecursionError):

@@ -173,7 +173,7 @@ def prepare_readings(db: Database, path: Path) -> None:
 
 
 def refuse_newer(db: Database, path: Path, migrations: MigrationSet = LEDGER) -> None:
-    """Raise StoreError for a file of a later version, and leave the file as it is."""
+    """Raise StoreError for a file of a later version, and leave the file unchanged."""
     if migrate.is_newer(db, migrations):
         newest = max(migrate.applied(db, migrations))
         raise StoreError(

@@ -1,1 +1,1 @@
-"""The units of systemd: what is installed where, and what the service manager is told."""
+"""The units of systemd: their installation, and the protocol of the service manager."""

@@ -1,7 +1,7 @@
-"""The service manager's protocol: what it is told (sd_notify(3)), and the sockets it hands over (sd_listen_fds(3)).
+"""The service manager's protocol: messages to it (sd_notify(3)), and sockets from it (sd_listen_fds(3)).
 
-A dozen lines of protocol, so no library: a datagram of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names, and
-sockets from descriptor 3 on where LISTEN_PID is us.
+A dozen lines of protocol, so no library: a datagram of ``NAME=value`` lines to the socket in NOTIFY_SOCKET, and
+sockets from descriptor 3 on if LISTEN_PID is this process.
 """
 
 import contextlib
@@ -17,23 +17,23 @@ from gpuwatch.errors import UsageError
 _log = logging.getLogger("gpuwatch.systemd.notify")
 
 FIRST_DESCRIPTOR = 3
-STATUS_LENGTH = 500  # a line of `systemctl status`; a datagram could hold more
+STATUS_LENGTH = 500  # for one line of `systemctl status`; a datagram could hold more
 _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 class Manager:
-    """The service manager that started this process: systemd, a test, or none, and then every message goes nowhere."""
+    """The service manager that started this process: systemd, a test, or none, which drops every message."""
 
     def __init__(self, address: str | None = None, *, watchdog_s: float | None = None) -> None:
         self._address = address
-        self.watchdog_s = watchdog_s  # it ends us when we are silent for so long; None: it does not watch
+        self.watchdog_s = watchdog_s  # the manager ends this process after a silence of this length; None: no watchdog
 
     @property
     def listens(self) -> bool:
         return self._address is not None
 
     def ready(self, status: str) -> None:
-        """Report that the daemon serves; sent again, it ends ``reloading``."""
+        """Report that the daemon serves; after ``reloading``, it reports the end of the reload."""
         self._send(f"READY=1\n{self._said(status)}")
 
     def status(self, status: str, *, alive: bool = True) -> None:
@@ -47,7 +47,7 @@ class Manager:
         self._send(f"STOPPING=1\n{self._said('stopping')}")
 
     def _said(self, status: str) -> str:
-        # A second line would be a message of its own: an error text must not be able to say READY=1.
+        # A second line would be a separate message: an error text must not be able to say READY=1.
         return f"STATUS={' '.join(status.split())[:STATUS_LENGTH]}"
 
     def _send(self, message: str) -> None:
@@ -62,17 +62,17 @@ class Manager:
 
 
 def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.socket]]:
-    """Take the manager that the environment names, and the sockets it handed over.
+    """Return the manager that the environment names, and the sockets from it.
 
-    The variables are removed, for they are meant for this process and not for those it starts.  Raises UsageError for
-    what no manager would say.
+    The function removes the variables, because they are not meant for child processes.  Raises UsageError: for values that
+    no manager sets.
     """
     told = {name: environment.pop(name) for name in _VARIABLES if name in environment}
     return _manager(told), _sockets(told)
 
 
 def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket | None:
-    """The socket a service manager opened for us.  Raises UsageError for any other: who connects there would wait for ever."""
+    """Return the socket a service manager opened for the daemon.  Raises UsageError: for another, whose clients would hang."""
     for one in sockets:
         name = one.getsockname() if one.family == socket.AF_UNIX else None
         if one.type != socket.SOCK_STREAM or not one.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -92,7 +92,7 @@ def _manager(told: MutableMapping[str, str]) -> Manager:
     if address is not None and address[0] not in "/@":
         raise UsageError(f"NOTIFY_SOCKET: expected a path, or @ and a name, found {address!r}")
     if address is not None and address[0] == "@":
-        address = "\0" + address[1:]  # of the abstract namespace
+        address = "\0" + address[1:]  # in the abstract namespace
     if told.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return Manager(address)
     microseconds = _number("WATCHDOG_USEC", told.get("WATCHDOG_USEC", "0"))
@@ -101,7 +101,7 @@ def _manager(told: MutableMapping[str, str]) -> Manager:
 
 def _sockets(told: MutableMapping[str, str]) -> list[socket.socket]:
     if told.get("LISTEN_PID") != str(os.getpid()):
-        return []  # they were meant for a process before us, or there are none
+        return []  # the variables were meant for a parent process, or are absent
     found = []
     for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + _number("LISTEN_FDS", told.get("LISTEN_FDS", "0"))):
         with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""The units of systemd that come with gpuwatch, made this installation's: which files go where, and what is run then.
+"""The systemd units of gpuwatch, adapted to this installation: files to write, and commands to run afterwards.
 
-They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, as packagers may take them.
+They lie in ``systemd/`` of a checkout and in ``share/gpuwatch/systemd`` of an installation, where packagers can take them.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from gpuwatch.config.paths import user_folder
 from gpuwatch.config.shipped_files import shipped_folder
 from gpuwatch.errors import UsageError
 
-MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every file of ours; others are left alone
+MARK = "# gpuwatch: installed by `gpuwatch daemon install`"  # begins every gpuwatch file; other files are left alone
 UNITS = ("gpuwatch.socket", "gpuwatch.service")
 SYSTEM_UNITS = Path("/etc/systemd/system")
-MANAGER_RUNS = Path("/run/systemd/system")  # as sd_booted(3) asks
+MANAGER_RUNS = Path("/run/systemd/system")  # the test of sd_booted(3)
 
 # ProtectHome and PrivateTmp hide these from the system's daemon.
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - compared, never written
@@ -29,7 +29,7 @@ _SHIPPED = "/usr/bin/gpuwatch"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """The wanted text of a file; ``found`` is what it holds now, None where there is none."""
+    """The wanted text of a file; ``found`` is its present content, None without a file."""
 
     path: Path
     text: str
@@ -59,7 +59,7 @@ def folder() -> Path:
 
 
 def drop_ins() -> dict[str, str]:
-    """Return the names of the drop-ins for the system's unit, and what each is for."""
+    """Return the names and purposes of the drop-ins for the system's unit."""
     return {
         file.stem: " ".join(
             line.removeprefix("# ") for line in file.read_text("utf-8").splitlines()[1:] if line.startswith("#")
@@ -69,9 +69,9 @@ def drop_ins() -> dict[str, str]:
 
 
 def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> InstallPlan:
-    """The system's daemon.  Under another root it runs /usr/bin/gpuwatch, as in a package, else this very installation.
+    """Plan the system's daemon.  Under another root it runs /usr/bin/gpuwatch, as in a package, else this installation.
 
-    Raises UsageError for an unknown drop-in, and for an installation the service could not see.
+    Raises UsageError: for an unknown drop-in, and for an installation that the service could not read.
     """
     known = drop_ins()
     if unknown := [name for name in drop_in_names if name not in known]:
@@ -92,7 +92,7 @@ def system(drop_in_names: Sequence[str] = (), *, root: Path = Path("/")) -> Inst
             ("systemd-tmpfiles", "--create", str(places)),
             ("systemctl", "daemon-reload"),
             ("systemctl", "enable", *UNITS),
-            # In one transaction, for a socket is not restarted under a running service.
+            # In one transaction, because systemd does not restart a socket under a running service.
             ("systemctl", "restart", *UNITS),
         ),
     )
@@ -112,7 +112,7 @@ def user(units: Path, flags: Sequence[str] = (), *, listen: str = "%t/gpuwatch/d
 
 
 def removal(units: Path, *, scope: str, root: Path = Path("/")) -> InstallPlan:
-    """Every file of ours there, to be removed: what it should hold is nothing.  The store and the configuration stay."""
+    """Plan the removal of every gpuwatch file there: its wanted text is None.  The store and the configuration stay."""
     if root != Path("/"):
         _check_folder(units / "gpuwatch.service.d", root)
     paths = [units / name for name in UNITS] + sorted((units / "gpuwatch.service.d").glob("*.conf"))
@@ -132,16 +132,16 @@ def system_units(root: Path = Path("/")) -> Path:
 
 
 def user_units(environment: Mapping[str, str]) -> Path:
-    """Return where a user's units go: ``$XDG_CONFIG_HOME/systemd/user``."""
+    """Return the folder of a user's units: ``$XDG_CONFIG_HOME/systemd/user``."""
     return user_folder(environment, "XDG_CONFIG_HOME", ".config") / "systemd/user"
 
 
 def write(file: File, *, root: Path = Path("/")) -> None:
-    """Write it whole or not at all; without text, remove it and the folder of drop-ins it leaves empty.
+    """Write a file completely or not at all; without text, remove it and its folder of drop-ins if empty.
 
-    Under another root no link is followed: that of an image may lead out of it.
+    Under another root it follows no link: one in an image may lead out of the image.
     Raises UsageError: when a folder of the path is a link.
-    Raises OSError: when it cannot be written.
+    Raises OSError: when the file cannot be written.
     """
     folder, name = file.path.parent, file.path.name
     if not file.text:
@@ -175,7 +175,7 @@ def _remove_if_empty(name: str, parent: int) -> None:
 
 @contextlib.contextmanager
 def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
-    """A descriptor of a folder; below another root each folder on the way is one and no link.  Raises UsageError, OSError."""
+    """Return a descriptor of a folder; below another root no part of the path may be a link.  Raises UsageError, OSError."""
     if makes:
         (folder if root == Path("/") else root).mkdir(parents=True, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -199,13 +199,13 @@ def _opened(folder: Path, root: Path, *, makes: bool) -> Iterator[int]:
 
 
 def this_program() -> tuple[str, ...]:
-    """Return what starts this installation: its script beside the interpreter, else the interpreter and the module."""
+    """Return the command of this installation: its script beside the interpreter, else the interpreter and the module."""
     script = Path(sys.executable).with_name("gpuwatch")
     return (str(script),) if os.access(script, os.X_OK) else (sys.executable, "-m", "gpuwatch")
 
 
 def quoted(word: str) -> str:
-    """Quote one word of a command line in a unit, whatever it holds."""
+    """Quote one word of a command line in a unit, whatever its characters."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return escaped if re.fullmatch(r"[\w@%+=:,./$-]+", escaped) else f'"{escaped}"'
 
@@ -228,13 +228,13 @@ def _with_program(text: str, program: Sequence[str], flags: Sequence[str] = ()) 
 
 
 def _check_folder(folder: Path, root: Path) -> None:
-    """Raises UsageError for a folder that a link out of another root may lead to."""
+    """Raise UsageError for a folder that a link out of another root may lead to."""
     with contextlib.suppress(FileNotFoundError), _opened(folder, root, makes=False):
         pass
 
 
 def _found(wanted: dict[Path, str], root: Path = Path("/")) -> tuple[File, ...]:
-    """Raises UsageError for what is not ours to replace: another's file, or a link, with which systemctl masks a unit."""
+    """Raise UsageError for a file that gpuwatch may not replace: a foreign file, or a link, with which systemctl masks a unit."""
     files: list[File] = []
     for path, text in wanted.items():
         if root != Path("/"):

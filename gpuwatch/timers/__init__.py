@@ -1,4 +1,4 @@
-"""Three ways to time a call: by CUDA events, by events around a captured graph, by the host's clock."""
+"""Three timers for a call: CUDA events, events around a captured graph, and the host's clock."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,9 +12,9 @@ NAMES = ("events", "graph", "host")
 
 @contextmanager
 def opened(name: str | None) -> Iterator[Timer]:
-    """Yield the timer of this name; None: events where this process made a context on a GPU, else the host's clock.
+    """Yield the timer of this name; None: events if this process has a context on a GPU, else the host's clock.
 
-    It releases its memory on the GPU at the end.
+    The timer releases its memory on the GPU at the end.
     Raises UsageError: for a GPU's timer without a GPU.
     """
     if name is None:

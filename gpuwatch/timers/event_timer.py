@@ -16,25 +16,25 @@ from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan, do_no
 _OVERHEADS_COUNT = 100
 _STAMPS_COUNT = 8192
 _ENTRIES_MOST_COUNT = _STAMPS_COUNT // 2
-# A call that waits for its own launch is timed as long as the launch takes, so the GPU is held by a kernel that spins until
-# the host is ahead: by a few entries where calls are long, by all of them where the host is the slower of the two.
+# An event pair around a call that waits for its launch measures the launch.  So a spinning kernel holds the GPU until the
+# host is ahead: by a few entries if calls are long, by all of them if the host is slower than the GPU.
 _HOLD_ENTRIES_COUNT = 3
-_HELD_MOST_S = 0.01  # entries in this much of the host's time share a hold: a longer one would show in the power drawn
+_HELD_MOST_S = 0.01  # entries within this host time share a hold: a longer hold would show in the power
 _SPIN_HZ = 2e9
 _HOST_BOUND_RATIO = 0.8
-# The queue holds about a thousand launches, and a launch waits where it is full: that would not be the host's time.
+# The queue holds about a thousand launches, and a launch into a full queue waits: that wait would not be host time.
 _QUEUE_COUNT = 800
 _TIMED_LAUNCHES_COUNT = 256
-_OWN_LAUNCHES_COUNT = 6  # an entry's own: flush, two events, two stamps, one to spare
-_FLUSH_EVENTS_COUNT = 2  # around the flush, where there is one
-_READING_MOST_S = 0.05  # a longer pause between two takes is the caller's and no reading of times
+_OWN_LAUNCHES_COUNT = 6  # per entry: flush, two events, two stamps, one spare
+_FLUSH_EVENTS_COUNT = 2  # around the flush, if there is one
+_READING_MOST_S = 0.05  # a longer pause between two takes is the caller's, not a reading of times
 
 
 @dataclass(slots=True)
 class _Cost:
-    """The least host time seen for one call, and for the rest of an entry."""
+    """The least observed host time of one call, and of the rest of an entry."""
 
-    call: Call  # a reference, so that no other call gets its identity
+    call: Call  # a reference, so that no other call can get its identity
     call_s: float
     rest_s: float
 
@@ -50,11 +50,11 @@ class EventsTimer:
         self._stamps = stamps if stamps is not None else _allocate_stamps()
         self._pool: list[Any] = []  # torch has no types
         self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
-        self._steps_s: dict[TimingPlan, float] = {}  # the least time seen from the beginning of one entry to the next
+        self._steps_s: dict[TimingPlan, float] = {}  # the least observed time from the begin of one entry to the next
         self._readings_s: dict[
             TimingPlan, float
-        ] = {}  # the longest time seen from the end of a take's entries to the next take
-        self._taken: tuple[TimingPlan, int] | None = None  # the last take, and when its entries were done
+        ] = {}  # the longest observed time from the end of a take's entries to the next take
+        self._taken: tuple[TimingPlan, int] | None = None  # the last take, and the end of its entries
         self._filler_s = 0.0  # of the last take
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class EventsTimer:
             size = min(left, self._size_count(plan))
             is_slow = self._is_host_bound(plan)
             piece, piece_s, piece_other = self._take(plan, size)
-            # Under a hold the host is ahead; without one, the slower of the two sets the times.
+            # Under a hold the host is ahead; without one, the slower of the two determines the times.
             starved_count += size if is_slow and not _has_hold(piece_other) else 0
             pieces.append(piece)
             other.append(piece_other)
@@ -89,9 +89,9 @@ class EventsTimer:
         return TimedEntries(joined(pieces), issue_s, busy_s, joined_other_work(other), starved_count)
 
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
-        """Take entries under one hold; return them with the time for which the GPU worked, and its work beside them.
+        """Time entries under one hold; return them with the GPU's working time, and its work beside them.
 
-        Zeroing, calibrating and copying stamps is work too, and pauses of microseconds between them are none to the driver.
+        Zeroing, calibrating and copying stamps is work too, and the driver does not see pauses of microseconds between them.
         """
         cuda, stamps, now_ns = self._cuda, self._stamps, self._now_ns
         anchor, held, *events = self._events((4 if plan.before is not None else 2) * entries_count + 2)
@@ -100,7 +100,7 @@ class EventsTimer:
         if stamps is not None and 2 * entries_count > stamps.count:
             stamps = None
         filled_s = self._end_reading(plan)
-        # Not the stream alone: work on others would share the GPU with the first entries.
+        # The whole device, because work on other streams would share the GPU with the first entries.
         cuda.synchronize()
         taking_ns = now_ns()
         if stamps is not None:
@@ -113,7 +113,7 @@ class EventsTimer:
         launched_s = self._launch(plan, events, flushes, stamps)
         starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
         for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
-            # One by one, while the GPU works on the rest: read when all are done, it would idle for 3 us an entry.
+            # One by one, while the GPU works on the rest: a read after the last entry would idle it for 3 us per entry.
             last.synchronize()
             starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
         cuda.current_stream().synchronize()
@@ -134,7 +134,7 @@ class EventsTimer:
     def _launch(
         self, plan: TimingPlan, events: Sequence[Any], flushes: Sequence[Any], stamps: Stamps | None
     ) -> tuple[float, float]:
-        """Launch entries between their events; return the host's time for an entry's calls, and for all of an entry."""
+        """Launch entries between their events; return the host's time for an entry's calls, and for a whole entry."""
         calls, before, now_ns = plan.entry(), plan.before, self._now_ns
         timed_count = max(1, min(len(events) // 2, _TIMED_LAUNCHES_COUNT // _launches_count(plan)))
         calls_ns = all_ns = 0
@@ -160,7 +160,7 @@ class EventsTimer:
         return calls_ns / timed_count / 1e9, all_ns / timed_count / 1e9
 
     def _end_reading(self, plan: TimingPlan) -> float:
-        """Learn how long the times of the take before were read; return for how much of it the filler kept the GPU at work."""
+        """Measure the time to read the previous take's times; return the part of it during which the filler kept the GPU busy."""
         if self._taken is None or self._taken[0] is not plan:
             return 0.0
         reading_s = (self._now_ns() - self._taken[1]) / 1e9
@@ -170,9 +170,9 @@ class EventsTimer:
         return min(self._filler_s, reading_s)
 
     def _fill(self, plan: TimingPlan) -> int:
-        """Launch entries that are not timed, so that the GPU works on while times are read; return their number.
+        """Launch untimed entries, so that the GPU works while times are read; return their number.
 
-        An idle GPU under a power cap would run the next entries faster than uninterrupted work does.
+        An idle GPU under a power cap would run the next entries faster than uninterrupted work.
         """
         reading_s, step_s = self._readings_s.get(plan, 0.0), self._steps_s.get(plan, 0.0)
         if not reading_s or not step_s or self._is_host_bound(plan):
@@ -215,14 +215,14 @@ class EventsTimer:
         return self._pool[:count]
 
     def _hold(self, plan: TimingPlan, entries_count: int) -> bool:
-        """Keep the GPU busy until the host is ahead; return whether that was done."""
-        sleep = getattr(self._cuda, "_sleep", None)  # torch's tests spin with it; a later torch may lack it
+        """Keep the GPU busy until the host is ahead; return True if that was done."""
+        sleep = getattr(self._cuda, "_sleep", None)  # a private function of torch, which a later torch may lack
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:
             return False
         if self._is_host_bound(plan):
             hold_s = (entries_count + 1) * host_s
-            # Part of an entry spent under the hold would be missing from its time: all of them, or none.
+            # The part of an entry under the hold would be missing from its time: hold all of its calls, or none.
             if hold_s > 2.0 * _HELD_MOST_S:
                 return False
         else:
@@ -241,7 +241,7 @@ def _launches_count(plan: TimingPlan) -> int:
 
 
 def _other_work(anchor: Any, anchor_ns: int, spans: Sequence[tuple[Any, Any]], *, is_held: bool) -> OtherWork | None:
-    """Return the GPU's work between pairs of events: the hold first, where there was one, then the flushes."""
+    """Return the GPU's work between pairs of events: first the hold, if any, then the flushes."""
     if not spans:
         return None
     after_s = np.array([anchor.elapsed_time(first) if first is not anchor else 0.0 for first, _ in spans]) / 1e3
@@ -259,7 +259,7 @@ def _clocks(stamped: Stamped, entries_count: int) -> np.ndarray[Any, np.dtype[np
 
 
 def _allocate_stamps() -> Stamps | None:
-    """Allocate stamps; None also where the driver refuses, as for lack of memory: times go on without a clock."""
+    """Allocate stamps; None also if the driver refuses, such as for lack of memory: times continue without a clock."""
     with spared("preparing to stamp the true clock"):
         return Stamps.allocate(_STAMPS_COUNT)
     return None

@@ -12,7 +12,7 @@ from gpuwatch.timers.timer_protocol import Call, TimedEntries, TimingPlan
 class GraphTimer:
     """A timer that captures an entry's calls once and times its replays by events.
 
-    The host's part of a call happens at the capture and not at a replay.
+    The host's part of a call happens at the capture, not at a replay.
     """
 
     name = "graph"
@@ -47,7 +47,7 @@ def capture_entry(plan: TimingPlan) -> Call:
     """Capture an entry's calls and return their replay.  Raises UsageError: when a capture does not allow them."""
     import torch
 
-    # Libraries set themselves up at their first call, which a capture does not allow.
+    # Libraries initialise themselves at their first call, which a capture does not allow.
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -71,7 +71,7 @@ def capture_entry(plan: TimingPlan) -> Call:
 
 
 def _end_capture(torch: Any) -> None:  # torch is not a dependency, so it has no type here
-    """Make a capture that succeeds: after a refused one torch's random generator believes that it is still running."""
+    """Run a successful capture: after a refused one torch's random generator still assumes a running capture."""
     nothing = torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph()):

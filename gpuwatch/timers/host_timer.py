@@ -13,7 +13,7 @@ _OVERHEADS_COUNT = 200
 
 
 class HostTimer:
-    """A timer that reads the monotonic clock before and after an entry; ``settle`` waits for work that the calls launched."""
+    """A timer that reads the monotonic clock before and after an entry; ``settle`` waits for the GPU work of the calls."""
 
     name = "host"
 
@@ -57,6 +57,6 @@ def _flushes(spans_ns: Sequence[tuple[int, int]]) -> OtherWork | None:
 
 
 def settle() -> Callable[[], None]:
-    """Return torch's synchronisation where this process made a context on a GPU, else a function that does nothing."""
+    """Return torch's synchronisation if this process has a context on a GPU, else a function that does nothing."""
     cuda = torch_state.cuda_with_context()
     return do_nothing if cuda is None else cuda.synchronize

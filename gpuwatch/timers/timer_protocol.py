@@ -1,4 +1,4 @@
-"""The protocol of timers: a plan goes in, times come out."""
+"""The protocol of timers, from a plan to times."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class TimingPlan:
     before: Callable[[], None] | None = None
 
     def entry(self) -> tuple[Call, ...]:
-        """Return the calls of one entry: the same ones each time, so that all entries do the same work."""
+        """Return the calls of one entry, the same for every entry, so that all entries do the same work."""
         return tuple(islice(cycle(self.calls), self.calls_count))
 
 
@@ -32,15 +32,15 @@ class TimingPlan:
 class TimedEntries:
     """The times of some entries, with the host's and the GPU's part.
 
-    ``issue_s`` is the host's time to launch one call, ``busy_s`` the time for which the GPU worked in all, flushes and holds
-    included; None where host and call are one.
+    ``issue_s`` is the host's time to launch one call.  ``busy_s`` is the GPU's total working time, with flushes and holds;
+    both are None if host and call are one.
     """
 
     timings: Timings
     issue_s: float | None = None
     busy_s: float | None = None
     other: OtherWork | None = None  # flushes and holds, beside the entries
-    starved_count: int = 0  # entries for whose launch the GPU waited
+    starved_count: int = 0  # number of entries for whose launch the GPU waited
 
 
 def joined(pieces: Sequence[Timings]) -> Timings:
@@ -52,7 +52,7 @@ def joined(pieces: Sequence[Timings]) -> Timings:
 
 
 def joined_other_work(pieces: Iterable[OtherWork | None]) -> OtherWork | None:
-    """Join other work of several chunks; None where there was none."""
+    """Join other work of several chunks; None without any."""
     known = [piece for piece in pieces if piece is not None]
     if not known:
         return None
@@ -61,7 +61,7 @@ def joined_other_work(pieces: Iterable[OtherWork | None]) -> OtherWork | None:
 
 
 def do_nothing() -> None:
-    """Take no time, as the work around which a timer reads its overhead."""
+    """Do nothing, as the work around which a timer reads its overhead."""
 
 
 class Timer(Protocol):
@@ -70,13 +70,13 @@ class Timer(Protocol):
     name: str
 
     def overhead_s(self) -> float:
-        """Return the time it reads around nothing."""
+        """Return the timer's reading around no work."""
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
-        """Time this number of entries one after the other, and wait until they are done.  Exceptions of a call pass.
+        """Time this number of entries in sequence, and wait until they are done.  Exceptions of a call pass.
 
-        Entries that are not timed may still run then, to keep the GPU at work until the next take: ``rest`` waits for them.
+        Untimed entries may still run afterwards, to keep the GPU busy until the next take: ``rest`` waits for them.
         """
 
     def rest(self) -> None:
-        """Wait until nothing that this timer launched runs."""
+        """Wait until the GPU has finished all work that this timer launched."""

@@ -24,7 +24,7 @@ from gpuwatch.view.live import Looker
 
 
 class TopApp(TimeTravelApp):
-    """Every GPU and window of one daemon, now and back in time; or of a recording, which has no now."""
+    """Every GPU and window of one daemon, now and in the past; or of a recording, which has no present."""
 
     TITLE = "gpuwatch"
     CSS = """
@@ -55,7 +55,7 @@ class TopApp(TimeTravelApp):
         wall_offset_ns: Callable[[], int] | None = clock.wall_offset_ns,
         preferences_file: preferences.PreferencesFile | None = None,
     ) -> None:
-        """``live_source`` is None for a recording; ``wall_offset_ns`` is None where its times are on no wall clock."""
+        """Set up the app; ``live_source`` is None for a recording, ``wall_offset_ns`` without a wall clock."""
         super().__init__(
             LiveFeed(live_source),
             past,
@@ -74,9 +74,9 @@ class TopApp(TimeTravelApp):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.exit)  # as q: restores the terminal, and the caller cleans up
+        loop.add_signal_handler(signal.SIGTERM, self.exit)  # as the key q: restores the terminal, and the caller cleans up
         self._exit_stack.enter_context(hangup.exit_on_hangup(lambda: loop.call_soon_threadsafe(self.exit)))
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # lines at rest too, after Ctrl-Z and fg
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # redraw an idle screen after Ctrl-Z and fg
         self.draw()
         self.tick()
         self.apply_preferences()
@@ -97,7 +97,7 @@ class TopApp(TimeTravelApp):
         if self.feed.check_silence():
             self.draw()
         elif not self._is_paused and self.feed.begin():
-            # A function, not a coroutine: none remains if the app ends before its turn.
+            # A function, not a coroutine: an exit before its turn leaves no coroutine behind.
             _: Worker[None] = self.run_worker(self._poll)
 
     async def _poll(self) -> None:
@@ -106,7 +106,7 @@ class TopApp(TimeTravelApp):
         self.draw()
 
     def draw(self) -> None:
-        """Hand the topmost screen its content; widgets that would look the same draw nothing."""
+        """Hand the topmost screen its content; unchanged widgets draw nothing."""
         live, problem, then = self.feed.live, self.feed.problem, self._travel.then if self._travel is not None else None
         if (shown := then or live) is not None:
             self.content = ScreenContent(
@@ -136,7 +136,7 @@ class TopApp(TimeTravelApp):
             top.show_content(self.content)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only keys that would do something now."""
+        """Offer only the keys that have an effect now."""
         match action:
             case "live":
                 return self._state is ScreenState.PAST and self.feed.source is not None

@@ -9,22 +9,22 @@ from gpuwatch.errors import DaemonError, StoreError
 from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.view.live import Live, Looker
 
-SILENT_S = 2.0  # an unanswered poll this old: the screen no longer shows now
-AGAIN_NS = 5_000_000_000  # after a store refused
+SILENT_S = 2.0  # after this wait for an answer, the screen is out of date
+AGAIN_NS = 5_000_000_000  # pause after a refusal of the store
 _T = TypeVar("_T")
 
 
 class LiveFeed:
-    """The last answer of a source and the reason why there is no newer one; a recording has no source."""
+    """The last answer of a source and the reason why no newer one exists; a recording has no source."""
 
     def __init__(self, source: Looker | None) -> None:
         self.source = source
         self.live: Live | None = None
         self.problem: str | None = None  # the last poll failed, or is unanswered
-        self._polled_ns: int | None = None  # when the pending poll began
+        self._polled_ns: int | None = None  # start of the pending poll
 
     def begin(self) -> bool:
-        """Mark a poll as pending.  Return True if the caller must run ``poll``: there is a source, and no poll pending."""
+        """Mark a poll as pending.  Return True if the caller must run ``poll``: a source exists, and no poll is pending."""
         if self.source is None or self._polled_ns is not None:
             return False
         self._polled_ns = clock.now_ns()
@@ -57,7 +57,7 @@ class LiveFeed:
 
 
 class HistoryFetcher:
-    """The one pending query of a screen; without a history source there is none."""
+    """The one pending query of a screen; without a history source it sends none."""
 
     def __init__(self, past: HistorySource | None) -> None:
         self._past = past
@@ -66,13 +66,13 @@ class HistoryFetcher:
         self.refusal: str | None = None  # reason of the store's refusal
 
     def can_fetch(self, at_ns: int) -> bool:
-        """Return True if a query would be sent at that time."""
+        """Return True if a query would be sent at this time."""
         if self._past is None or self._is_busy:
             return False
         return self.refusal is None or abs(at_ns - self._refused_ns) >= AGAIN_NS
 
     async def fetch(self, query: Callable[[HistorySource], _T], at_ns: int) -> _T | None:
-        """Run a query; return None where the store refused, or another query is pending."""
+        """Run a query; return None if the store refused, or another query is pending."""
         if self._past is None or self._is_busy:
             return None
         self._is_busy = True

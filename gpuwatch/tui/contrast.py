@@ -16,7 +16,7 @@ _STEPS_COUNT = 50
 
 
 def make_legible(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return a theme's variables with text lightened or darkened as far as needed; terminal colours stay as they are."""
+    """Return a theme's variables with text lightened or darkened as needed; terminal colours stay unchanged."""
     found = dict(variables)
     for name, grounds in WRITTEN_ON.items():
         text, on = _color(found.get(name)), [color for ground in grounds if (color := _color(found.get(ground))) is not None]

@@ -1,4 +1,4 @@
-"""The interfaces of the screens: a source of the past, and the content each screen draws."""
+"""The interfaces of the screens: a source of the past, and the content of each screen."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from gpuwatch.view.live import Live
 class HistorySource(Protocol):
     """A source of the past: ``history.StoredHistory`` over the store, ``history.Recorded`` over a recording.
 
-    Times are CLOCK_MONOTONIC nanoseconds of the boot looked at.  Every method may raise StoreError, one line to show; none is
-    called on the thread that draws.
+    Times are CLOCK_MONOTONIC nanoseconds of the displayed boot.  Every method may raise StoreError with a one-line message.
+    The drawing thread calls none of them.
     """
 
     def span_ns(self) -> tuple[int, int] | None:
@@ -21,7 +21,7 @@ class HistorySource(Protocol):
         ...
 
     def live(self, at_ns: int) -> Live:
-        """Return the answer of that moment: readings in force, processes on the GPUs, windows that had begun."""
+        """Return the answer at that moment: valid readings, processes on the GPUs, windows that had begun."""
         ...
 
     def trace(self, uuid: str, begin_ns: int, end_ns: int) -> Trace:
@@ -33,7 +33,7 @@ class HistorySource(Protocol):
         ...
 
     def verdicts(self, run_id: str) -> Sequence[Verdict]:
-        """Return a window's verdicts, one per GPU, the worst first; empty while it has none."""
+        """Return a window's verdicts, one per GPU, the worst first; empty before the judge's answer."""
         ...
 
     def close(self) -> None: ...
@@ -41,7 +41,7 @@ class HistorySource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenContent:
-    """The content of every screen: ``live`` is of now, or of ``past_ns`` if the user went back in time."""
+    """The content of every screen: ``live`` is of now, or of ``past_ns`` if the user went into the past."""
 
     live: Live
     format_time: Callable[[int], str]  # the wall time of a moment

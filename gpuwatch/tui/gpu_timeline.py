@@ -1,4 +1,4 @@
-"""One GPU's history, the range of it on the screen, and the queries for what is missing."""
+"""One GPU's history, its visible range, and the queries for missing parts."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -12,28 +12,28 @@ from gpuwatch.tui.time_range import TimeRange, Viewport
 from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire.shown import Shown
 
-DRAWN_NS = 450_000_000  # curves of now are drawn at every second answer of four a second
-FETCHED_NS = 1_000_000_000  # between queries for the readings between live answers
-LATER_NS = 1_000_000_000  # the windows of a range that ends about there
+DRAWN_NS = 450_000_000  # live curves are drawn at every second of the four answers per second
+FETCHED_NS = 1_000_000_000  # interval of queries for readings between live answers
+LATER_NS = 1_000_000_000  # reach of the query for the windows of a range
 _LIVE_ONLY = "curves hold only the answers to this screen, four per second"
 
 
 class GpuTimeline:
-    """The data behind the screen of one GPU; the range stays when the screen turns to another GPU."""
+    """The data behind the screen of one GPU; the range stays when the user changes to another GPU."""
 
     def __init__(self, uuid: str, past: HistorySource | None) -> None:
         self._past = past
         self.range = TimeRange()
-        self._span_ns: tuple[int, int] | None = None  # the first and the newest moment of the past
-        self._later: tuple[int, tuple[Shown, ...]] | None = None  # back in time: the windows as known this much later
+        self._span_ns: tuple[int, int] | None = None  # first and last moment of the past
+        self._later: tuple[int, tuple[Shown, ...]] | None = None  # in the past: the state of the windows this much later
         self.turn_to(uuid)
 
     def turn_to(self, uuid: str) -> None:
-        """Begin with another GPU."""
+        """Start with another GPU."""
         self.uuid, self.history, self._fetcher = uuid, GpuHistory(), HistoryFetcher(self._past)
 
     def viewport(self, content: ScreenContent, cells_count: int) -> Viewport:
-        """Return the place of the range."""
+        """Return the position of the range."""
         last_ns = self._span_ns[1] if self._span_ns is not None else 0
         newest_ns = content.live.at_ns if content.past_ns is None else max(last_ns, content.past_ns)
         whole_ns = self._span_ns if content.live.source.startswith("replay:") else None
@@ -44,7 +44,7 @@ class GpuTimeline:
         return min(max(DRAWN_NS, self.range.dot_ns(viewport) // 2), 2_000_000_000)
 
     def view(self, gpu: LiveGpu, content: ScreenContent, viewport: Viewport) -> ChartView:
-        """Return what the curves draw."""
+        """Return the data of the curves."""
         begin_ns, end_ns = self.range.edges(viewport)
         refusal = self._fetcher.refusal
         return ChartView(
@@ -60,7 +60,7 @@ class GpuTimeline:
         )
 
     def next_fetch(self, viewport: Viewport, at_ns: int) -> Callable[[], Awaitable[None]] | None:
-        """Return the next query to run; None while all that shows is known, or no query may run now."""
+        """Return the next query; None if the visible range is complete, or no query may run now."""
         if not self._fetcher.can_fetch(at_ns):
             return None
         begin_ns, range_end_ns = self.range.edges(viewport)
@@ -81,7 +81,7 @@ class GpuTimeline:
             history.add_answer(trace, *interval_ns, now_ns=now_ns)
 
     async def _fetch_windows(self, end_ns: int, at_ns: int) -> None:
-        """Read the windows as known at the end of the range; at the moment itself they would still be open."""
+        """Read the windows as of shortly after the end of the range; at the end itself they would still be open."""
         live = await self._fetcher.fetch(lambda past: past.live(end_ns), at_ns)
         if live is not None:
             self._later = end_ns, live.windows

@@ -1,4 +1,4 @@
-"""The screens that open over the first one."""
+"""Navigation to the screens that open over the first one."""
 
 from textual import on
 from textual.screen import Screen
@@ -11,15 +11,15 @@ from gpuwatch.tui.screens.help_screen import HelpScreen
 
 
 class NavigationApp(PreferencesApp):
-    """An app that opens and leaves screens.
+    """An app that opens and closes screens.
 
-    It imports a screen when the user opens it first, so that the first picture does not wait for it.
+    It imports a screen when the user first opens it, so that the first picture does not wait for the import.
     """
 
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:
         super().__init__(preferences_file, rate_hz)
         self._past = past
-        self.content: ScreenContent | None = None  # of the last drawing; a row that opens a screen was in it
+        self.content: ScreenContent | None = None  # content of the last drawing; a row that opens a screen was part of it
 
     def draw(self) -> None:
         """Hand the topmost screen its content."""

@@ -15,18 +15,18 @@ from gpuwatch.view.live import Live
 
 RANGE_NS = 120_000_000_000
 LEAST_RANGE_NS = 1_000_000_000
-AROUND_NS = 60_000_000_000  # back in time a query covers more than shows, for the steps to come
-AGAIN_NS = 10_000_000_000  # between queries for the readings between two live answers
+AROUND_NS = 60_000_000_000  # in the past a query covers more than the screen, for later steps
+AGAIN_NS = 10_000_000_000  # interval of queries for the readings between two live answers
 CLOCK, REASONS = "sm_clock_mhz", "event_reasons_mask"
 KEPT_NS = RANGE_NS + 4 * AROUND_NS
-LEAST_SPAN_RATIO = 0.02  # of the maximum: the driver's steps of 15 MHz are no swing
+LEAST_SPAN_RATIO = 0.02  # ratio of the maximum: the driver's steps of 15 MHz are noise
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 BEFORE = Chip(" ", "before the first reading", Tone.DIM)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLines:
-    """The two lines of one GPU, over the same moments, and the range of clocks that the first one spans."""
+    """The two lines of one GPU over the same moments, and the range of clocks in the first one."""
 
     clock: tuple[Piece, ...]
     reasons: tuple[Piece, ...]
@@ -35,16 +35,16 @@ class HistoryLines:
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """The next query to the past; back in time it covers more than shows."""
+    """The next query to the past; in the past it covers more than the screen."""
 
     uuid: str
     begin_ns: int
     end_ns: int
-    at_ns: int  # the moment that shows
+    at_ns: int  # the displayed moment
     is_past: bool
 
     def run(self, past: HistorySource) -> HistoryAnswer:
-        """Read the answer; not on the thread that draws."""
+        """Read the answer, outside the drawing thread."""
         if not self.is_past:
             return HistoryAnswer(past.trace(self.uuid, self.begin_ns, self.end_ns), self.end_ns, self.at_ns)
         span_ns = past.span_ns()
@@ -56,16 +56,16 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class HistoryAnswer:
-    """A trace, the end it reaches, and the newest moment there was then."""
+    """A trace, its end, and the newest moment at that time."""
 
     trace: Trace
     end_ns: int
     now_ns: int
-    first_ns: int | None = None  # the first moment with any record, back in time
+    first_ns: int | None = None  # the first recorded moment, when in the past
 
 
 class OverviewHistory:
-    """A few minutes of two signals, for the GPUs there are."""
+    """A few minutes of two signals, for the present GPUs."""
 
     def __init__(self) -> None:
         self._histories: dict[str, GpuHistory] = {}
@@ -73,7 +73,7 @@ class OverviewHistory:
         self._first_ns: int | None = None
 
     def add_live(self, live: Live) -> None:
-        """Add an answer of now, and forget GPUs that are not in it."""
+        """Add a live answer, and drop GPUs that are missing from it."""
         present = {gpu.device.uuid for gpu in live.gpus}
         self._histories = {uuid: history for uuid, history in self._histories.items() if uuid in present}
         self._drawn = {uuid: drawn for uuid, drawn in self._drawn.items() if uuid in present}
@@ -81,7 +81,7 @@ class OverviewHistory:
             self.history(gpu.device.uuid).add_live(replace(gpu, process_list=None))
 
     def next_query(self, live: Live, *, is_past: bool) -> HistoryQuery | None:
-        """Return the next query; None while all that shows is known."""
+        """Return the next query; None if the visible range is complete."""
         begin_ns, end_ns = live.at_ns - RANGE_NS, live.at_ns
         for gpu in live.gpus:
             history = self.history(gpu.device.uuid)
@@ -103,7 +103,7 @@ class OverviewHistory:
         self._drawn.pop(query.uuid, None)
 
     def range_ns(self, live: Live) -> int:
-        """Return the length of the lines: two minutes, or the recording so far where that is shorter."""
+        """Return the length of the lines: two minutes, or less for a shorter recording."""
         if self._first_ns is None or not live.source.startswith("replay:"):
             return RANGE_NS
         return min(RANGE_NS, max(live.at_ns - self._first_ns, LEAST_RANGE_NS))
@@ -118,18 +118,18 @@ class OverviewHistory:
         return drawn[1]
 
     def history(self, uuid: str) -> GpuHistory:
-        """Return the history of one GPU; a GPU not seen before begins an empty one."""
+        """Return the history of one GPU; a new GPU begins an empty one."""
         return self._histories.setdefault(uuid, GpuHistory((CLOCK, REASONS), kept_ns=KEPT_NS))
 
 
 def draw_lines(trace: Trace, device: Device, span: plot.Span) -> HistoryLines:
-    """Draw the clock at its lowest in each cell, from the lowest to the highest of them, and the gravest reason; nothing in a gap."""
+    """Draw each cell's lowest clock, scaled to the range of all cells, and its gravest reason; nothing in a gap."""
     chips = reason_strip.letters(reason_strip.slices(plot.without(trace.column(REASONS), trace.gaps), span))
     lowest = plot.band(plot.without(trace.column(CLOCK), trace.gaps), span).low
     ends = lowest[~np.isnan(lowest)]
     low, high = (float(ends.min()), float(ends.max())) if len(ends) else (0.0, 0.0)
     span_mhz = max(high - low, LEAST_SPAN_RATIO * (device.sm_clock_max_mhz or high), 1.0)
-    steps = len(EIGHTHS) - 2  # the first stands for unobserved moments
+    steps = len(EIGHTHS) - 2  # the first letter stands for unobserved moments
     levels = np.nan_to_num(1.0 + np.round((lowest - high + span_mhz) / span_mhz * steps), nan=0.0).astype(int)
     bars = "".join(EIGHTHS[level] for level in levels.tolist())
     first = next((index for index, chip in enumerate(chips) if chip is not reason_strip.NOT_OBSERVED), 0)

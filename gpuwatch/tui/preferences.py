@@ -22,7 +22,7 @@ _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+")
 class Preferences:
     """The preferences of one user.
 
-    ``keys`` gives an action, by the name in help, other keys: {"pause": "p,f5"}.
+    ``keys`` gives an action, by its name in the help, other keys: {"pause": "p,f5"}.
     """
 
     theme: str | None = None
@@ -62,7 +62,7 @@ class PreferencesFile:
 
 
 def check_keys(keys: Mapping[str, str], actions: Collection[str]) -> str | None:
-    """Return the first mistake in one line; None if there is none."""
+    """Return the first mistake in one line; None without one."""
     for action, given in keys.items():
         if action not in actions:
             return f"keys: expected one of {', '.join(sorted(actions))}, found {action!r}"

@@ -1,4 +1,4 @@
-"""The user's preferences in the app: theme, rate and keys, stored; and every action in the palette."""
+"""The user's preferences in the app: stored theme, rate and keys; and every action in the palette."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -24,7 +24,7 @@ def _explanation_provider() -> type[Provider]:
 
 
 class PreferencesApp(App[None]):
-    """An app with its user's theme, keys and pictures a second."""
+    """An app with its user's theme, keys and redraw rate."""
 
     COMMANDS: ClassVar[Any] = App.COMMANDS | {_explanation_provider}  # textual's own type for it
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,10 +50,10 @@ class PreferencesApp(App[None]):
         return make_legible(super().get_css_variables())
 
     def tick(self) -> None:
-        """Do what is due at every picture."""
+        """Run the due actions of each redraw."""
 
     def apply_preferences(self) -> None:
-        """Once mounted: apply the stored preferences, and store every change from now on."""
+        """Apply the stored preferences once mounted, and store every later change."""
         stored, path = self._preferences_file.preferences, self._preferences_file.path
         complaints = [self._preferences_file.complaint] if self._preferences_file.complaint else []
         if stored.theme is not None:
@@ -72,7 +72,7 @@ class PreferencesApp(App[None]):
         self._timer = self.set_interval(1 / self._rate_hz, self.tick)
 
     def action_names(self) -> set[str]:
-        """Return the names of the actions whose keys the user can change, on every screen of ours."""
+        """Return the names of the actions whose keys the user can change, on every screen of gpuwatch."""
         from gpuwatch.tui.screens import (
             events_screen,
             gpu_screen,
@@ -94,7 +94,7 @@ class PreferencesApp(App[None]):
         return {binding.id for binding in Binding.make_bindings(every) if binding.id}
 
     def _app_bindings(self) -> list[BindingType]:
-        """Return the bindings of the app and of its bases down to this one, without textual's own."""
+        """Return the bindings of the app and of its gpuwatch bases, without textual's own bindings."""
         classes = [each for each in reversed(type(self).__mro__) if issubclass(each, PreferencesApp)]
         return [binding for each in classes for binding in vars(each).get("BINDINGS", [])]
 
@@ -103,8 +103,8 @@ class PreferencesApp(App[None]):
             self.notify(report.plain(problem), severity="warning", timeout=8)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Offer every action in the palette: the app's, and those of the screen below it."""
-        yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # Help lists ours
+        """Offer every action in the palette: the app's, and those of the topmost screen."""
+        yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # the help lists these keys
         offered: set[tuple[str, str]] = set()
         under = self.screen_stack[-2] if isinstance(self.screen, CommandPalette) else self.screen
         for node, bindings in ((self, self._app_bindings()), (under, type(under).BINDINGS)):
@@ -114,7 +114,7 @@ class PreferencesApp(App[None]):
                     continue
                 offered.add((title, binding.tooltip))
                 help_text = binding.tooltip
-                if "step(" in binding.action or "choose(" in binding.action:  # one name, several ways to go
+                if "step(" in binding.action or "choose(" in binding.action:  # one name may have several bindings
                     title, help_text = f"{title} {help_text[0].lower()}{help_text[1:]}", ""
                 yield SystemCommand(title, help_text, partial(self.run_action, binding.action, node))
 

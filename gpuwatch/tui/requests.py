@@ -1,4 +1,4 @@
-"""The requests of screens to the app: small messages, so that no screen knows the app or another screen."""
+"""The requests of screens to the app: small messages, so that no screen depends on the app or another screen."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from textual.message import Message
 
 @dataclass
 class Redraw(Message):
-    """A request for the content again."""
+    """A request for new content."""
 
 
 @dataclass
 class GoToMoment(Message):
-    """A request to go to a moment; ``uuid``: and open that GPU."""
+    """A request to go to a moment; with ``uuid``, also to open that GPU."""
 
     at_ns: int
     uuid: str | None = None

@@ -10,7 +10,7 @@ S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
-    """The newest moment there is, the moment the user went back to if they did, the room in cells, and all of a recording."""
+    """The newest moment, the user's past moment if any, the room in cells, and the whole range of a recording."""
 
     newest_ns: int
     past_ns: int | None
@@ -23,24 +23,24 @@ class TimeRange:
 
     def __init__(self) -> None:
         self.range_s = 120
-        self.end_ns: int | None = None  # the user panned there
-        self.cursor_ns: int | None = None  # the user put it there
+        self.end_ns: int | None = None  # set when the user pans
+        self.cursor_ns: int | None = None  # set when the user places it
 
     @property
     def range_ns(self) -> int:
         return self.range_s * S
 
     def cursor(self, viewport: Viewport) -> int | None:
-        """Return the marked moment: back in time the moment itself, until the user moves the cursor."""
+        """Return the marked moment: in the past the displayed moment, until the user moves the cursor."""
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:
-        """Return begin and end on whole dots, so that curves do not shimmer as time goes on; a short recording fills the range."""
+        """Return begin and end on whole dots, so that live curves do not shimmer; a short recording fills the range."""
         if viewport.whole_ns is not None and 0 < viewport.whole_ns[1] - viewport.whole_ns[0] <= self.range_ns:
             return viewport.whole_ns
         if self.end_ns is not None:
             end_ns = self.end_ns
-        elif viewport.past_ns is not None:  # what came after is shown too
+        elif viewport.past_ns is not None:  # include later data too
             end_ns = min(viewport.past_ns + self.range_ns // 2, viewport.newest_ns)
         else:
             end_ns = viewport.newest_ns
@@ -70,7 +70,7 @@ class TimeRange:
         self.end_ns = _bounded(end_ns + step * (end_ns - begin_ns) // 2, viewport)
 
     def zoom(self, step: int, viewport: Viewport) -> None:
-        """Show a longer or shorter range; the cursor stays in its place on the screen."""
+        """Show a longer or shorter range; the cursor keeps its place on the screen."""
         _, end_ns = self.edges(viewport)
         place = min(max(RANGES_S.index(self.range_s) + step, 0), len(RANGES_S) - 1)
         ratio, self.range_s = RANGES_S[place] / self.range_s, RANGES_S[place]
@@ -82,7 +82,7 @@ class TimeRange:
 
 
 def _bounded(end_ns: int, viewport: Viewport) -> int | None:
-    """Return the end; None at or beyond the newest moment, which the range follows."""
+    """Return the end; None at or beyond the newest moment, which the range then follows."""
     if end_ns < viewport.newest_ns:
         return end_ns
     return viewport.newest_ns if viewport.past_ns is not None else None

@@ -1,4 +1,4 @@
-"""The moment the screens show: the one requested last, the one answered last, and what was there."""
+"""The displayed moment: the last request, the last answer, and its content."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,20 +7,20 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.tui.data_interfaces import HistorySource
 from gpuwatch.view.live import Live
 
-END_NS = 1 << 62  # later than anything: the last moment there is
+END_NS = 1 << 62  # later than any time: the last existing moment
 
 
 class TimeTravel:
-    """One query at a time, in a thread; of the moments requested meanwhile only the last is queried."""
+    """One query at a time, in a thread; of several requested moments only the last is queried."""
 
     def __init__(self, past: HistorySource, format_time: Callable[[int], str], *, has_end: bool) -> None:
-        """Begin at now; with ``has_end`` the last moment of the source is its end."""
+        """Begin at now; with ``has_end`` the source's last moment is its end."""
         self._past = past
         self._format_time = format_time
         self._has_end = has_end
         self._wanted_ns: int | None = None
         self.is_querying = False
-        self.then: Live | None = None  # the moment that shows; None: now
+        self.then: Live | None = None  # the displayed moment; None: now
         self.span_ns: tuple[int, int] | None = None
 
     @property
@@ -29,11 +29,11 @@ class TimeTravel:
 
     @property
     def aim_ns(self) -> int | None:
-        """Return the moment from which the next step starts: keys may come faster than answers."""
+        """Return the moment from which the next step starts: keys may arrive faster than answers."""
         return self._wanted_ns if self._wanted_ns is not None else self.past_ns
 
     def request(self, at_ns: int) -> bool:
-        """Request a moment.  Return True if the caller must run ``follow``, which does not run yet."""
+        """Request a moment.  Return True if the caller must start ``follow``, because it is not running yet."""
         self._wanted_ns = at_ns
         was_querying, self.is_querying = self.is_querying, True
         return not was_querying
@@ -43,7 +43,7 @@ class TimeTravel:
         self._wanted_ns = self.then = None
 
     async def follow(self) -> str | None:
-        """Query until the moment requested last was answered; return one line to show, or None."""
+        """Query until the last requested moment has an answer; return one line to show, or None."""
         notice: str | None = None
         try:
             while (wanted_ns := self._wanted_ns) is not None:

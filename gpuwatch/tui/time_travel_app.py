@@ -1,4 +1,4 @@
-"""The keys that move through time: steps, a time of day, pause and play, and back to now."""
+"""The keys that move through time: steps, a time of day, pause and play, and return to now."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,7 +27,7 @@ def _step(key: str, id_: str, seconds: int, *, show: bool = False) -> Binding:
 
 
 class TimeTravelApp(NavigationApp):
-    """An app that shows now, holds it, or shows a past moment."""
+    """An app that shows the present, pauses it, or shows a past moment."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         _step("left", "earlier", -1, show=True),
@@ -60,21 +60,21 @@ class TimeTravelApp(NavigationApp):
 
     @property
     def past_ns(self) -> int | None:
-        """Return the past moment on the screen; None for now."""
+        """Return the displayed past moment; None for now."""
         return self._travel.past_ns if self._travel is not None else None
 
     @property
     def is_held(self) -> bool:
-        """Return True if the screen stands still, because the user paused it or went back."""
+        """Return True if the screen stands still, because the user paused it or went into the past."""
         return not self._is_playing if self.past_ns is not None else self._is_paused
 
     def play_on(self) -> None:
-        """Move the past on by one tick while it plays."""
+        """Advance the past by one tick while it plays."""
         if self._is_playing and self._travel is not None and not self._travel.is_querying and self.past_ns is not None:
             self.travel_to(self.past_ns + round(S / self._rate_hz))
 
     def travel_to(self, at_ns: int) -> None:
-        """Show that moment as soon as it is read; a moment later than now is now."""
+        """Show that moment as soon as it is read; a future moment becomes now."""
         live = self.feed.live
         if self._travel is None:
             self.notify("no store to go back in", severity="warning", timeout=4)
@@ -94,7 +94,7 @@ class TimeTravelApp(NavigationApp):
         if aim_ns is None:
             aim_ns = self.feed.live.at_ns if self.feed.live is not None else clock.now_ns()
             if seconds > 0:
-                return  # there is nothing after now
+                return  # nothing is later than now
         self._is_playing = False
         self.travel_to(aim_ns + seconds * S)
 
@@ -123,7 +123,7 @@ class TimeTravelApp(NavigationApp):
             self.draw()
 
     def action_hold(self, hold: bool) -> None:  # noqa: FBT001 - textual passes it by position
-        """Pause now, or stop the past; or go on."""
+        """Pause the present, or stop the past; resume if already held."""
         if self.past_ns is not None:
             self._is_playing = not hold
         else:

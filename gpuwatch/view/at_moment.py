@@ -1,4 +1,4 @@
-"""Readings at one past moment: the rows of a screen that looks back."""
+"""Readings at one past moment: the rows of a screen that shows the past."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -20,9 +20,9 @@ _TYPES: Mapping[str, type] = {
 
 
 def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = None, lost: str | None = None) -> LiveGpu:
-    """Return one GPU as a screen would have shown it then: the last row of each lane, and its processes.
+    """Return one GPU as a live screen would have shown it: the last row of each lane, and its processes.
 
-    Rows older than ``REACH_NS`` no longer belong to that moment; a GPU without newer ones has no row.
+    Rows older than ``REACH_NS`` do not belong to that moment; a GPU without newer ones has no row.
     """
     reach_ns = max(REACH_NS, 3 * (period_ns or 0))
     rows = {lane: row for lane in Lane if (row := _row(device.uuid, lane, trace, at_ns, reach_ns)) is not None}
@@ -36,7 +36,7 @@ def then(device: Device, trace: Trace, at_ns: int, *, period_ns: int | None = No
 
 
 def _row(uuid: str, lane: Lane, trace: Trace, at_ns: int, reach_ns: int) -> Reading | None:
-    """Return the lane's signals at their last reading; None if that was too long ago."""
+    """Return the lane's signals at their last reading; None if that is too old."""
     last: dict[str, int] = {}
     for name, column in trace.columns.items():
         index = int(np.searchsorted(column.at_ns, at_ns, side="right")) - 1

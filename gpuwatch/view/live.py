@@ -15,7 +15,7 @@ from gpuwatch.wire import messages
 from gpuwatch.wire.shown import Shown, ShownGpu
 
 _T = TypeVar("_T")
-_OVERLAP_NS = 1_000_000_000  # a row is stamped before it is stored: the overlap keeps a row from falling between two answers
+_OVERLAP_NS = 1_000_000_000  # a row gets its time before it is stored: the overlap keeps it from falling between two answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,13 @@ class LiveGpu:
         return None
 
     def age_s(self, now_ns: int) -> float | None:
-        """Return the age of its last fast row; None if there never was one."""
+        """Return the age of its last fast row; None without one."""
         return max(0, now_ns - self.rows[Lane.FAST].at_ns) / 1e9 if Lane.FAST in self.rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Live:
-    """One answer of the daemon; ``at_ns`` is its CLOCK_MONOTONIC, which is also this process's."""
+    """One answer of the daemon; ``at_ns`` is its CLOCK_MONOTONIC, shared with this process."""
 
     at_ns: int
     source: str
@@ -53,11 +53,11 @@ class Live:
     windows: tuple[Shown, ...] = ()
     gpus_left_out_count: int = 0
     windows_left_out_count: int = 0
-    unanswered: tuple[str, ...] = ()  # listed by the driver, but never answered
+    unanswered: tuple[str, ...] = ()  # listed by the driver, but without an answer so far
 
 
 def of(answer: messages.Readings, before: Live | None = None) -> Live:
-    """Build the records of an answer; take omitted, unchanged parts from the one ``before``.
+    """Build the records of an answer; take omitted, unchanged parts from the previous one, ``before``.
 
     Rows of a newer daemon's unknown lanes are skipped.  Raises DaemonError: for a malformed answer.
     """
@@ -108,7 +108,7 @@ def _record(data: dict[str, Any], kind: type[_T]) -> _T:
 
 
 class Looker:
-    """Requests readings from the daemon, and reconnects after it went away.
+    """A client that requests readings from the daemon, and reconnects after the daemon went away.
 
     Only the first request, and the one after ``start_again``, may start a daemon: a stopped daemon stays stopped.
     """

@@ -1,4 +1,4 @@
-"""The daemon's answer to `readings`, from memory: no GPU is read for a screen.
+"""The daemon's answer to `readings`, from memory, without a read of any GPU.
 
 The limits in ``wire`` bound it: a machine with a thousand processes on a GPU still needs less than a megabyte.
 """
@@ -32,7 +32,7 @@ class WatchedMachine:
 
 
 def readings(machine: WatchedMachine, runs: Iterable[Run], *, at_ns: int, since_ns: int = 0) -> messages.Readings:
-    """Return the daemon's answer, without readings up to ``since_ns``, which the screen already has."""
+    """Return the daemon's answer, without the readings up to ``since_ns``, because the screen already has them."""
     windows, windows_left_out_count = shown_windows(runs)
     return messages.Readings(
         at_ns=at_ns,
@@ -48,7 +48,7 @@ def readings(machine: WatchedMachine, runs: Iterable[Run], *, at_ns: int, since_
 
 
 def shown_windows(runs: Iterable[Run]) -> tuple[list[Shown], int]:
-    """Return the first windows as screens show them, and the count of the others."""
+    """Return the first windows for a screen, and the count of the others."""
     every = iter(runs)
     shown = [_shown(run) for run in itertools.islice(every, messages.SHOWN_WINDOWS_COUNT)]
     return shown, sum(1 for _ in every)
@@ -58,7 +58,7 @@ def _gpu(watched: WatchedGpu, latest: Mapping[tuple[str, Lane], Sweep], since_ns
     uuid = watched.device.uuid
     rows, processes, left_out_count = [], None, 0
     for lane in Lane:
-        if lane is Lane.PULSE:  # contains only fields of a fast row that is hardly older
+        if lane is Lane.PULSE:  # contains only fields of a fast row that is at most slightly older
             continue
         sweep = latest.get((uuid, lane))
         observed = sweep.observed if sweep is not None else None
@@ -103,7 +103,7 @@ def _shown(run: Run) -> Shown:
 
 
 def _hazards(verdicts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the rules that found something on the worst GPU, worst first, without rules that the policy accepts."""
+    """Return the rules with findings on the worst GPU, worst first, without rules that the policy accepts."""
     found = [
         (finding.get("severity") or "note", finding["rule"])
         for finding in (verdicts[0].get("findings", ()) if verdicts else ())
@@ -114,7 +114,7 @@ def _hazards(verdicts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _plain(record: object) -> dict[str, Any]:
-    """Return a record without unobserved fields, which its type fills in again."""
+    """Return a record without unobserved fields; its type fills them in again."""
     data: dict[str, Any] = msgspec.to_builtins(record)
     return {name: value for name, value in data.items() if value is not None}
 

@@ -1,1 +1,1 @@
-"""The protocol of client and daemon: messages, timings, run ids, and the socket's place."""
+"""The protocol of client and daemon: messages, timings, run ids, and the socket's path."""

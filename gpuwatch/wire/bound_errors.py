@@ -1,13 +1,13 @@
-"""The text of a refusal: msgspec's complaints about bounds in the interface's words, in one bounded line."""
+"""The text of a refusal: msgspec's errors about bounds in the interface's words, in one bounded line."""
 
 import re
 
-REFUSAL_LENGTH = 2000  # of a daemon's words about a request, which may repeat a part of it
+REFUSAL_LENGTH = 2000  # length of a daemon's text about a request, which may repeat a part of it
 _UNITS = {"str": "characters", "bytes": "bytes", "array": "entries", "object": "entries"}
 
 
 def explain_bound(error: str) -> str | None:
-    """Translate a complaint about a declared bound; None for another complaint."""
+    """Translate an error about a declared bound; None for another error."""
     long = re.fullmatch(r"Expected `(\w+)` of length <= (\d+) - at (`key` in )?`\$\.(.*)`", error)
     if long is not None:
         kind, most, is_name, field = long.groups()

@@ -2,6 +2,6 @@
 
 from typing import Literal, TypeAlias
 
-ROOTS_COUNT = 64  # of the processes that a mark names
-SHORTEST_S, LONGEST_S = 1.0, 31 * 86_400.0  # until it expires; the maximum is that of the longest readable recording
-Own: TypeAlias = Literal["session", "user", "pids"]  # the processes whose GPU work belongs to the mark, each with descendants
+ROOTS_COUNT = 64  # number of the processes that a mark names
+SHORTEST_S, LONGEST_S = 1.0, 31 * 86_400.0  # time until expiry; the maximum is that of the longest readable recording
+Own: TypeAlias = Literal["session", "user", "pids"]  # processes whose GPU work belongs to the mark, each with descendants

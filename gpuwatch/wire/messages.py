@@ -14,9 +14,9 @@ from gpuwatch.wire.bound_errors import explain_bound, one_line
 from gpuwatch.wire.mark_bounds import ROOTS_COUNT, Own
 from gpuwatch.wire.shown import Shown, ShownGpu
 
-PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 is answered in schema 1
+PROTOCOL = 2  # since 2 verdicts have budgets; a client of protocol 1 gets schema 1
 OLDEST_PROTOCOL = 1
-LINE_BYTES = 1 << 20  # far above any declared facts; a longer line is refused
+LINE_BYTES = 1 << 20  # far above any declared facts; the daemon refuses a longer line
 ANSWER_BYTES = 16 << 20  # above any daemon's answer: 64 GPUs of a window have verdicts of 60 kB each
 # Bounds of a client's messages.  Every field of a request declares its own; a test finds a field without one.
 DECLARED_COUNT, DECLARED_LENGTH = 256, 16_384  # the total length of a message's names and facts
@@ -91,7 +91,7 @@ class End(Message, tag="end", frozen=True):
 
 
 class Times(Message, tag="times", frozen=True):
-    """Times of single iterations of a window that is not closed yet, in order; later messages continue them.
+    """Times of single iterations of an open window, in order; later messages continue them.
 
     Little-endian arrays of one length: int64 CLOCK_MONOTONIC nanoseconds, float64 seconds, and float32 MHz.  The last
     is empty if no clock was stamped.
@@ -105,7 +105,7 @@ class Times(Message, tag="times", frozen=True):
 
 
 class Spans(Message, tag="spans", frozen=True):
-    """Spans beside the timed entries of a window that is not closed yet; later messages continue them.
+    """Spans beside the timed entries of an open window; later messages continue them.
 
     ``what`` is ``other`` for declared work, or ``pauses`` of the host.  Little-endian arrays of one length: int64
     CLOCK_MONOTONIC nanoseconds at begin and end, and one byte per span, the index of its word in ``names``.
@@ -130,7 +130,7 @@ class Close(Message, tag="close", frozen=True, rename={"declared": "told"}):
 
 
 class OpenMark(Open, tag="open-mark", frozen=True, kw_only=True, rename={"declared": "told"}):
-    """A request to begin a window that no connection owns: it ends by its name, or at its expiry.  Only root names a ``uid``."""
+    """A request to begin a window that no connection owns: its name or its expiry ends it.  Only root names a ``uid``."""
 
     name: _Name
     expires_s: float
@@ -171,7 +171,7 @@ class Leave(Message, tag="leave", frozen=True):
 
 
 class Welcome(Message, tag="welcome", frozen=True):
-    """The daemon's answer to Hello, with the protocol that both speak from here on."""
+    """The daemon's answer to Hello, with the protocol of both sides from here on."""
 
     protocol: int
     version: str
@@ -180,9 +180,9 @@ class Welcome(Message, tag="welcome", frozen=True):
     state: str
     pid: int
     boot_id: str
-    takes_spans: bool = False  # older daemons do not
+    takes_spans: bool = False  # older daemons do not send it
     takes_tags: bool = False
-    holds_marks: bool = False  # older daemons do not, and know no untrusted code
+    holds_marks: bool = False  # older daemons do not send it, and do not support untrusted code
 
 
 class Opened(Message, tag="opened", frozen=True):
@@ -206,13 +206,13 @@ class TimesTaken(Message, tag="taken", frozen=True):
 
 
 class JudgedReply(Message, tag="judged", frozen=True):
-    """The verdicts of a window, one per GPU, worst first; ``status`` is open or judging while there are none yet."""
+    """The verdicts of a window, one per GPU, worst first; without verdicts ``status`` is open or judging."""
 
     run: str
     status: str
     why: str = ""
     verdicts: list[dict[str, Any]] = []
-    parent: str | None = None  # the window that it was opened inside of
+    parent: str | None = None  # the window around it
 
 
 class StatusReply(Message, tag="state", frozen=True):
@@ -227,7 +227,7 @@ class Readings(Message, tag="now", frozen=True):
     at_ns: int
     source: str
     simulated: bool = False
-    absence: str | None = None  # the reason why there is no GPU
+    absence: str | None = None  # the reason for an empty list of GPUs
     gpus: list[ShownGpu] = []
     windows: list[Shown] = []
     gpus_left_out_count: int = 0
@@ -257,7 +257,7 @@ _replies: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 
 class WireError(ValueError):
-    """A line that is not a message; ``code`` goes to the other side."""
+    """A line that is not a message; the other side gets ``code``."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -15,7 +15,7 @@ from gpuwatch.wire.recorded_times import LONGEST_S
 if TYPE_CHECKING:
     from annotate.evidence import Timings
 
-CALLS_COUNT = 1 << 40  # in one time
+CALLS_COUNT = 1 << 40  # most calls in one time
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def messages(run: str, times: Timings | PackedTimes) -> Iterator[wire.Times]:
 
 
 def joined(pieces: Sequence[wire.Times]) -> PackedTimes | None:
-    """Return the iterations in a window's checked messages; None for no message."""
+    """Return the iterations in a window's checked messages; None without messages."""
     if not pieces:
         return None
     has_clock = all(piece.sm_clock_mhz for piece in pieces)
@@ -92,7 +92,7 @@ def joined(pieces: Sequence[wire.Times]) -> PackedTimes | None:
 def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int:
     """Return the count of times in a message; ``first`` is the window's first message, ``before_count`` its times so far.
 
-    Raises UsageError: when the arrays fit neither each other, nor the earlier messages, nor the bounds of a window.
+    Raises UsageError: when the arrays contradict each other or earlier messages, or exceed the bounds of a window.
     """
     count = len(piece.at_ns) // 8
     if count < 1 or len(piece.at_ns) != 8 * count or len(piece.took_s) != 8 * count:
@@ -110,6 +110,6 @@ def check(piece: wire.Times, first: wire.Times | None, before_count: int) -> int
 
 
 def _are_durations(took_s: bytes) -> bool:
-    """Return whether every value is a plausible duration or zero.  NaN is not, and a sum passes it on."""
+    """Return True if every value is a plausible duration or zero.  NaN is not, and a sum passes it on."""
     values = array("d", took_s)
     return min(values) >= 0.0 and max(values) < LONGEST_S and not math.isnan(sum(values))

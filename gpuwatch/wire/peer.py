@@ -1,4 +1,4 @@
-"""The daemon's Unix socket: its place, a trusted connection to it, and the credentials of the peer process."""
+"""The daemon's Unix socket: its path, a trusted connection to it, and the credentials of the peer process."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ from gpuwatch.config.settings import SYSTEM_SOCKET, Settings
 from gpuwatch.errors import DaemonError
 from gpuwatch.wire import store_owner
 
-ANSWER_S = 5.0  # a daemon that is silent for longer is treated as gone
+ANSWER_S = 5.0  # a daemon that is silent for longer counts as gone
 
 
 def peer_uid(connection: socket.socket) -> tuple[int, int]:
@@ -64,8 +64,8 @@ def _refusal(path: Path, error: OSError) -> str:
 
 
 def is_manager(pid: int) -> bool:
-    """Return whether a service manager holds the socket for a starting daemon: its last listener is systemd, or dead."""
-    if not pid:  # not visible from here
+    """Return True if a service manager holds the socket for a starting daemon: its last listener is systemd, or dead."""
+    if not pid:  # not visible from this PID namespace
         return False
     try:
         return Path(f"/proc/{pid}/comm").read_text() == "systemd\n"

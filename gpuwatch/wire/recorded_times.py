@@ -1,4 +1,4 @@
-"""Times from a caller, kept without numpy and without an object for each, because the benchmark goes on."""
+"""Times from a caller, kept without numpy and without an object for each, so that the benchmark is not delayed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.utf8 import found_words
 if TYPE_CHECKING:
     from annotate.evidence import Timings
 
-LONGEST_S = 1e9  # thirty years: a longer duration is not in seconds
+LONGEST_S = 1e9  # thirty years: a longer duration cannot be in seconds
 IMPOSSIBLE = "the verdict will call them impossible"
 _BACK_TO_BACK = "the times are taken to have run back to back"
 _UNKNOWN_NS = -1  # for unknown begins
@@ -39,8 +39,8 @@ class RecordedTimes:
     ) -> None:
         """Keep times, in seconds; without begins they ran back to back until now.
 
-        It raises nothing, because a benchmark goes on.  An invalid duration becomes zero, which no iteration can take and the
-        judge rejects.  Invalid begins are left out.  ``complain`` receives a message about either.
+        It raises nothing, because the benchmark continues.  An invalid duration becomes zero, which the judge rejects because no
+        iteration takes no time.  It drops invalid begins.  ``complain`` receives a message about either.
         """
         before_count = len(self._took_s)
         _add_durations(self._took_s, times, complain)
@@ -54,7 +54,7 @@ class RecordedTimes:
         self._pieces.append(_UNKNOWN_NS if is_known else begin_ns)
 
     def timings(self) -> Timings:
-        """Return the iterations, in the order they came."""
+        """Return the iterations, in the order of arrival."""
         import numpy as np
 
         from annotate.evidence import Timings
@@ -77,7 +77,7 @@ class RecordedTimes:
 
 
 def _add_durations(out: array[float], times: Iterable[float], complain: Callable[[str], object]) -> None:
-    """Add durations; an invalid value becomes zero, and so does an end by an exception."""
+    """Add durations; an invalid value becomes zero, and so does an exception's place."""
     before_count, refused_count, why = len(out), 0, ""
     try:
         for one in times:  # keeps the values before an exception
@@ -100,7 +100,7 @@ def _add_durations(out: array[float], times: Iterable[float], complain: Callable
 
 
 def _number(one: Any) -> float:  # a number of torch, numpy or Python
-    """Convert one duration.  Raises TypeError: for any array, for text, and for truth values, though float() takes them."""
+    """Convert one duration.  Raises TypeError: for any array, for text, and for truth values, although float() takes them."""
     if type(one) is float:
         return one
     if getattr(one, "shape", ()):
@@ -114,7 +114,7 @@ def _number(one: Any) -> float:  # a number of torch, numpy or Python
 
 
 def _add_begins(out: array[int], at_ns: Iterable[int], count: int, complain: Callable[[str], object]) -> bool:
-    """Add begins and return True.  Add none if one is a fraction (seconds, which would be cut silently) or missing."""
+    """Add begins and return True.  Add none if one is missing or a fraction (seconds, which would be truncated silently)."""
     before_count = len(out)
     try:
         for one in at_ns:

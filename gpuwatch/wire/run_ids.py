@@ -1,4 +1,4 @@
-"""The ids of runs: they sort by time and contain the second in which their window was opened."""
+"""The ids of runs: they sort by time and contain the second of their window's opening."""
 
 import re
 import secrets

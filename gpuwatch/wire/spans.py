@@ -18,7 +18,7 @@ _MOST_COUNTS = {"other": wire.TIMES_COUNT, "pauses": wire.PAUSES_COUNT}
 class NamedSpans:
     """Spans, and the word of each."""
 
-    begin_ns: array[int]  # 64 bits on every machine with such a GPU; little-endian
+    begin_ns: array[int]  # 64 bits on every machine with a supported GPU; little-endian
     end_ns: array[int]
     words: tuple[str, ...]
 
@@ -53,7 +53,7 @@ def check(piece: wire.Spans, before_count: int) -> int:
 
 
 def decode(pieces: Sequence[wire.Spans]) -> NamedSpans | None:
-    """Return the spans in checked messages, in their order; None for no message."""
+    """Return the spans in checked messages, in their order; None without messages."""
     if not pieces:
         return None
     return NamedSpans(
@@ -64,7 +64,7 @@ def decode(pieces: Sequence[wire.Spans]) -> NamedSpans | None:
 
 
 def of_pauses(pauses: Iterable[Pause]) -> NamedSpans | None:
-    """Return pauses as named spans, oldest first; None for none."""
+    """Return pauses as named spans, oldest first; None without pauses."""
     ordered = sorted(pauses, key=lambda pause: pause.begin_ns)
     if not ordered:
         return None

@@ -1,7 +1,7 @@
-"""The daemon that owns a store: the lock that proves it alive, and the path of its socket, recorded beside it.
+"""The daemon that owns a store: the lock that proves it alive, and its socket's path, recorded beside it.
 
 The default socket depends on ``XDG_RUNTIME_DIR`` and the default store does not, so a client under cron or su looks for
-another socket than its user's daemon has.  The store's owner keeps the record for it.
+another socket than its user's daemon has.  The store's owner keeps the record for such clients.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ NAME = "daemon.socket"
 
 
 def is_alive(state: Path) -> bool:
-    """Return whether a writer holds this folder."""
+    """Return True if a writer holds this folder."""
     try:
         descriptor = os.open(state / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -33,7 +33,7 @@ def is_alive(state: Path) -> bool:
 
 
 def record_socket(state: Path, socket: Path, *, mode: int) -> None:
-    """Replace the record, whole.  Only the owner of the store calls it.
+    """Replace the record completely.  Only the owner of the store calls it.
 
     Raises OSError: when the folder cannot be written.
     """
@@ -41,7 +41,7 @@ def record_socket(state: Path, socket: Path, *, mode: int) -> None:
 
 
 def recorded_socket(state: Path) -> Path | None:
-    """Return the recorded socket; None without a record, or for one that another user could have made."""
+    """Return the recorded socket; None without a record, or for a record that another user could have made."""
     path = _recorded(state)
     return path if path is not None and is_folder_of_ours(path.parent) else None
 
@@ -54,7 +54,7 @@ def forget_socket(state: Path, socket: Path) -> None:
 
 
 def _recorded(state: Path) -> Path | None:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in its place must not block
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # reading a pipe would block
     try:
         descriptor = os.open(state / NAME, flags)
     except OSError:

@@ -26,7 +26,7 @@ def recorded(
     now_ns: int,
     complain: Callable[[str], object] = len,
 ) -> Timings:
-    """Make iterations from a caller's times, as ``RecordedTimes.add`` and ``mend``."""
+    """Make iterations from a caller's times, by the rules of ``RecordedTimes.add`` and ``mend``."""
     if isinstance(times, Timings):
         return mend(times, complain)
     kept = RecordedTimes()

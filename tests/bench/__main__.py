@@ -1,6 +1,6 @@
-"""`make bench`: every benchmark of the repository, or those named, one table after the other.
+"""`make bench`: every benchmark of the repository, or the named ones, one table after the other.
 
-python -m tests.bench [--save] [NAME …]     --save keeps them in results.json, and makes docs/BENCHMARKS.md of it
+python -m tests.bench [--save] [NAME …]     --save stores them in results.json, and renders docs/BENCHMARKS.md
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
     for name in named or saved.names():
         print(f"\n== {name}", flush=True)
         found = saved.run(name)
-        if keeps:  # each as soon as it is done: a later one may fail
+        if keeps:  # print each at its end, because a later one may fail
             saved.save({name: found})
             render.write()
     return 0

@@ -1,4 +1,4 @@
-"""A Prometheus that holds an hour of 250 hosts with eight GPUs each: the exporter's own page, cloned and backfilled."""
+"""A Prometheus with an hour of 250 hosts of eight GPUs each: clones of the exporter's own page, backfilled."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from tests.waiting import PATIENCE_S
 
 HOSTS_COUNT, GPUS_COUNT = 250, 8
 SCRAPE_S = 30
-SPAN_S = 3600 + 600  # the dashboard's hour, and what rates at its beginning look back on
-_BLOCK_S = 7200  # blocks of Prometheus' store begin at multiples of it
-_DOWN = frozenset({17, 101, 233})  # hosts that nobody can scrape any more
+SPAN_S = 3600 + 600  # the dashboard's hour, and the reach of rates before it
+_BLOCK_S = 7200  # blocks of Prometheus' store begin at multiples of this time
+_DOWN = frozenset({17, 101, 233})  # number of hosts that stop answering
 _COUNTED = ("_total", "_sum", "_count", "_bucket")
 
 
 @dataclass(frozen=True, slots=True)
 class Served(Prometheus):
-    """A Prometheus whose processor time can be looked at."""
+    """A Prometheus with a counter of its CPU time."""
 
     pid: int = 0
 
     def asked(self, kind: str, what: Mapping[str, str]) -> Cost:
-        """Ask once.  Raises PrometheusError."""
+        """Query once.  Raises PrometheusError."""
         cpu_s, begun_s = spent.cpu_s(self.pid), time.perf_counter()
         count = len(self.get(kind, **what)["result"])
         return Cost(count, time.perf_counter() - begun_s, spent.cpu_s(self.pid) - cpu_s)
@@ -42,7 +42,7 @@ class Served(Prometheus):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of one query: its series, its time, and Prometheus' processor time."""
+    """The cost of one query: its series, its time, and Prometheus' CPU time."""
 
     series_count: int
     took_s: float
@@ -58,7 +58,7 @@ class Rule:
 
 
 def end_s() -> int:
-    """An instant shortly before the end of the last whole block, so that all samples lie in one."""
+    """Return an instant shortly before the end of the last whole block, so that all samples lie in one."""
     return int(time.time()) // _BLOCK_S * _BLOCK_S - SCRAPE_S
 
 
@@ -67,7 +67,7 @@ def asked_names(texts: Sequence[str]) -> set[str]:
 
 
 def pages() -> tuple[Series, Series]:
-    """One host's page of eight simulated GPUs, and the same two seconds later: how fast its counters grow."""
+    """Return one host's page of eight simulated GPUs, and the same page two seconds later, which gives its counters' rates."""
     fleet = Fleet("fleet")
     fleet.play(2)
     first = series(fleet.text())
@@ -80,7 +80,7 @@ def pages() -> tuple[Series, Series]:
 
 
 def write_scrapes(path: Path, names: set[str], until_s: int) -> int:
-    """Write every host's scrapes as OpenMetrics; return how many samples."""
+    """Write every host's scrapes as OpenMetrics; return the number of samples."""
     first, second = pages()
     wanted = {key: value for key, value in first.items() if key[0] in names and key in second}
     times = range(until_s - SPAN_S, until_s + 1, SCRAPE_S)
@@ -117,7 +117,7 @@ def written_labels(labels: frozenset[tuple[str, str]], host: int) -> str:
 
 
 def add_block(written: Path, store: Path) -> None:
-    """Have promtool make a block of a file of OpenMetrics."""
+    """Make a block from a file of OpenMetrics with promtool."""
     command = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "-q", str(written), str(store)]
     subprocess.run(command, check=True, capture_output=True)
     written.unlink()
@@ -125,7 +125,7 @@ def add_block(written: Path, store: Path) -> None:
 
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[Served]:
-    """Debian's Prometheus over the blocks of a folder; it scrapes nobody."""
+    """Run Debian's Prometheus over the blocks of a folder, without scrapes."""
     port = free_port()
     config = {"global": {"scrape_interval": f"{SCRAPE_S}s"}, "scrape_configs": []}
     (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
@@ -145,13 +145,13 @@ def serving(folder: Path) -> Iterator[Served]:
 
 
 def rules(path: Path = HERE / "recording.yml") -> list[Rule]:
-    """The recording rules of a file that ``dashboards.build`` wrote, in their order."""
+    """Return the recording rules of a file by ``dashboards.build``, in their order."""
     found = re.findall(r"- record: (\S+)\n\s+expr: \|-\n((?:\s{10,}.*\n)+)", path.read_text())
     return [Rule(name, " ".join(line.strip() for line in expr.splitlines())) for name, expr in found]
 
 
 def needed(every: Sequence[Rule], exprs: Sequence[str]) -> list[Rule]:
-    """The rules whose series these expressions ask for, or that such rules ask for."""
+    """Return the rules whose series these expressions query, and the rules that those need."""
     wanted: set[str] = set()
     left = list(exprs)
     while left:
@@ -163,7 +163,7 @@ def needed(every: Sequence[Rule], exprs: Sequence[str]) -> list[Rule]:
 
 
 def levels(every: Sequence[Rule]) -> list[list[Rule]]:
-    """The rules in the order in which they can be evaluated: each level asks only for what those before recorded."""
+    """Return the rules in order of evaluation: each level queries only series of earlier levels."""
     left, done = list(every), list[list[Rule]]()
     while left:
         unknown = {rule.name for rule in left}
@@ -175,10 +175,10 @@ def levels(every: Sequence[Rule]) -> list[list[Rule]]:
 
 
 def record(rule: Rule, prometheus: Served, until_s: int, path: Path) -> Cost:
-    """Append what a rule would have recorded each scrape interval; return what one evaluation takes."""
+    """Append the result of a rule at each scrape interval; return the cost of one evaluation."""
     costs = [prometheus.asked("query", {"query": rule.expr, "time": str(until_s)}) for _ in range(2)]
     with path.open("a") as file:
-        for begin_s in range(until_s - 3600, until_s + 1, 600):  # an answer over the whole hour would pass Prometheus' limit
+        for begin_s in range(until_s - 3600, until_s + 1, 600):  # an answer over the whole hour would exceed Prometheus' limit
             last_s = min(begin_s + 600 - SCRAPE_S, until_s)
             for found in prometheus.over(rule.expr, begin_s, last_s, SCRAPE_S):
                 labels = {name: value for name, value in found.labels.items() if name != "__name__"}

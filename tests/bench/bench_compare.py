@@ -1,4 +1,4 @@
-"""How often a true difference is found and none is invented, in 3 s of a simulated GPU that power limits, and of a copy."""
+"""The rates of true and false differences in 3 s of a power-limited simulated GPU, and of a copy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, quads_of, tri
 from tests.rate_bounds import clopper_pearson
 
 TRIALS_COUNT = 400
-# Identical GEMMs on different buffers of an H200 differed by 0.26 %: one standard deviation of where buffers lie.
+# Identical GEMMs on different buffers of an H200 differed by 0.26 %: one standard deviation of the addresses' effect.
 _PLACEMENT_RATIO = 0.0013
 
 
 def main() -> dict[str, float]:
-    """What it returns: the worst of the recordings and simulated cards, at the default floor."""
+    """Return the figures: the worst of the recordings and simulated cards, at the default floor."""
     figures = {"found_ratio": 1.0, "found_on_own_buffers_ratio": 1.0, "invented_ratio": 0.0}
 
     def note(change: float, hits_ratio: float) -> None:
@@ -61,7 +61,7 @@ def _row(name: str, kernel: Kernel, floor_name: str, floor_ratio: float, change:
 
 
 def _print(name: str, floor_name: str, rows: Values, floor_ratio: float, change: float) -> float:
-    """Prints the row; the share that was told apart."""
+    """Print the row; return the ratio of detected differences."""
     found = [decide("a", "b", quads_of(row), floor_ratio=floor_ratio).decision for row in rows]
     wanted = {0.0: (Decision.FASTER, Decision.SLOWER)}.get(change, (Decision.SLOWER if change > 0 else Decision.FASTER,))
     hits = sum(decision in wanted for decision in found)

@@ -1,4 +1,4 @@
-"""What curves cost: laying out four panels and the strips again, by size and range; and what a second of now takes."""
+"""The cost of curves: the layout of four panels and the strips, by size and range; and one second of live drawing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINDOWS = tuple(window(str(number), "valid", ago_s=20.0 * number, pids=[7]) for 
 
 
 def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
-    """All lines from nothing, the best of five rounds of twenty."""
+    """Return the time to lay out all lines from nothing, the best of five rounds of twenty."""
     view = ChartView(
         trace=trace, device=gpu(0).device, begin_ns=NOW_NS - range_s * S, end_ns=NOW_NS, zero_ns=NOW_NS, format_time=format_time,
         cursor_ns=NOW_NS - range_s * S // 3, windows=WINDOWS,
@@ -29,7 +29,7 @@ def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
 
 
 async def screen_ratio(trace: Trace, range_keys: tuple[str, ...], size: tuple[int, int], seconds: int = 10) -> float:
-    """Share of a core: the screen told four times a second, as fast as it can be, by the time of its process."""
+    """Return the screen's share of a core at four updates a second, from its process's CPU time."""
     host = Host(
         ScreenContent(live=replace(EIGHT, windows=WINDOWS), format_time=format_time), Still(trace, span=(0, NOW_NS + 3600 * S))
     )

@@ -1,4 +1,4 @@
-"""What asking a fleet's windows costs: DuckDB over a million rows of the contract, made up; bytes a row on the disk."""
+"""The cost of queries over a fleet's windows: DuckDB over a million synthetic rows of the contract; and bytes per row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNT = 1_000_000
 
 
 def _one_day(folder: Path, count: int = 200) -> None:
-    """A machine's day: how long its export takes, and how large its part is; every window is another."""
+    """Export a synthetic machine's day, every window different; return the export's time and the part's size."""
     scenes = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal", "attention", "convolution")
     store = opened(folder / "state")
     for i in range(count):

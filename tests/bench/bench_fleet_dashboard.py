@@ -1,4 +1,5 @@
-"""Cost of one refresh of the fleet's dashboard, query by query, on a Prometheus with 250 hosts of eight GPUs; and of its rules."""
+"""The cost of one refresh of the fleet dashboard, query by query, on a Prometheus with 250 hosts of eight GPUs, and of its
+rules."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from dashboards.asking import HERE, PanelQuery, asked, asked_of, fill
 from tests.bench import backfilled
 from tests.bench.backfilled import SCRAPE_S, Cost, Rule, Served
 
-BEFORE = "d2faa25d"  # the commit before dashboards asked recording rules
-_POINTS_COUNT = 240  # of a panel's axis of time, as wide as a screen shows
+BEFORE = "d2faa25d"  # the last commit without recording rules for dashboards
+_POINTS_COUNT = 240  # points of a panel's time axis, as on a wide screen
 _ROUNDS_COUNT = 3
 _SLOW_S = 2.0
 
@@ -47,7 +48,7 @@ def main() -> dict[str, float]:
 
 
 def _recorded(folder: Path, rules: Sequence[Rule], until_s: int) -> dict[str, Cost]:
-    """Backfill what the rules record; what each takes."""
+    """Backfill the rules' series; return the cost of each rule."""
     found: dict[str, Cost] = {}
     for level in backfilled.levels(rules):
         path = folder / "recorded.om"
@@ -60,7 +61,7 @@ def _recorded(folder: Path, rules: Sequence[Rule], until_s: int) -> dict[str, Co
 
 
 def _refresh(title: str, queries: Sequence[PanelQuery], prometheus: Served, until_s: int) -> Cost:
-    """Ask every query of a dashboard, the least of some rounds each; print and return what they take."""
+    """Run every query of a dashboard, the least of some rounds each; print and return the costs."""
     begin_s, step_s = until_s - 3600, max(SCRAPE_S, 3600 // _POINTS_COUNT)
     values = {
         "job": "gpuwatch",
@@ -84,7 +85,7 @@ def _refresh(title: str, queries: Sequence[PanelQuery], prometheus: Served, unti
 
 
 def _least(prometheus: Served, kind: str, what: Mapping[str, str]) -> Cost:
-    """Ask some times, once where it is slow."""
+    """Run a query several times, a slow one once; return the least cost."""
     found: list[Cost] = []
     while len(found) < _ROUNDS_COUNT and sum(each.took_s for each in found) < _SLOW_S:
         found.append(prometheus.asked(kind, what))
@@ -101,7 +102,7 @@ def _printed(rows: Iterable[tuple[str, str, Cost]]) -> Cost:
 
 
 def _earlier() -> list[PanelQuery]:
-    """The dashboard's queries of the commit before, where the checkout has it."""
+    """Return the dashboard's queries at the earlier commit, if the checkout has it."""
     command = ["git", "-C", str(HERE), "show", f"{BEFORE}:dashboards/fleet.json"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     return list(asked_of("fleet", json.loads(shown.stdout))) if shown.returncode == 0 else []

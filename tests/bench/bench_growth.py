@@ -1,4 +1,4 @@
-"""What grows with GPUs, with stored windows and with days of readings: the daemon's cost, and what a user waits for."""
+"""Growth with GPUs, stored windows and days of readings: the daemon's cost, and a user's waiting times."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def main(
     return {**with_gpus(gpus, seconds), **with_windows(windows), **with_days(days)}
 
 
-# GPUs
+# Growth with the number of GPUs
 
 
 def with_gpus(counts: Sequence[int], seconds: float) -> Figures:
@@ -71,7 +71,7 @@ def with_gpus(counts: Sequence[int], seconds: float) -> Figures:
 
 
 def day_bytes(folder: Path, gpus: int, seconds: float = 600.0) -> float:
-    """What a day of loaded GPUs without a window takes in the store, by ten minutes of it."""
+    """Return the bytes in the store for a day of loaded GPUs without a window, extrapolated from ten minutes."""
     Store(folder / "empty", source="synthetic", boot_id=BOOT).close()
     clock = VirtualClock(BEGIN_NS)
     store = Store(folder / "full", source="synthetic", boot_id=BOOT, limits=StoreLimits(commit_s=60.0), clock=clock)
@@ -88,7 +88,7 @@ def day_bytes(folder: Path, gpus: int, seconds: float = 600.0) -> float:
     return (readings_bytes(folder / "full") - readings_bytes(folder / "empty")) / seconds * 86_400
 
 
-# Windows
+# Growth with the number of windows
 
 
 def with_windows(counts: Sequence[int]) -> Figures:
@@ -131,7 +131,7 @@ def _windows(place: Path, found: Settings, count: int) -> Figures:
 
 
 def command_s(found: Settings, *arguments: str) -> float:
-    """The whole command as a user waits for it, its imports too; the median of three."""
+    """Return the time of the whole command with its imports, the median of three."""
     took = []
     for _ in range(3):
         begin_s = time.perf_counter()
@@ -159,7 +159,7 @@ def _newest(state: Path) -> None:
 
 
 def _back(state: Path, count: int) -> None:
-    """What `top` asks when its user first goes back: all of a moment, behind all of these windows."""
+    """Time the query of `top` when its user first goes into the past: a whole moment, with all of these windows."""
     stored = history.StoredHistory(lambda: state)
     there = stored.live(BEGIN_NS + count * _MINUTE_NS)
     assert len(there.windows) + there.windows_left_out_count >= count - 2 * len(made_up.SCENES)
@@ -167,7 +167,7 @@ def _back(state: Path, count: int) -> None:
 
 
 def _keep_ms(state: Path, count: int = 20) -> float:
-    """From a verdict to its commit, in a store as large as it is: the first finds out how much evidence there is."""
+    """Time a verdict up to its commit in a large store: the first one also measures the stored evidence."""
     with Reader(state) as reader:
         (newest,) = reader.runs(limit=1)
     store = Store(state, source=newest.source, boot_id=newest.boot_id)
@@ -182,7 +182,7 @@ def _keep_ms(state: Path, count: int = 20) -> float:
     return statistics.median(took) * 1e3
 
 
-# Days
+# Growth with days of readings
 
 
 def with_days(counts: Sequence[int]) -> Figures:
@@ -219,7 +219,7 @@ def _span(state: Path) -> None:
 
 
 def _writer(state: Path, count: int) -> tuple[float, float]:
-    """Opening the store to write; and opening a copy of it with half the budget, which drops the older half."""
+    """Time the opening of the store for writing, and of a copy with half the budget, which drops the older half."""
     took = []
     with tempfile.TemporaryDirectory(prefix="gw", dir=state.parent) as copy:
         copied = Path(copy) / "state"

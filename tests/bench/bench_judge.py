@@ -1,4 +1,4 @@
-"""What judging costs, warm: milliseconds a window by its length, beside what the machine takes for a fixed piece of work."""
+"""The cost of judging, warm: milliseconds per window by its length, beside the machine's time for a fixed piece of work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOOR_COUNT = 20_000
 
 
 def floor_s() -> float:
-    """What the machine takes now for a loop of calls: other work beside it makes this longer as well."""
+    """Return the machine's present time for a loop of calls, which other work beside it lengthens as well."""
     begun_s = time.perf_counter()
     sum(len((number,)) for number in range(_FLOOR_COUNT))
     return time.perf_counter() - begun_s
@@ -35,7 +35,7 @@ def main() -> dict[str, float]:
         )
         for length_s, period_s in ((1.0, 0.01), (6.0, 0.01), (60.0, 0.01), (600.0, 0.05))
     }
-    # As the campaign's windows are: everything told, thousands of iterations timed, a baseline.
+    # As in the campaign's windows: all facts declared, thousands of timed iterations, a baseline.
     for seed in (3, 5):
         about = clean.simulated(seed)
         assert about.timings is not None

@@ -1,6 +1,6 @@
-"""What watching costs beside others' watchers, in one run: on the double of the driver with one GPU and with eight.
+"""The cost of watching beside other watchers, in one run, against a mock driver with one GPU and with eight.
 
-The double's calls compute for as long as they took on an H200, so that every watcher pays the same driver for what it asks.
+The mock driver's calls compute for the time they took on an H200, so that every watcher pays the same price for a query.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ COUNTS = (1, 8)
 HZ = 10
 WINDOWS_COUNT = 100
 SETTLE_S = 2.0
-# Microseconds a call computes, by class and then by function: an H200's (docs/HARDWARE.md), those of the page and of lists as
-# they are after a pause rather than in a tight loop.  There they were measured through the binding, which asks twice for a
-# list or record that is not empty: with these, through it, a pass over the three lists takes 0.35 ms, and process utilisation 1.8,
-# as they did.  That both of its calls cost alike is assumed.
-# Of the 20.8 ms of a call for PCIe throughput most is waited, not computed (a snapshot of nvitop's, with two of them, took 50 ms
-# there and 9.7 ms of processor time); here only what is computed counts, so nvitop is quicker than it would be.
+# Microseconds a call computes, by class and then by function, as on an H200 (docs/HARDWARE.md); calls for the page and lists as
+# after a pause rather than in a tight loop.  The H200 figures came through the binding, which queries twice for a list or
+# record that is not empty: with these figures a pass over the three lists takes 0.35 ms through it, and process utilisation
+# 1.8 ms, as measured.  Equal costs for both of its calls are an assumption.
+# Of the 20.8 ms of a call for PCIe throughput most is waiting, not computing: an nvitop snapshot with two such calls took 50 ms
+# there and 9.7 ms of CPU time.  The mock driver only computes, so nvitop is faster here than on an H200.
 COST_US = {
     "page": 5.0, "call": 5.0, "identity": 1.0, "mig": 1.0, "processes": 88.0, "record": 125.0, "gpm": 5.0,
     "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 3000.0, "nvmlGpmMetricsGet": 1400.0,
     "nvmlDeviceGetProcessUtilization": 900.0, "nvmlDeviceGetViolationStatus": 600.0, "nvmlDeviceGetPcieReplayCounter": 130.0,
 }  # fmt: skip
-_DEAR_US = 80.0  # calls from here on are the slow lane's, and those for processes
+_DEAR_US = 80.0  # index from which calls belong to the slow lane and to processes
 
 
 @dataclass
@@ -58,8 +58,8 @@ class Row:
     name: str
     spent: Spent
     calls_hz: float
-    driver_ratio: float  # of one core, inside the driver's calls
-    dear_ratio: float  # the part of it that is calls of lists, records and other dear ones
+    driver_ratio: float  # ratio of one core inside the driver's calls
+    dear_ratio: float  # its part in calls for lists, records and other expensive data
     rate_hz: float | None = None
     late_p50_ns: int | None = None
     late_p99_ns: int | None = None
@@ -74,16 +74,16 @@ class Row:
 
 
 def no_double() -> str | None:
-    """Why there can be no double here."""
+    """Return the reason why there can be no mock driver here; None if there can be one."""
     return None if shutil.which("gcc") else "left out, since the double of the driver needs gcc: sudo make system"
 
 
 def machine(path: Path, gpus: int, pid: int) -> Scene:
-    """Busy H200s, a process on each."""
+    """Run busy H200s with a process on each."""
     scene = create(path, gpus=gpus)
     for name, us in COST_US.items():
         scene.cost(name, us)
-    # Who waits for a driver's events sleeps; who waits for the double's looks ten times a second, which we alone would pay for.
+    # A real driver's event wait sleeps; the mock driver's polls ten times a second, which only gpuwatch would pay for.
     scene.fail("events", NOT_SUPPORTED)
     for gpu in scene.gpus:
         gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)
@@ -97,7 +97,7 @@ def machine(path: Path, gpus: int, pid: int) -> Scene:
 
 
 def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:
-    """What it spends, and asks of the driver, in so many seconds."""
+    """Measure a watcher's CPU time and its driver calls over this time."""
     before = scene.called()
     with spending(pid) as spent:
         time.sleep(seconds)
@@ -110,7 +110,7 @@ def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:
 
 
 def ours(scene: Scene, library: Path, seconds: float, *, open_window: bool) -> Iterator[Row]:
-    """Our daemon, whole: without a scrape and with one each second."""
+    """Measure gpuwatch's whole daemon, without scrapes and with one each second."""
     environment = {**scene.environment(library), "GPUWATCH_LISTEN": "127.0.0.1:0"}
     name = "gpuwatch, 100 Hz: a window is open" if open_window else "gpuwatch, 20 Hz"
     with contextlib.ExitStack() as held:
@@ -138,7 +138,7 @@ def _status(settings: Settings) -> dict[str, Any]:
 
 
 def theirs(name: str, python: Path, scene: Scene, library: Path, seconds: float) -> Row:
-    """One of the others, by its API, so many times a second."""
+    """Measure another watcher through its API at this rate."""
     said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - what it complains of is read where it does not start
     process = subprocess.Popen(
         [str(python), str(Path(__file__).with_name("peer.py")), name, str(HZ)], stdout=subprocess.PIPE, stderr=said, text=True,
@@ -168,7 +168,7 @@ _WHAT = {"nvitop": "snapshots, processes", "gpustat": "new_query()", "zeus": "Po
 
 
 def windows(scene: Scene, library: Path) -> list[tuple[str, float, float]]:
-    """Medians of opening and closing a window in milliseconds, ours and Zeus's in turns, in one process."""
+    """Return medians of opening and closing a window in milliseconds, gpuwatch's and Zeus's alternating, in one process."""
     environment = scene.environment(library)
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml", environment=environment) as live:
         uuids = [gpu.uuid for gpu in scene.gpus]
@@ -228,7 +228,7 @@ zeus: power alone, {HZ} times a second, in processes of its own.  Of all these o
 
 
 def _rows(scene: Scene, library: Path, python: Path | None, seconds: float) -> Iterator[tuple[str, Row]]:
-    """Everyone on this machine, one after the other, by the name of their figures."""
+    """Measure all watchers on this machine in sequence; return rows by figure name."""
     for hz, open_window in ((20, False), (100, True)):
         names = (f"{hz}hz", f"{hz}hz_scraped")
         yield from zip(names, ours(scene, library, seconds, open_window=open_window), strict=True)
@@ -239,7 +239,7 @@ def _rows(scene: Scene, library: Path, python: Path | None, seconds: float) -> I
 
 @contextlib.contextmanager
 def sleeping() -> Iterator[int]:
-    """A process to be seen on the GPUs."""
+    """Start a process for the GPUs' process lists."""
     process = subprocess.Popen(["sleep", "infinity"])
     try:
         yield process.pid

@@ -1,4 +1,4 @@
-"""What `gpuwatch audit --rejudge` costs over a large store: seconds for ten thousand windows, on the processors there are."""
+"""The cost of `gpuwatch audit --rejudge` over a large store: seconds for ten thousand windows, on all processors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DECLARED: dict[str, Fact] = {"torch_version": "2.9.1", "sync_s": 0.002, "busy_r
 
 
 def filled(folder: Path, count: int) -> None:
-    """A store of so many judged windows: the evidence of a few scenes again and again, their readings gone."""
+    """Fill a store with judged windows: the evidence of a few scenes repeated, without readings."""
     pieces = [
         replace(simulate(scene, seed=seed, timings=False)[0], declared=_DECLARED) for scene in _SCENES for seed in range(3)
     ]

@@ -1,7 +1,7 @@
-"""The cost of a daemon beside an idle GPU that nobody asks about, and beside a busy one with an open window, by its threads.
+"""The cost of a daemon by its threads: beside an idle GPU without clients, and beside a busy one with an open window.
 
-The double's calls compute for as long as they took on an H200 in a row.  After a pause they take longer there: the driver seems
-to open its page anew.  That part of a look at rest only a real card shows (``tests/hardware/costs.py``).
+The mock driver's calls compute for the time they took on an H200 in sequence.  After a pause they take longer there,
+probably because the driver opens its page again.  Only a real card shows that part (``tests/hardware/costs.py``).
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from tests.fake_nvml.layout import CLASSES
 from tests.fake_nvml.running import Watch, watching
 from tests.fake_nvml.scene import Scene
 
-_RESTED_S = 25.0  # the lanes are measured, ten seconds of the idle reason, and the step before rest
+_RESTED_S = 25.0  # the measurement of the lanes, ten seconds of the idle reason, and the step before rest
 _SETTLE_S = 12.0
 _SHOWN = {"rest": "idle, nobody connected", "busy": "busy, 20 Hz", "window": "busy, a window is open"}
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """The daemon's share of one core over a stretch of time, its judge apart."""
+    """The daemon's share of one core over a stretch of time, without its judge."""
 
     cpu_ratio: float
     driver_ratio: float  # inside the driver's calls
     wakes_hz: float
-    threads: tuple[tuple[float, float], ...]  # share of a core and wake-ups a second, the dearest first
+    threads: tuple[tuple[float, float], ...]  # ratio of a core and wake-ups a second, the largest first
 
 
 def _threads(pid: int) -> dict[str, tuple[float, int]]:
-    """Return processor time and wake-ups of each thread, to the nanosecond."""
+    """Return CPU time and wake-ups of each thread, to the nanosecond."""
     found = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def _driver_s(calls: dict[str, int]) -> float:
 
 
 def spent(watch: Watch, seconds: float) -> Stretch:
-    """Watch the watcher."""
+    """Measure the daemon over a stretch of time."""
     pid = watch.live.process.pid
     before, calls, begin_s = _threads(pid), watch.scene.called(), time.monotonic()
     time.sleep(seconds)
@@ -75,7 +75,7 @@ def _idle(scene: Scene) -> None:
 
 
 def stretches(folder: Path, library: Path, seconds: float) -> Iterator[tuple[str, Stretch]]:
-    """Yield each state's figures, of a daemon of its own."""
+    """Yield each state's figures, each with a new daemon."""
     for name in _SHOWN:
         (folder / name).mkdir()
         scene = machine(folder / name / "scene", 1, os.getpid())

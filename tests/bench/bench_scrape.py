@@ -1,4 +1,4 @@
-"""What a scrape of eight GPUs costs, beside a server of the same bytes that knows them already; and what a sample costs."""
+"""The cost of a scrape of eight GPUs, beside a server that holds the same bytes ready; and the cost of a sample."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fetching(url: str) -> Callable[[], int]:
 
 
 def times_ms(work: Callable[[], int], count: int = _COUNT) -> list[float]:
-    """Sorted wall times of so many calls."""
+    """Return the sorted wall times of this number of calls."""
     took = []
     for _ in range(count):
         t0 = time.perf_counter()
@@ -39,7 +39,7 @@ def times_ms(work: Callable[[], int], count: int = _COUNT) -> list[float]:
 
 
 def making_ms(fleet: Fleet, count: int = 20) -> float:
-    """Processor time of making the page, the least of some: what a busy machine adds is not the page's."""
+    """Return the CPU time to make the page, the least of some rounds, because other work only adds to it."""
     least = float("inf")
     for _ in range(count):
         t0 = time.thread_time()
@@ -49,7 +49,7 @@ def making_ms(fleet: Fleet, count: int = 20) -> float:
 
 
 def sample_us(rounds: int = 5) -> float:
-    """Processor time of one fast sample in the tally, the least of some rounds."""
+    """Return the CPU time of one fast sample in the tally, the least of some rounds."""
     device = Device(uuid="GPU-1", name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=3201, power_limit_w=700.0)
     tallies = Tallies({"GPU-1": device}.get)
     sweeps = [
@@ -69,7 +69,7 @@ def sample_us(rounds: int = 5) -> float:
 
 
 def static(body: bytes) -> http.server.ThreadingHTTPServer:
-    """The least an HTTP server of these bytes can be here."""
+    """Serve these bytes with a minimal HTTP server."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

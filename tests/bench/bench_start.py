@@ -1,7 +1,7 @@
-"""The wait of a machine's first window, and the memory that stays in use after it: the window starts the daemon.
+"""The wait of a machine's first window, which starts the daemon, and the memory in use after it.
 
-With compiled bytecode, as pip installs it; beside a bare interpreter and numpy's import in the same turns.  Times are the least of
-the rounds and their median; a busy machine only adds to them, and least of all to processor time.  Memory is proportional (PSS).
+It runs compiled bytecode, as installed by pip, alternating with a bare interpreter and numpy's import.  Times are the least of
+the rounds and their median; a busy machine only adds to them, least to CPU time.  Memory is proportional (PSS).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ print(json.dumps({"pid": status["pid"], "enter_s": enter_s, "verdict_s": time.pe
 
 @dataclass(frozen=True)
 class Took:
-    """Of one program or start: the time that went by, and that of processors."""
+    """The wall time and CPU time of one program or start."""
 
     wall_s: float
     cpu_s: float
@@ -62,7 +62,7 @@ def main(rounds: int = _ROUNDS) -> dict[str, float]:
         floors = {"python -c pass": "pass", "import numpy": "import numpy", "import gpuwatch": "import gpuwatch"}
         took: dict[str, list[Took]] = {name: [] for name in (*floors, "enter a window, no daemon")}
         verdicts_s = []
-        for number in range(rounds + 1):  # the first one compiles
+        for number in range(rounds + 1):  # the first one compiles bytecode
             here = Path(folder) / str(number)
             here.mkdir()
             with _started(here, environment) as found:
@@ -105,7 +105,7 @@ def main(rounds: int = _ROUNDS) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _started(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Have a first window start its daemon; yield what it found, and end the daemon."""
+    """Start a daemon with a first window; yield the window's figures, and end the daemon."""
     found = _window(folder, environment)
     try:
         yield found
@@ -116,7 +116,7 @@ def _started(folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str,
 
 def _window(folder: Path, environment: Mapping[str, str]) -> dict[str, Any]:
     command = [sys.executable, "-c", _ENTERED, *settings(folder).flags()]
-    # It must outlive the minute after which the judge leaves.
+    # The daemon must outlive the minute after which the judge exits.
     minutes = {**environment, "GPUWATCH_DAEMON_IDLE_EXIT": "10min"}
     done = subprocess.run(command, env=minutes, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -131,7 +131,7 @@ def _ran(program: str, environment: Mapping[str, str]) -> Took:
 
 
 def _memory(folder: Path, environment: Mapping[str, str]) -> dict[str, float]:
-    """Megabytes of daemon and judge after a window and once the judge has left, and seconds to a verdict of a new one."""
+    """Return megabytes of daemon and judge after a window and after the judge's exit, and seconds to a new window's verdict."""
     with _started(folder, environment) as found:
         daemon = psutil.Process(found["pid"])
         out = _held("judged", daemon)

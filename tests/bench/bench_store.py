@@ -1,4 +1,4 @@
-"""What storing costs: bytes a GPU a day, microseconds a sweep, processor time of the writer's thread."""
+"""The cost of the store: bytes per GPU and day, microseconds per sweep, CPU time of the writer's thread."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def readings_bytes(folder: Path) -> int:
 
 
 def unwatched(sweeps: Iterable[Sweep]) -> Iterator[Sweep]:
-    """Without the pulses, which are asked only while a window is open."""
+    """Return sweeps without pulses, which are read only while a window is open."""
     return (sweep for sweep in sweeps if sweep.lane is not Lane.PULSE)
 
 
 def stored(folder: Path, *, loaded: bool, open_window: bool = False) -> dict[str, float]:
-    """Store some minutes of a stream with the commits a real one has."""
+    """Store some minutes of a stream with a real stream's commits."""
     Store(folder / "empty", source="synthetic", boot_id=BOOT).close()
     empty_bytes = readings_bytes(folder / "empty")
     clock, never = VirtualClock(BEGIN_NS), threading.Event()

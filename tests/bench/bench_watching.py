@@ -1,6 +1,6 @@
-"""What watching costs apart from the driver: a daemon on the double whose calls are free, with one GPU and with eight.
+"""The cost of watching without the driver's: a daemon on a mock driver with free calls, with one GPU and with eight.
 
-And what of it is waiting: a pause of 10 ms on an Event, on the sampler's own wake-up, and in sleep.
+It also measures the wait: a pause of 10 ms on an Event, on the sampler's own wake-up, and in sleep.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SETTLE_S = 2.0
 
 
 def waiting_us(wait: Callable[[float], object], count: int = 200) -> float:
-    """Processor time of one pause of 10 ms in this thread."""
+    """Return the CPU time of one pause of 10 ms in this thread."""
     begin_s = time.thread_time()
     for _ in range(count):
         wait(0.01)
@@ -34,7 +34,7 @@ def waiting_us(wait: Callable[[float], object], count: int = 200) -> float:
 
 
 def spent_ratio(pid: int, seconds: float) -> float:
-    """A process's share of one core, its children apart."""
+    """Return a process's share of one core, without its children."""
     process = psutil.Process(pid)
     before, begin_s = process.cpu_times(), time.monotonic()
     time.sleep(seconds)
@@ -43,7 +43,7 @@ def spent_ratio(pid: int, seconds: float) -> float:
 
 
 def shares(folder: Path, library: Path, gpus: int, seconds: float) -> Iterator[tuple[str, float, float]]:
-    """Of 20 Hz and of 100 Hz: the daemon's share of a core, and the same with a scrape each second."""
+    """Return the daemon's share of a core at 20 Hz and at 100 Hz, without and with a scrape each second."""
     scene = create(folder / "scene", gpus=gpus)
     for gpu in scene.gpus:
         gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)

@@ -1,7 +1,7 @@
-"""The cost of a window to its benchmark, beside the least a local socket can cost: an echo over the same kind of socket.
+"""The cost of a window to its benchmark, beside the minimum for a local socket: an echo over the same kind of socket.
 
-Closing one with 10 000 iterations timed by the host's clock hands them over before the block returns; those that CUDA events and
-stamps time are handed over beside the program (``tests/hardware/costs.py``).
+A close with 10 000 iterations timed by the host's clock sends them before the block returns; times of CUDA events and
+stamps are sent beside the program (``tests/hardware/costs.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIMED_COUNT, _CLOSED_COUNT = 10_000, 20
 
 
 def echo(path: Path) -> float:
-    """Connect, one line there and back, close: median in milliseconds."""
+    """Connect, exchange one line, close; return the median in milliseconds."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
     server.listen()
@@ -49,7 +49,7 @@ def echo(path: Path) -> float:
 
 
 def enter_and_exit(settings: Settings, count: int = _COUNT) -> tuple[list[float], list[float]]:
-    """Seconds that opening and closing took their benchmark, each sorted."""
+    """Return the benchmark's seconds to open and to close windows, each sorted."""
     enter, leave = [], []
     for _ in range(count):
         t0 = time.perf_counter()
@@ -64,7 +64,7 @@ def enter_and_exit(settings: Settings, count: int = _COUNT) -> tuple[list[float]
 
 
 def close_timed(settings: Settings) -> list[float]:
-    """Seconds that closing a window with many timed iterations took its benchmark, sorted."""
+    """Return the benchmark's seconds to close a window with many timed iterations, sorted."""
     leave = []
     for _ in range(_CLOSED_COUNT):
         w = gpuwatch.window("timed", settings=settings).__enter__()

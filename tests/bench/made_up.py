@@ -1,4 +1,4 @@
-"""Large stores, made fast: a few real windows and an hour of real readings, multiplied by SQLite through the store's own tables."""
+"""Large synthetic stores, made fast: SQLite multiplies a few real windows and an hour of real readings in the store's tables."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ HOUR_NS = 3_600_000_000_000
 HOURS_IN_SEGMENT = 24
 SCENES = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal", "attention", "convolution")
 _ROW_TABLES = ("fast", "pulse", "slow", "edge", "census", "power")
-_PERIOD_S = 60.0  # windows begin so far apart
+_PERIOD_S = 60.0  # distance of the windows' begins
 
 
 def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Iterator[int]:
-    """A store of ever more judged windows: made up to each count, which is then given.  The newest ones keep their evidence."""
-    boot_id = (
-        processes.facts().boot_id or "unknown"
-    )  # as a daemon's that goes on with it, so that its screens can go back to them
+    """Yield a store at each count of judged windows.  The newest ones keep their evidence."""
+    boot_id = processes.facts().boot_id or "unknown"  # as a daemon leaves it, for screens of the past
     store = Store(folder, source="simulated:steady-copy", boot_id=boot_id)
     for number, scene in enumerate(SCENES):
         evidence = simulate(scene, seed=number, timings=False)[0]
@@ -57,7 +55,7 @@ def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Itera
 
 
 def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
-    """Runs first to last, each like one of the real ones, its verdict and findings with it."""
+    """Insert the runs from first to last, copies of the real ones with verdict and findings."""
     db.execute("PRAGMA synchronous = OFF")
     db.execute("CREATE TEMP TABLE made (of TEXT, id TEXT, n INTEGER)")
     db.execute(
@@ -77,14 +75,14 @@ def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
         key = "id" if table == "runs" else "run"
         values = ", ".join(changed.get(name, f'{table}."{name}"') for name in columns)
         named = ", ".join(f'"{name}"' for name in columns)
-        # CROSS JOIN keeps the order: rows are written as they would have come.
+        # CROSS JOIN keeps the order: rows are written in a real store's order.
         source = f"made CROSS JOIN {table} ON {table}.{key} = made.of"
         db.execute(f"INSERT INTO {table} ({named}) SELECT {values} FROM {source} ORDER BY made.n")
     db.execute("DROP TABLE made")
 
 
 def days(folder: Path, count: int) -> Iterator[int]:
-    """A store with readings of one loaded GPU and no window, a segment a day, ever longer; gives the days there are."""
+    """Yield a store at each number of days of one loaded GPU without windows, one segment per day."""
     clock = VirtualClock(BEGIN_NS)
     store = Store(
         folder,
@@ -100,7 +98,7 @@ def days(folder: Path, count: int) -> Iterator[int]:
     facts = WriterFacts(
         source="synthetic", boot_id=BOOT, mode=0o600, now_ns=clock.now_ns, wall_offset_ns=lambda: WALL_OFFSET_NS
     )
-    template = hour.replace(folder / "hour")  # no segment's name: the store passes it by
+    template = hour.replace(folder / "hour")  # no segment's name, so the store ignores it
     for day in range(count):
         begin_ns = BEGIN_NS + day * 24 * HOUR_NS
         began = dt.datetime.fromtimestamp((begin_ns + WALL_OFFSET_NS) / 1e9, dt.UTC)
@@ -124,5 +122,5 @@ def days(folder: Path, count: int) -> Iterator[int]:
 
 
 def _names(db: sqlite3.Connection, table: str) -> list[str]:
-    """The columns that are kept: generated ones are not listed."""
+    """Return the columns to copy: generated ones are not listed."""
     return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]

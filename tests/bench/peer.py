@@ -1,8 +1,8 @@
-"""One of others' watchers at a rate of its own, for bench_peers: run by the interpreter that has them, with nothing of ours.
+"""One foreign watcher at its own rate, for bench_peers: run by the interpreter that has it, without gpuwatch.
 
     python peer.py nvitop|gpustat|zeus HZ
 
-Says "ready" once it has looked for the first time, and at SIGTERM how late it looked, as JSON.
+It prints "ready" after its first query, and at SIGTERM its delays, as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def gpustat() -> Callable[[], object]:
 
 
 def zeus() -> Callable[[], object] | None:
-    """Its monitor of power polls in processes of its own: there is nothing to ask here."""
+    """Run Zeus: its power monitor polls in processes of its own, so this one queries nothing."""
     from zeus.monitor import PowerMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
     _KEPT.append(PowerMonitor(update_period=1 / float(sys.argv[2]), max_samples_per_gpu=1000))
@@ -58,7 +58,7 @@ def main() -> None:
         time.sleep(max(0.0, (due_ns - time.monotonic_ns()) / 1e9))
         late_ns.append(time.monotonic_ns() - due_ns)
         look()
-        due_ns += period_ns * max(1, -(-(time.monotonic_ns() - due_ns) // period_ns))  # what is missed is skipped
+        due_ns += period_ns * max(1, -(-(time.monotonic_ns() - due_ns) // period_ns))  # skip missed ticks
     signal.pause()
 
 

@@ -1,4 +1,4 @@
-"""Others' watchers, in an environment of their own under build/, made when it is first asked for."""
+"""Foreign watchers, in their own environment under build/, made at its first use."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PINNED = Path(__file__).with_name("peers.txt")
 
 
 class MissingError(Exception):
-    """They cannot be had here; the message says why in one line."""
+    """The missing environment of foreign watchers; the message gives the reason in one line."""
 
 
 def versions() -> dict[str, str]:
-    """The pinned ones, by name."""
+    """Return the pinned versions by name."""
     return dict(re.findall(r"^([\w-]+)==(\S+)$", PINNED.read_text(), re.MULTILINE))
 
 
 def python(place: Path = PLACE) -> Path:
-    """The interpreter that has them.  Raises MissingError."""
+    """Return the interpreter that has them.  Raises MissingError: when their environment cannot be made."""
     made, stamp = place / "bin" / "python", place / "installed"
     if stamp.exists() and stamp.read_text() == PINNED.read_text():
         return made
@@ -43,5 +43,5 @@ def python(place: Path = PLACE) -> Path:
 
 
 def packages(place: Path = PLACE) -> Path:
-    """Where their modules lie, for a program of ours that wants one of them beside it."""
+    """Return the folder of their modules, for a gpuwatch program that needs one of them."""
     return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

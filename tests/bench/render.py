@@ -1,4 +1,4 @@
-"""docs/BENCHMARKS.md and the README's figures of cost, from committed data.
+"""docs/BENCHMARKS.md and the README's cost figures, from committed data.
 
 python -m tests.bench.render            writes them; --check only compares
 """
@@ -70,7 +70,7 @@ def _versions(row: dict[str, Any]) -> str:
 
 
 def _changes(row: dict[str, Any]) -> str:
-    """Of a watcher against none; of none itself what it took."""
+    """Format the changes of a watcher against none; for none itself, its absolute values."""
     if row["cpu_ratio"] is None:
         return " | ".join([f"{row['gemm_s'] * 1e3:.3f} ms", *(f"{each * 1e6:.2f}" for each in row["launch_s"])])
     middle, low, high = row["gemm_change_ratio"]
@@ -92,13 +92,13 @@ def _table(name: str, found: Saved) -> list[str]:
 
 
 def _about(name: str) -> str:
-    """The first paragraph of the module's own words."""
+    """Return the first paragraph of the module's docstring."""
     text = re.search(r'"""(.*?)(?:"""|\n\n)', (saved.HERE / f"bench_{name}.py").read_text(), re.DOTALL)
     return " ".join(text.group(1).split()) if text else ""
 
 
 def costs(found: Data) -> str:
-    """The README's block: a table of the headline figures, and where they are from."""
+    """Return the README's block: a table of the headline figures, and their source."""
     figures = found.benches["peers"].figures if "peers" in found.benches else {}
     lines = ["| watching busy GPUs | CPU, 1 GPU | 8 GPUs | memory | readings a second, 8 GPUs |", "|---|---|---|---|---|"]
     for name, key in (
@@ -132,7 +132,7 @@ def costs(found: Data) -> str:
 
 
 def rendered() -> dict[Path, str]:
-    """Each generated file as it should be."""
+    """Return the expected text of each generated file."""
     found = targets.data(saved.load())
     readme = README.read_text()
     return {PAGE: page(found), README: BLOCK.sub(lambda match: match[1] + costs(found) + match[2], readme)}

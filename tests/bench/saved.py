@@ -1,4 +1,4 @@
-"""Benchmarks' tables and figures, kept: where, when and with what each was taken."""
+"""Stored tables and figures of benchmarks, with place, time and tools of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.bench import peers
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 Figures: TypeAlias = dict[str, float]
-QUIET_RATIO = 0.5  # of the processors: with more to do than that at its start, a machine is shared
+QUIET_RATIO = 0.5  # ratio of the processors: a machine with a higher load at the start counts as shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Saved:
     took_s: float
     machine: str
     processors_count: int
-    load_begin: float  # processes that wanted a processor, over the minute before it, and at its end over its last
+    load_begin: float  # processes that wanted a processor in the minute before the run, and in its last minute
     load_end: float
     versions: dict[str, str]
     table: str
@@ -48,7 +48,7 @@ class Saved:
 
 
 def names() -> tuple[str, ...]:
-    """Every benchmark there is."""
+    """Return the names of all benchmarks."""
     return tuple(sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")))
 
 
@@ -58,7 +58,7 @@ def main_of(name: str) -> Callable[[], Figures | None]:
 
 
 def run(name: str) -> Saved:
-    """Run it; what it prints is shown as it comes, and kept."""
+    """Run a benchmark; show its output at once, and keep it."""
     load_begin, begin_s = os.getloadavg()[0], time.monotonic()
     with _kept() as printed:
         figures = main_of(name)()
@@ -71,7 +71,7 @@ def run(name: str) -> Saved:
 
 
 def machine() -> str:
-    """The machine in words, as nobody could look it up."""
+    """Describe the machine without identifying it."""
     model = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     virtual = ", virtual" if re.search(r"^flags\s*:.*\bhypervisor\b", Path("/proc/cpuinfo").read_text(), re.MULTILINE) else ""
     count, memory_bytes = len(os.sched_getaffinity(0)), psutil.virtual_memory().total
@@ -92,14 +92,14 @@ def load(path: Path = RESULTS) -> dict[str, Saved]:
 
 
 def save(found: Mapping[str, Saved], path: Path = RESULTS) -> None:
-    """Those of these names are replaced, and of benchmarks that are no more forgotten."""
+    """Replace the results of these names, and drop those of removed benchmarks."""
     kept = {**load(path), **found}
     plain = msgspec.json.encode({name: kept[name] for name in names() if name in kept})
     path.write_bytes(msgspec.json.format(plain, indent=1) + b"\n")
 
 
 class _Both(io.StringIO):
-    """Keeps what is written and shows it too."""
+    """A stream that keeps its text and shows it too."""
 
     def __init__(self, shown: io.TextIOBase) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A page fetched each second while something else is measured."""
+"""A page fetched each second during another measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def scraped(url: str | None) -> Iterator[None]:
-    """The page is fetched each second, by this process."""
+    """Fetch the page each second in this process, while the body runs."""
     stop = threading.Event()
 
     def fetch() -> None:

@@ -1,4 +1,4 @@
-"""Processor time and memory of a program and its children, looked at from outside."""
+"""CPU time and memory of a program and its children, measured from outside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import psutil
 
 @dataclass
 class Spent:
-    """Of a stretch of time: its length, and what a program used of one core; its memory at the end of it."""
+    """A stretch of time: its length, a program's share of one core, and its memory at the end."""
 
     length_s: float = 0.0
     cpu_s: float = 0.0
@@ -29,13 +29,13 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def cpu_s(pid: int) -> float:
-    """To the nanosecond: the ticks that psutil reads are 10 ms, a whole second of a watcher that takes 1 %."""
-    return time.clock_gettime((~pid << 3) | 2)  # as clock_getcpuclockid() makes it
+    """Return CPU time to the nanosecond: psutil's ticks of 10 ms are a second of a watcher that takes 1 %."""
+    return time.clock_gettime((~pid << 3) | 2)  # the formula of clock_getcpuclockid()
 
 
 @contextlib.contextmanager
 def spending(pid: int) -> Iterator[Spent]:
-    """What it spends in the body; children that begin or end meanwhile count for nothing."""
+    """Measure the cost during the body, without children that begin or end meanwhile."""
     found, members = Spent(), family(pid)
     before = {each.pid: cpu_s(each.pid) for each in members}
     begin_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What each number was to reach, what was measured, and whether it is met: every figure from committed data."""
+"""Each target, its measured value, and whether it is met: every figure from committed data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """``met`` is None where nothing was measured yet."""
+    """A measured value; ``met`` is None before the first measurement."""
 
     text: str
     met: bool | None = None
@@ -27,7 +27,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Data:
-    """Everything a target is measured by."""
+    """The data behind the targets."""
 
     benches: Mapping[str, Saved]
     effect: Mapping[str, Row]  # by watcher, the latest rows of a real GPU
@@ -53,12 +53,12 @@ class Target:
     what: str
     target: str
     measure: Callable[[Data], Measured]
-    where: str  # the table or page the figures are of
-    why_not: str = ""  # said where it is missed
+    where: str  # the table or page of the figures
+    why_not: str = ""  # note for a missed target
 
 
 def _library(name: str, most: float, unit: str) -> Callable[[Data], Measured]:
-    """Met by the upper end of the median's interval."""
+    """Compare the upper end of the median's interval."""
     return lambda found: _below(
         found.figure("library", name), most, lambda value: f"{value:.1f} {unit}, upper end of 95 % (simulated GPU)"
     )
@@ -69,7 +69,7 @@ def _below(found: float | None, most: float, text: Callable[[float], str]) -> Me
 
 
 def _all(parts: Iterable[Measured]) -> Measured:
-    """Met if each part is that was measured; what was not is said."""
+    """Join parts: met if each measured part is met; the text names unmeasured ones."""
     parts = list(parts)
     known, open_ = ([part for part in parts if (part.met is None) is unknown] for unknown in (False, True))
     if not known:
@@ -82,7 +82,7 @@ def _percent(ratio: float) -> str:
 
 
 def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
-    """A GPU's share of the whole daemon; while a window is open, dear calls apart, which have a target of their own."""
+    """Compare a GPU's share of the whole daemon; in a window without expensive calls, which have their own target."""
 
     def measure(found: Data) -> Measured:
         parts = []
@@ -99,7 +99,7 @@ def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
             share = watcher["cpu_ratio"] / count
             if hz == 20:
                 parts.append(_below(share, most, lambda ratio: f"{_percent(ratio)} (each of {count}, H200, not scraped)"))
-            else:  # what dear calls take of it is known there as time that went by in them, not as a processor's
+            else:  # on the H200 the expensive calls' part is known as wall time inside them, not as CPU time
                 parts.append(Measured(f"{_percent(share)} with dear calls (each of {count}, H200)"))
         return _all(parts)
 
@@ -124,13 +124,13 @@ def _ours(found: Data) -> list[Row]:
 
 
 def _gemm(found: Data) -> Measured:
-    """Met where the interval of the change holds nothing, or the change itself is small enough."""
+    """Compare the change: met if its interval contains zero, or the change itself is small enough."""
     worst = max((row["gemm_change_ratio"][0] for row in _ours(found)), default=None)
     return _below(worst, 0.0005, lambda ratio: f"{ratio:+.3%} (H200, the worst of {len(_ours(found))} ways to watch)")
 
 
 def _launch(found: Data) -> Measured:
-    """Met or missed where the whole interval is; of one launch in a thousand the median over rounds is less certain than that."""
+    """Compare the whole interval with the target; the median over rounds is less certain for one launch in a thousand."""
     changes = [row["launch_change_s"][2] for row in _ours(found)]
     middle, low, high = max(changes, default=(None, 0.0, 0.0))
     if middle is None:
@@ -164,14 +164,14 @@ def _start(name: str, most: float, unit: str) -> Callable[[Data], Measured]:
 
 
 def _entering(found: Data) -> Measured:
-    """Met by the least of the rounds: on a machine that others use, the rest is what they added."""
+    """Compare the least of the rounds, because other users of the machine only add to a time."""
     median, cpu = (found.figure("start", f"enter_{name}_s") for name in ("median", "cpu"))
     beside = "" if median is None or cpu is None else f", median {median:.2f} s, {cpu:.2f} s of CPU"
     return _below(found.figure("start", "enter_s"), 0.5, lambda least: f"least {least:.2f} s{beside} (simulated GPU)")
 
 
 def _latest(found: Data, table: str, how: str) -> list[Row]:
-    """The rows of a way to measure, of the latest version that was measured on a real GPU."""
+    """Return the rows of a way to measure, from the latest version measured on a real GPU."""
     rows_there = [row for row in found.figures if row["table"] == table and row.get("how", row.get("who")) == how]
     return [row for row in rows_there if row["versions"] == rows_there[-1]["versions"]]
 
@@ -184,7 +184,7 @@ def _first_window(found: Data) -> Measured:
 
 
 def _closing(found: Data) -> Measured:
-    """By the slowest of the closings on a real GPU, and the quickest on a machine that others use."""
+    """Compare the slowest close on a real GPU, and the quickest on a machine with other users."""
     parts = [_below(found.figure("window", "close_timed_ms"), 10.0, lambda ms: f"{ms:.1f} ms (host's clock)")]
     for how, what in (("host", "host's clock"), ("stamped", "15 000 stamped, read beside the program")):
         took_ms = [row["close_s"] * 1e3 for row in _latest(found, "closing", how)]
@@ -193,7 +193,7 @@ def _closing(found: Data) -> Measured:
 
 
 def _whole_daemon(who: str, most: float) -> Callable[[Data], Measured]:
-    """Costs of the whole daemon of one H200, beside nvidia-smi in the same run."""
+    """Compare the cost of the whole daemon on one H200, beside nvidia-smi in the same run."""
 
     def measure(found: Data) -> Measured:
         ours, smi = (_latest(found, "watching", name) for name in (who, "nvidia-smi -lms 10, idle GPU"))
@@ -216,7 +216,7 @@ def _judging(found: Data) -> Measured:
 
 
 def _scatter(found: Data) -> Measured:
-    """The median of each kernel's pairs of windows, where its clock moved enough to correct for."""
+    """Compare the median of each kernel's pairs of windows whose clocks differ enough to correct."""
     by_kernel: dict[str, list[float]] = {}
     for row in found.figures:
         if row["table"] == "corrections" and "refused" not in row["fit"] and row["time_s"] >= 50e-6:
@@ -274,7 +274,7 @@ def _crashes(found: Data) -> Measured:
 
 
 def _day(found: Data) -> Measured:
-    """Watched on by the campaign itself: it fails where threads or descriptors grow, or segments pass their budget."""
+    """Compare the campaign's day: the campaign itself fails if threads, descriptors or segments grow too far."""
     day = found.campaigns.get("day")
     if day is None:
         return Measured("not measured yet")
@@ -323,7 +323,7 @@ TARGETS = (
 
 
 def as_rows(found: Data) -> list[str]:
-    """Markdown: target, measured, met or why not."""
+    """Render Markdown: target, measured value, and whether it is met or why not."""
     lines = ["| what | target | measured | | where |", "|---|---|---|---|---|"]
     for each in TARGETS:
         measured = each.measure(found)

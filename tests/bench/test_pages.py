@@ -1,4 +1,4 @@
-"""The benchmarks' page is what the committed data make of it; every benchmark is run and shown."""
+"""Tests of the benchmarks' page: it follows from the committed data, and every benchmark runs and appears."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_benchmark_runs_by_its_name_alone(name: str) -> None:
 
 
 def test_saved_results_measure_every_target() -> None:
-    """Results are kept of benchmarks that exist, and every target is measured."""
+    """Stored results belong to existing benchmarks and cover every target."""
     kept = saved.load()
     assert kept.keys() <= set(saved.names())
     found = targets.data(kept)
@@ -42,7 +42,7 @@ def test_a_name_that_is_none_gets_a_line_with_those_that_are() -> None:
 
 
 def test_saved_run_replaces_the_one_before(tmp_path: Path) -> None:
-    """A run is stored with its machine and replaces the run before."""
+    """A stored run names its machine and replaces the previous run."""
     path = tmp_path / "results.json"
     name, other = saved.names()[:2]
     first, second = (

@@ -1,5 +1,5 @@
-"""Windows of ours and of Zeus in turns, in one process that has both: for bench_peers and the
-hardware's, which tell it where they are."""
+"""Windows of gpuwatch and of Zeus alternating in one process, for bench_peers and the hardware tests,
+which pass the modules' folder."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def main() -> None:
     import gpuwatch
     from gpuwatch.config.settings import load
 
-    sys.path.append(asked["peers"])  # behind our own: only what we lack is theirs
+    sys.path.append(asked["peers"])  # behind gpuwatch's own path: only missing modules come from there
     from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
-    if asked.get("context"):  # the windows stamp then
+    if asked.get("context"):  # its context makes the windows stamp
         import torch
 
         for device in range(len(asked["uuids"])):
             torch.zeros(1, device=f"cuda:{device}")
-    warnings.simplefilter("ignore")  # its counter does not move in so short a window, and it says so each time
+    warnings.simplefilter("ignore")  # Zeus warns each time that its counter did not move in so short a window
     settings = load({"source": "nvml", "state": asked["state"], "socket": asked["socket"]})
     zeus = ZeusMonitor(gpu_indices=list(range(len(asked["uuids"]))))
     took: dict[str, tuple[list[float], list[float]]] = {"gpuwatch": ([], []), "zeus": ([], [])}

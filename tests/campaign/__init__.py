@@ -1,1 +1,1 @@
-"""How often the judge is right: clean windows by the thousand, and each hazard put into them at multiples of its rule's limit."""
+"""Campaign on the judge's error rates: thousands of clean windows, each also with every hazard at multiples of its rule's limit."""

@@ -1,6 +1,6 @@
 """Run the campaign: python -m tests.campaign [--seconds S] [--seeds FIRST:LAST] [--workers N] [--fresh] [--out FILE]
 
-It goes on where the file stopped, unless the judge has changed since; it stops at the time or when the seeds are done.
+It continues from the file's state, unless the judge has changed since; it stops at the time limit or after the last seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.campaign import measure, render, results
 
 _CHUNK = 4
-# What a run that is ended early loses at most.
+# The most work that an early end loses.
 _SAVED_S = 120.0
 
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def run(before: results.Results, todo: list[int], *, seconds: float, workers: int, rule: str | None = None) -> results.Results:
-    """More seeds, by several processes, until they are done or the time is up; what was begun is finished."""
+    """Run more seeds in several processes, until all are done or the time is up; started seeds are finished."""
     deadline_s = time.monotonic() + seconds
     chunks = [todo[i : i + _CHUNK] for i in range(0, len(todo), _CHUNK)]
     seeds: list[int] = []

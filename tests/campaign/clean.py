@@ -1,4 +1,4 @@
-"""Windows with nothing wrong in them: simulated ones by seed, and stretches of those recorded on a real GPU."""
+"""Windows without hazards: simulated ones by seed, and stretches of those recorded on a real GPU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gpuwatch.sources.simulated.scenes import Fault, Mishap, Phase, Scene
 
 _TRACES = Path(__file__).parents[1] / "traces"
 KERNELS = (COPY, GEMM, LARGE_GEMM, CONVOLUTION, ATTENTION, FLOAT_GEMM, VECTOR_ADD)
-LENGTH_S = (3.2, 8.0)  # a capped clock needs three seconds to settle, so shorter windows of it are flagged by right
+LENGTH_S = (3.2, 8.0)  # a capped clock needs 3 s to settle, so shorter windows of it are flagged correctly
 _WARM_S = (3.3, 6.0)
 _BASELINE_SEED = 1_000_000
 
-# Operations and bytes of a call, where a kernel's name says them.
+# Operations and bytes of a call, for kernels whose names state them.
 _WORK: Mapping[str, tuple[float | None, float]] = {
     GEMM.name: (2.0 * 4096**3, 3.0 * 2 * 4096**2),
     LARGE_GEMM.name: (2.0 * 16384**3, 3.0 * 2 * 16384**2),
@@ -31,21 +31,21 @@ _WORK: Mapping[str, tuple[float | None, float]] = {
     ATTENTION.name: (None, 5.0e8),
 }
 
-# Recorded windows without a hazard, and how long after each began: the first run of GEMMs came straight after a pause.
+# Recorded windows without a hazard, and the start of their clean part: the first run of GEMMs followed a pause.
 _RECORDED = {"clean_gemm4k": 2.7, "power_cap_gemm16k": 3.0, "clean_copy1g": 0.0}
 _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-gemm-4096-fp32", "zeros-gemm-16384")
 
 
 def simulated(seed: int) -> Evidence:
-    """One clean window: the kernel, its length, its warm-up and the room's air follow from the seed; its label is the kernel.
+    """Return one clean window: its kernel, length, warm-up and air temperature follow from the seed; its label is the kernel.
 
-    Every second one has a baseline, another run of the same.
+    Every second one has a baseline, another run of the same work.
     """
     rng = Random(f"campaign/{seed}")
     kernel = rng.choice(KERNELS)
     kernel = replace(kernel, unrest_ratio=kernel.unrest_ratio * rng.uniform(0.5, 1.5))
     begin_s = 0.2 + rng.uniform(*_WARM_S)
-    # The grid of a hundred hertz begins at the window: whole milliseconds are as good as any.
+    # The 100 Hz grid begins at the window, where whole milliseconds are exact enough.
     bench = (round(begin_s, 3), round(begin_s + rng.uniform(*LENGTH_S), 3))
     scene = Scene(
         name=kernel.name,
@@ -62,7 +62,7 @@ def simulated(seed: int) -> Evidence:
 
 
 def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
-    """As a careful harness on a whole GPU would have it: every rule has what it asks for, and nothing to find."""
+    """Add a careful harness's declarations on a whole GPU: every rule has its evidence, and nothing to find."""
     timings = evidence.timings
     assert evidence.device is not None
     assert timings is not None
@@ -121,7 +121,7 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
         born_cpu_s=0.001,
         watcher_cpu_s=0.04 * evidence.window.length_s,
     )
-    # It says that it is simulated, and some rules excuse it for that.
+    # The evidence says that it is simulated, which excuses it from some rules.
     device = replace(
         evidence.device,
         simulated=False,
@@ -134,8 +134,8 @@ def _with_declared(evidence: Evidence, kernel: str) -> Evidence:
 
 
 def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
-    """Overlapping stretches of the clean windows recorded on an H200, by the recording's name; none has a told fact."""
-    # That log marks batches of ten launches, no begin of a call: nine times of ten would overlap the one before.
+    """Return overlapping stretches of the clean windows recorded on an H200, by the recording's name, without declared facts."""
+    # That log marks batches of ten launches, not the begin of each call: nine of ten times would overlap the previous one.
     logs = recordings.load(_TRACES / "scenarios.npz")
     pieces = [replace(each, timings=None) for each in logs if each.window.label in _RECORDED]
     kept = unpack((_TRACES / "h200-windows.capsule").read_bytes())
@@ -151,13 +151,13 @@ def recorded(*, step_s: float = 0.25) -> Iterator[tuple[str, Evidence]]:
 
 
 def _last_power_ns(piece: Evidence) -> int:
-    """Return where the driver's power record ends: the daemon of then did not read it again after the window."""
+    """Return the end of the driver's power record: the daemon of that time did not read it again after the window."""
     dense = piece.trace.dense_power
     return int(dense.at_ns[-1]) if len(dense.at_ns) else piece.window.end_ns
 
 
 def _part(piece: Evidence, begin_ns: int, end_ns: int) -> Evidence:
-    """A window that was opened and closed there would have held no times of the rest."""
+    """Cut a window to a part, without the times outside it."""
     part, timings = piece.part(begin_ns, end_ns), piece.timings
     if timings is None:
         return part

@@ -1,4 +1,4 @@
-"""Edits of evidence, as a driver would have shown them: late by a refresh, in its steps, with its counters."""
+"""Edits of evidence, in a driver's form: delayed by a refresh, in its steps, with its counters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def with_columns(evidence: Evidence, **columns: Column) -> Evidence:
 
 
 def valued(evidence: Evidence, name: str, change: Callable[[Times, Values], Values]) -> Evidence:
-    """One signal's values changed; a signal that was never observed stays so."""
+    """Return evidence with one signal's values changed; an unobserved signal stays unobserved."""
     column = evidence.trace.column(name)
     if not len(column):
         return evidence
@@ -29,7 +29,7 @@ def valued(evidence: Evidence, name: str, change: Callable[[Times, Values], Valu
 
 
 def counted(evidence: Evidence, name: str, amount: float, begin_ns: int, end_ns: int) -> Evidence:
-    """A counter that rose by ``amount`` more, evenly over a stretch; of the fast lane: seen once a refresh."""
+    """Return evidence with a counter increased by ``amount`` more, evenly over a stretch; in the fast lane once per refresh."""
     refresh_ns = evidence.trace.refresh_of_ns(name) if LANES[name] == Lane.FAST else 1
 
     def more(at_ns: Times, values: Values) -> Values:
@@ -40,7 +40,7 @@ def counted(evidence: Evidence, name: str, amount: float, begin_ns: int, end_ns:
 
 
 def flagged(evidence: Evidence, mask: int, begin_ns: int, end_ns: int) -> Evidence:
-    """Event reasons that held over a stretch, shown from the refresh after it began to the refresh after it ended."""
+    """Return evidence with event reasons over a stretch, shown from the refresh after its begin to the refresh after its end."""
     refresh_ns = evidence.trace.refresh_of_ns("event_reasons_mask")
 
     def more(at_ns: Times, values: Values) -> Values:
@@ -52,9 +52,9 @@ def flagged(evidence: Evidence, mask: int, begin_ns: int, end_ns: int) -> Eviden
 
 
 def clocked(evidence: Evidence, ratio: Callable[[Values], Values], *, beta: float | None = None) -> Evidence:
-    """A clock that was another by ``ratio`` (a function of seconds since the window began), as NVML and stamps show it.
+    """Return evidence with the clock scaled by ``ratio`` (a function of seconds since the begin), in NVML and stamps.
 
-    With ``beta`` the iterations take accordingly longer.
+    With ``beta`` the iterations take correspondingly longer.
     """
     begin_ns = evidence.window.begin_ns
     refresh_ns = evidence.trace.refresh_of_ns("sm_clock_mhz")
@@ -74,7 +74,7 @@ def clocked(evidence: Evidence, ratio: Callable[[Values], Values], *, beta: floa
 
 
 def timed(evidence: Evidence, change: Callable[[Timings, Values], Values]) -> Evidence | None:
-    """Other iteration times: ``change(timings, seconds since the window began)``."""
+    """Return evidence with other iteration times: ``change(timings, seconds since the window began)``."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -83,7 +83,7 @@ def timed(evidence: Evidence, change: Callable[[Timings, Values], Values]) -> Ev
 
 
 def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> Evidence:
-    """Another process in every process list of an interval; its utilisation only where the record was asked."""
+    """Return evidence with another process in every process list of an interval, and in its utilisation record."""
 
     def asked(process_list_processes: tuple[Process, ...]) -> bool:
         return any(each.utilization_ratio is not None for each in process_list_processes)
@@ -97,7 +97,7 @@ def joined(evidence: Evidence, process: Process, begin_ns: int, end_ns: int) -> 
     return replace(evidence, trace=replace(evidence.trace, process_lists=tuple(process_lists)))
 
 
-# The keywords of these four are fields of a record, each of its own type: hence Any.
+# The keywords of these four are fields of a record, each with its own type: hence Any.
 
 
 def foreign(pid: int = 60_999, **facts: Any) -> Process:
@@ -105,7 +105,7 @@ def foreign(pid: int = 60_999, **facts: Any) -> Process:
 
 
 def dark(evidence: Evidence, begin_ns: int, end_ns: int) -> Evidence:
-    """No reading of any lane in a stretch, which the sampler reported as missed."""
+    """Return evidence without readings of any lane in a stretch, which the sampler reported as missed."""
 
     def kept(column: Column) -> Column:
         stay = (column.at_ns <= begin_ns) | (column.at_ns >= end_ns)
@@ -137,7 +137,7 @@ def devised(evidence: Evidence, **facts: Any) -> Evidence:
 
 
 def stretch(evidence: Evidence, length_s: float, rng: np.random.Generator, *, margin_s: float = 0.2) -> tuple[int, int]:
-    """A stretch of that length somewhere inside the window, away from its edges where it fits."""
+    """Return a stretch of that length inside the window, away from its edges if it fits."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     length_ns = min(round(length_s * 1e9), end_ns - begin_ns)
     room_ns = end_ns - begin_ns - length_ns
@@ -147,9 +147,9 @@ def stretch(evidence: Evidence, length_s: float, rng: np.random.Generator, *, ma
 
 
 def open_ratio(evidence: Evidence) -> float:
-    """Return the share by which times can be too short and leave nothing open in the books.
+    """Return the ratio by which times can be too short without an unexplained remainder.
 
-    A stamp between two calls can take 6 µs, and utilisation reads up to 3 points below what was timed.
+    A stamp between two calls can take 6 µs, and utilisation reads up to 3 points below the timed ratio.
     """
     timings, accounts = evidence.timings, Case(evidence).accounts
     if timings is None or accounts is None:

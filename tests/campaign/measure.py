@@ -1,4 +1,4 @@
-"""One seed: its clean window judged, and every hazard put into it.  What comes out are counts that add up."""
+"""The measurement of one seed: its clean window judged, and every hazard put into it.  The results are counts that add up."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tests.campaign.mutators import MUTATORS
 
 # Keys are path-like: "clean/rule/NAME/alarms", "injected/MUTATOR/2/caught".
 Counts = Counter[str]
-# The multiple at which another rule may catch what its own missed: elsewhere that is not asked, for its time.
+# The multiple at which other rules may catch a missed hazard; at other multiples this check would take too long.
 _TWICE = 2.0
 
 
 def of_seed(seed: int, rule: str | None = None) -> Counts:
-    """Everything one seed says, or only of one rule's hazards; a Counter, so that seeds add."""
+    """Return all counts of one seed, or only those of one rule's hazards; a Counter, so that seeds add up."""
     about = clean.simulated(seed)
     counts = of_clean(about, f"clean/{about.window.label}")
-    # Each mutator throws its own dice, lest a new one change what the others find.
+    # Each mutator has its own random numbers, so that a new mutator does not change the results of others.
     for mutator in MUTATORS:
         if rule in (None, mutator.rule):
             counts.update(of_mutator(mutator, about, np.random.default_rng([seed, zlib.crc32(mutator.name.encode())])))
@@ -50,7 +50,7 @@ def of_recorded() -> Counts:
 
 
 def of_clean(about: Evidence, kind: str, *, prefix: str = "clean") -> Counts:
-    """False alarms by rule and of the verdict."""
+    """Return false alarms by rule and of the verdict."""
     verdict = judge(about)
     counts: Counts = Counter({f"{kind}/windows": 1})
     counts[f"{kind}/{verdict.status.value}"] += 1
@@ -101,7 +101,7 @@ def is_caught(mutator: Mutator, answer: Answer) -> bool:
 
 
 def _made_of(answer: Found, claim: Claim) -> Severity:
-    """What one rule alone does to a verdict: its largest bound on the claim's numbers against the tolerance, or its own word."""
+    """Return one rule's effect on a verdict: its largest bound relative to the tolerance, or its own severity."""
     if not answer.bounds:
         return answer.severity
     numbers = (*CLAIMED[claim], Number.RATIO)

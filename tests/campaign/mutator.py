@@ -1,4 +1,4 @@
-"""A mutator puts one hazard into a clean window, so large as a multiple of its rule's limit says."""
+"""Mutators: each puts one hazard into a clean window, sized as a multiple of its rule's limit."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from annotate.rule import Rule, RuleKind, Severity
 from annotate.rules import RULES
 
 MULTIPLES = (1.0, 1.5, 2.0, 3.0)
-# The evidence with the hazard; None where this window cannot have it (a cap's hazard in a copy).
+# The evidence with the hazard; None if this window cannot have it (a cap's hazard in a copy).
 Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutator:
-    """What is put into a window, and when it counts as caught.
+    """A hazard to inject into a window, and the condition under which it counts as caught.
 
-    ``limit`` says in words what the multiple multiplies; empty: the hazard is there or not, and has no size.  ``caught`` is
-    the least severity that counts; with ``unobserved`` a rule that only ever makes windows unproven is right to say so.
+    ``limit`` names the quantity that the multiple multiplies; empty: the hazard has no size.  ``caught`` is the least severity
+    that counts; with ``unobserved``, unproven counts too, for a rule that never flags.
     """
 
     rule: str
@@ -41,7 +41,7 @@ class Mutator:
 
     @property
     def is_label(self) -> bool:
-        """Whether its rule only ever says what must be quoted beside the number: then being found is all there is to ask."""
+        """Return True if its rule only ever adds a label to the number, so that a finding is all to expect."""
         return rule_named(self.rule).kind is RuleKind.LABEL
 
     @property
@@ -55,5 +55,5 @@ def rule_named(name: str) -> Rule:
 
 
 def limit_of(rule: str, name: str) -> float:
-    """A limit as it stands, so that a mutator follows it."""
+    """Return a rule's present limit, so that a mutator follows it."""
     return rule_named(rule).limits[name].default

@@ -1,4 +1,4 @@
-"""The campaign's tables as Markdown: false alarms and misses, with their bounds, by rule and of the verdict."""
+"""Markdown of the campaign's tables: false alarms and misses, with their bounds, by rule and of the verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_ALARMS_RATIO, MOST_MISSES_RATIO = 0.01, 0.05
 
 
 def section() -> list[str]:
-    """The part of docs/VALIDATION.md that the committed results make; the lines of it."""
+    """Return the lines of docs/VALIDATION.md that follow from the committed results."""
     found = results.load()
     return [
         "## How often the judge is right: the simulator's campaign\n",

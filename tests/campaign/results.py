@@ -1,4 +1,4 @@
-"""What a campaign counted, as a committed file: runs over other seeds add to it, a changed judge begins it anew."""
+"""The counts of a campaign as a committed file: further seeds add to it, a changed judge starts it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("results.json")
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many of so many, with the Clopper-Pearson interval."""
+    """A count of hits in trials, with its Clopper-Pearson interval."""
 
     hits: int
     trials: int
@@ -33,7 +33,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Counts, the seeds they come from, and the judge that was measured."""
+    """Counts, their seeds, and the measured judge."""
 
     judge: str
     seeds: frozenset[int] = frozenset()
@@ -41,7 +41,7 @@ class Results:
     recorded: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, seeds: Iterable[int], counts: Mapping[str, int], recorded: Mapping[str, int] | None = None) -> Results:
-        """With more seeds.  Raises ValueError for one that was counted already."""
+        """Return the results with more seeds.  Raises ValueError: for a seed that was counted already."""
         more = frozenset(seeds)
         if again := more & self.seeds:
             raise ValueError(f"seed {min(again)} was counted already")
@@ -58,13 +58,13 @@ class Results:
         return Rate(caught.trials - caught.hits, caught.trials)
 
     def names(self, prefix: str, *, recorded: bool = False) -> list[str]:
-        """What stands at the second place of the paths that begin so."""
+        """Return the names at the second place of the paths with this beginning."""
         counts = self.recorded if recorded else self.counts
         return sorted({path.split("/")[1] for path in counts if path.startswith(f"{prefix}/")})
 
 
 def judge_digest() -> str:
-    """Of the judge's source: counts of two judges do not add."""
+    """Return a digest of the judge's source, because counts of two judges do not add up."""
     digest = hashlib.sha256()
     root = Path(annotate.__file__).parent
     for path in sorted(root.rglob("*.py")):
@@ -73,7 +73,7 @@ def judge_digest() -> str:
 
 
 def load(path: Path = FILE) -> Results:
-    """Raises OSError or ValueError."""
+    """Read the file.  Raises OSError or ValueError: when it is missing or damaged."""
     data = json.loads(path.read_text())
     seeds = frozenset(seed for first, last in data["seeds"] for seed in range(first, last + 1))
     return Results(data["judge"], seeds, data["counts"], data["recorded"])

@@ -1,4 +1,4 @@
-"""The campaign itself: every rule measured, mutators that hurt, counts that add up, a page that says them."""
+"""Tests of the campaign: it measures every rule, its mutators have an effect, its counts add up, its page shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.campaign.mutator import Mutator
 from tests.campaign.mutators import MUTATORS
 from tests.proof.asked import finding
 
-# A copy, and a capped product of a fifth of a millisecond: between them every mutator finds a window to work on.
+# A copy, and a capped product of 0.2 ms: each mutator fits at least one of them.
 SEEDS = (3, 5)
 
 
@@ -40,7 +40,7 @@ def test_three_times_its_limit_is_a_hazard_in_some_window(mutator: Mutator, wind
 
 
 def test_seed_decides_the_simulated_window() -> None:
-    """The same seed gives the same window, another seed another window."""
+    """One seed always gives one window, and another seed another window."""
     first, again, other = clean.simulated(7), clean.simulated(7), clean.simulated(8)
     assert first.window == again.window
     assert np.array_equal(first.trace.column("power_w").values, again.trace.column("power_w").values)

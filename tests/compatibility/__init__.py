@@ -1,1 +1,1 @@
-"""Files and conversations of earlier versions, read and served by this one."""
+"""Tests with files and conversations of earlier versions."""

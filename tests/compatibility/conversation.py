@@ -1,4 +1,4 @@
-"""A conversation that an earlier version's clients and daemon had: replayed to a daemon, and answered to a client."""
+"""A recorded conversation of an earlier version: its clients replayed to a daemon, its daemon to a client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Message: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message and who said it on which connection."""
+    """One message, its sender and its connection."""
 
     connection: int
     speaker: str
@@ -31,7 +31,7 @@ class Line:
 
 
 def recorded() -> list[Line]:
-    """Return what clients and daemon of the earlier version said, in order."""
+    """Return the messages of the earlier version's clients and daemon, in order."""
     lines = (json.loads(line) for line in (OLD / "conversation.jsonl").read_text().splitlines())
     return [Line(each["connection"], each["from"], each["line"]) for each in lines]
 
@@ -50,7 +50,7 @@ def exchanges() -> list[tuple[int, Message, Message]]:
 
 @dataclass(slots=True)
 class Replayer:
-    """The earlier version's clients again: their requests, with the ids and times of today's windows."""
+    """The earlier version's clients: their requests, with the ids and times of today's windows."""
 
     path: Path
     state: Path
@@ -58,11 +58,11 @@ class Replayer:
     _shifts_ns: dict[str, int] = field(default_factory=dict)
 
     def replay(self) -> Iterator[tuple[Message, Message, Message]]:
-        """Yield every request with the reply it had and the reply it has."""
+        """Yield every request with its recorded reply and its present reply."""
         connections: dict[int, socket.socket] = {}
         try:
             for number, request, before in exchanges():
-                if request["type"] == "leave":  # no client of then said it; how its daemon answers is on record
+                if request["type"] == "leave":  # no client of that version sent it; the record holds its daemon's answer
                     continue
                 if number not in connections:
                     connections[number] = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -79,7 +79,7 @@ class Replayer:
                 connection.close()
 
     def _today(self, request: Message) -> Message:
-        """Return a request of then about the window of now; a window ends once its time has passed."""
+        """Return a recorded request adapted to a present window; a window ends once its time has passed."""
         request = dict(request)
         if "state" in request:
             request["state"] = str(self.state)
@@ -99,7 +99,7 @@ class Replayer:
 
 
 class OldDaemon:
-    """A socket that answers as the earlier version's daemon did, and notes what it is asked."""
+    """A socket that answers like the earlier version's daemon, and records its requests."""
 
     def __init__(self, path: Path, state: Path) -> None:
         self.asked: list[Message] = []
@@ -131,7 +131,7 @@ class OldDaemon:
                 self.asked.append(request)
                 reply = self._reply(request)
                 connection.sendall(json.dumps(reply).encode() + b"\n")
-                if reply["type"] == "refused":  # what it does not know ends the connection
+                if reply["type"] == "refused":  # an unknown message ends the connection
                     return
 
     def _reply(self, request: Message) -> Message:

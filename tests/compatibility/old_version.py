@@ -1,4 +1,4 @@
-"""An earlier version's files, unpacked, and comparisons in which something may be added and nothing may be lost."""
+"""An earlier version's files, unpacked, and comparisons that allow additions and no losses."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import Any
 
 OLD = Path(__file__).parent / "a8d437f"
-# Sentences may be reworded, and versions rise.
+# Sentences may change, and versions increase.
 PROSE = frozenset({"fix", "found", "judge_version", "meaning", "message", "remedy", "says", "summary", "version", "why"})
 
 
 def unpack(folder: Path) -> None:
-    """Unpack the files that the earlier version wrote."""
+    """Unpack the earlier version's files."""
     with tarfile.open(OLD / "files.tar.xz") as archive:
         archive.extractall(folder, filter="data")
 
 
 def outputs(kind: str) -> list[dict[str, Any]]:
-    """Return commands with what each wrote: ``stored`` from the files, ``live`` beside a daemon."""
+    """Return commands with the output of each: ``stored`` from the files, ``live`` beside a daemon."""
     found: list[dict[str, Any]] = json.loads((OLD / "outputs.json").read_text())[kind]
     return found
 
 
 def interface() -> dict[str, Any]:
-    """Return the names that users of the earlier version wrote."""
+    """Return the names available to users of the earlier version."""
     found: dict[str, Any] = json.loads((OLD / "interface.json").read_text())
     return found
 
 
 def lost(old: Any, new: Any, place: str = "") -> Iterator[str]:
-    """Yield what plain data held earlier and does not hold, or holds differently, now."""
+    """Yield the earlier plain data that is missing or different now."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key, value in old.items():
             if key not in new:
@@ -52,7 +52,7 @@ def lost(old: Any, new: Any, place: str = "") -> Iterator[str]:
 
 
 def _lost_entries(old: list[Any], new: list[Any], place: str) -> Iterator[str]:
-    """Compare findings by their rules, of which there may be more now, and other entries in order."""
+    """Compare findings by their rules, which may have increased, and other entries in order."""
     if all(isinstance(each, dict) and "rule" in each for each in [*old, *new]):
         by_rule = {each["rule"]: each for each in new}
         for each in old:

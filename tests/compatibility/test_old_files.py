@@ -1,4 +1,4 @@
-"""Stores, capsules, reports, settings and records of an earlier version, read by this one."""
+"""Tests that this version reads stores, capsules, reports, settings and records of an earlier one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from tests.waiting import wait_until
 __all__ = ["daemon", "gpuwatch", "home"]
 
 STORED, LIVE = old_version.outputs("stored"), old_version.outputs("live")
-# Which values changed while `doctor` looked for half a second, of which a scene shows another part than then.
+# `doctor` observes half a second, and a scene shows different changes in it.
 SEEN_CHANGING = ".checks[].facts.refresh_ms."
 COPY = "GPU-51301a7e-0000-0000-0000-000000000000"
 
 
 @pytest.fixture
 def old(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of the earlier version's files, with its settings in force."""
+    """Unpack the earlier version's files, and use its settings."""
     folder = home / "old"
     old_version.unpack(folder)
     monkeypatch.setenv("GPUWATCH_SOURCE", SOURCE)
@@ -51,7 +51,7 @@ def judges_again(output: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("output", [each for each in STORED if not judges_again(each)], ids=name)
 def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Every verdict, finding and fact of the earlier version is found in its files, as it was judged then."""
+    """Commands on the earlier version's files show every verdict, finding and fact as judged then."""
     then, now = both(gpuwatch, old, output)
     retired = [f".rule.{key} was" for key in ("basis", "family", "limits", "needs", "sections")]
     changed = [each for each in old_version.lost(then, now) if not each.endswith(".schema was 1, is 2")]
@@ -62,7 +62,7 @@ def test_command_output_loses_nothing(gpuwatch: Gpuwatch, old: Path, output: dic
 
 @pytest.mark.parametrize("output", [each for each in STORED if judges_again(each)], ids=name)
 def test_rejudged_output_keeps_its_keys(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> None:
-    """Files of the earlier version are judged again by today's rules: answers may change, and no key goes but retired rules'."""
+    """Today's rules rejudge the earlier files: answers may change, and only retired rules' keys may go."""
     then, now = both(gpuwatch, old, output)
     gone = [each.removesuffix(" is gone") for each in old_version.lost(then, now) if each.endswith(" is gone")]
     gone = [each for each in gone if ".facts." not in each]
@@ -70,7 +70,7 @@ def test_rejudged_output_keeps_its_keys(gpuwatch: Gpuwatch, old: Path, output: d
 
 
 def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, Any]:
-    """Return what a command wrote then and what it writes now."""
+    """Return a command's earlier output and its present one."""
     text = (
         json.dumps(output["json"])
         .replace("equal arms", "equal variants")
@@ -84,7 +84,7 @@ def both(gpuwatch: Gpuwatch, old: Path, output: dict[str, Any]) -> tuple[Any, An
 
 
 def test_old_store_is_judged_again_by_one_command(gpuwatch: Gpuwatch, old: Path) -> None:
-    """`audit --rejudge` names the status of record beside today's, and says in words how many changed, and how."""
+    """`audit --rejudge` names the stored status beside today's, and states the number and kind of changes."""
     of_record = {run: status for run, (_, status) in _windows(old / "state").items()}
     again = gpuwatch("audit", "--rejudge", "--json").data
     assert {each["run"]: each["recorded_status"] for each in again["runs"]} == of_record
@@ -96,7 +96,7 @@ def test_old_store_is_judged_again_by_one_command(gpuwatch: Gpuwatch, old: Path)
 
 
 def test_signed_old_report_agrees_whatever_its_words(gpuwatch: Gpuwatch, old: Path) -> None:
-    """Words and severities of an earlier judge are no disagreement where a trusted signer stands for the status."""
+    """With a trusted signature, an earlier judge's words and severities count as no disagreement."""
     ended = gpuwatch("verify", str(old / "signed.html"), "--trust", str(old / "signer.pub"))
     assert ended.code == 0, ended.out
     assert "verdict and evidence agree: REJECTED" in ended.out
@@ -104,7 +104,7 @@ def test_signed_old_report_agrees_whatever_its_words(gpuwatch: Gpuwatch, old: Pa
 
 
 def test_unsigned_old_report_has_its_status_compared(gpuwatch: Gpuwatch, old: Path) -> None:
-    """Anybody may have written an unsigned page, and that an earlier version judged it: its status is compared, its words not."""
+    """On an unsigned page of an earlier judge the status is compared and the words are not, because anybody may have written it."""
     ended = gpuwatch("verify", str(old / "unsigned.html"), "--json")
     (window,) = ended.data["windows"]
     assert (ended.code, window["differs"]) == (1, ["status: the report says 'flagged', the evidence 'unproven'"])
@@ -112,7 +112,7 @@ def test_unsigned_old_report_has_its_status_compared(gpuwatch: Gpuwatch, old: Pa
 
 
 def test_forged_answers_of_an_earlier_judge_are_found(gpuwatch: Gpuwatch, old: Path) -> None:
-    """A signature does not cover findings: those of rules that still exist are compared with the evidence."""
+    """Findings of existing rules are compared with the evidence, because a signature does not cover findings."""
     path = old / "signed.html"
     html = path.read_text()
     read = Page(html).blocks["gpuwatch-record"]
@@ -139,12 +139,12 @@ def test_forged_answers_of_an_earlier_judge_are_found(gpuwatch: Gpuwatch, old: P
 def test_live_output_keeps_its_keys(
     gpuwatch: Gpuwatch, home: Path, tmp_path_factory: pytest.TempPathFactory, output: dict[str, Any]
 ) -> None:
-    """What commands say beside a daemon has every key it had, with the same kind of value."""
+    """Commands beside a daemon keep every key, with the same kind of value."""
     with live.running(tmp_path_factory.mktemp("live"), SOURCE) as running:
         arguments = tuple(each.replace("FOLDER", str(home)) for each in output["arguments"])
         missing: list[str] = []
 
-        def has_every_key() -> bool:  # a process list comes a moment after the first readings
+        def has_every_key() -> bool:  # a process list follows the first readings
             ended = gpuwatch(*running.settings.flags(), *arguments, "--json")
             assert ended.code == output["code"], ended.err
             missing[:] = sorted(
@@ -156,7 +156,7 @@ def test_live_output_keeps_its_keys(
 
 
 def test_configuration_keeps_its_meaning(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Each line of the earlier version's configuration is in force as it was written."""
+    """Each line of the earlier version's configuration keeps its effect."""
     old_version.unpack(home)
     file = home / "configuration.toml"
     ended = gpuwatch("--config", str(file), "config", "show", "--json")
@@ -171,7 +171,7 @@ def _entries(value: Any) -> list[tuple[str, Any]]:
 
 
 def test_canaries_keep_their_medians(old: Path) -> None:
-    """Canaries on record are what later windows are compared with."""
+    """Later windows are compared with the canaries on record."""
     assert canary_record.facts(old / "state", COPY) == {
         "canary_record_clock_mhz": 1935.0,
         "canary_record_copy_bytes_count": 4.1e12,
@@ -180,7 +180,7 @@ def test_canaries_keep_their_medians(old: Path) -> None:
 
 
 def test_signing_key_stays_the_daemons(gpuwatch: Gpuwatch, old: Path) -> None:
-    """Whoever trusts this machine's key goes on trusting it after an upgrade."""
+    """A machine's key stays the same over an upgrade, so that trust in it continues."""
     assert gpuwatch("verify", "--key").out == (old / "signer.pub").read_text()
 
 

@@ -1,4 +1,4 @@
-"""Names that users of an earlier version wrote: each is still one."""
+"""Tests that every name available to users of an earlier version still exists."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.compatibility import old_version
 from tests.compatibility.write import interface
 
 OLD, NOW = old_version.interface(), interface()
-RENAMED = {" gpuwatch compare arms"}  # an argument given by position: no user writes its name
+RENAMED = {" gpuwatch compare arms"}  # a positional argument: no user writes its name
 
 
 def gone(old: Any, new: Any, place: str = "") -> list[str]:
-    """Return the names of then that are none today; order matters only for arguments, of which later ones come after."""
+    """Return the earlier names that are missing today; order matters only for arguments, with later ones after earlier ones."""
     if isinstance(old, dict) and isinstance(new, dict):
         return [name for key, each in old.items() for name in gone(each, new.get(key), f"{place} {key}")]
     if isinstance(old, list) and isinstance(new, list):
@@ -26,7 +26,7 @@ def gone(old: Any, new: Any, place: str = "") -> list[str]:
 
 @pytest.mark.parametrize("kind", OLD)
 def test_names_of_the_earlier_version_stay(kind: str) -> None:
-    """Commands with options, exit codes, Python's names and arguments, settings, facts, rules, limits and metrics."""
+    """The earlier commands, options, exit codes, Python names and arguments, settings, facts, rules, limits and metrics exist."""
     assert OLD[kind]
     retired = {
         name
@@ -41,7 +41,7 @@ def test_names_of_the_earlier_version_stay(kind: str) -> None:
 
 
 def test_policies_may_name_every_old_rule_and_limit() -> None:
-    """A policy of then is taken: what is retired in it has no effect, and what is left decides as it says."""
+    """An earlier policy is accepted: its retired parts have no effect, and the others decide as written."""
     defaults = {rule.name: {limit.name: limit.default for limit in rule.limits.values()} for rule in RULES}
     limits = {rule: {name: defaults.get(rule, {}).get(name, 0.5) for name in names} for rule, names in OLD["rules"].items()}
     policy = Policy(accept=frozenset(OLD["rules"]), limits={rule: each for rule, each in limits.items() if each})
@@ -51,7 +51,7 @@ def test_policies_may_name_every_old_rule_and_limit() -> None:
 
 
 def test_positional_arguments_keep_their_order() -> None:
-    """Arguments may be given by position: those of then come first, in their order."""
+    """The earlier positional arguments come first, in their order."""
     for function, names in OLD["arguments"].items():
         now = [name for name in NOW["arguments"][function] if name in names]
         assert now == names, function

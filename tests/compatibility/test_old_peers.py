@@ -1,4 +1,4 @@
-"""Clients of an earlier version served by this daemon, and this client served by an earlier daemon."""
+"""Tests of clients of an earlier version with this daemon, and of this client with an earlier daemon."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.gpuwatch.cli.conftest import Gpuwatch, gpuwatch, home
 __all__ = ["gpuwatch", "home"]
 
 COPY = "GPU-51301a7e-0000-0000-0000-000000000000"
-# Of a window that lasts a second of real time; a busy machine may lose samples of it, and then proves less.
+# For a window of one second of real time: a busy machine may lose samples, and then proves less.
 MEASURED = ("facts", "effect_ratio", "span_ns", "severity", "answered", "why")
 
 
@@ -33,14 +33,14 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Message, Me
 
 
 def test_old_client_has_the_answers_it_had(replayed: list[tuple[Message, Message, Message]]) -> None:
-    """Every reply is of the type it was, refusals have their codes, and no place of a reply is missing."""
+    """Every reply keeps its type, refusals keep their codes, and no field of a reply is missing."""
     for request, before, after in replayed:
         assert (after["type"], after.get("code")) == (before["type"], before.get("code")), (request, after)
         assert sorted(set(shape(_stated(before))) - set(shape(_stated(after)))) == []
 
 
 def test_old_client_has_the_verdicts_it_had(replayed: list[tuple[Message, Message, Message]]) -> None:
-    """The windows of the earlier clients are judged by all rules of then, under the same claims and policies."""
+    """All rules of the earlier version judge its clients' windows, under the same claims and policies."""
     judged = [(before, after) for _, before, after in replayed if before["type"] == "judged"]
     assert [before["status"] for before, _ in judged] == ["valid", "rejected"]
     for before, after in judged:
@@ -53,7 +53,7 @@ def test_old_client_has_the_verdicts_it_had(replayed: list[tuple[Message, Messag
 
 
 def _stated(data: Any) -> Any:
-    """Leave out what depends on the load of the machine."""
+    """Leave out parts that depend on the load of the machine."""
     if isinstance(data, dict):
         return {key: _stated(each) for key, each in data.items() if key not in MEASURED}
     return [_stated(each) for each in data] if isinstance(data, list) else data
@@ -70,7 +70,7 @@ def old_daemon(tmp_path: Path) -> Iterator[tuple[OldDaemon, Settings]]:
 
 
 def test_window_is_judged_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """A window of today's client has the verdict that the earlier daemon sent."""
+    """A window of today's client gets the earlier daemon's verdict."""
     daemon, settings = old_daemon
     with product.window("valid", settings=settings) as w:
         w.record(TIMES_S)
@@ -82,7 +82,7 @@ def test_window_is_judged_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings
 
 
 def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """What a request of then held is in today's, with the same kind of value; what came since is ignored there."""
+    """Today's requests contain the earlier fields with the same kind of value; the earlier daemon ignores new ones."""
     daemon, settings = old_daemon
     with product.window("valid", settings=settings, gpus=[COPY], policy=product.Policy(accept=ACCEPTED)) as w:
         w.record(TIMES_S)
@@ -91,7 +91,7 @@ def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, S
     for request in daemon.asked:
         before, after = dict(old[request["type"]]), dict(request)
         for message in (before, after):
-            message["told"] = {}  # facts are named elsewhere, and each may be missing
+            message["told"] = {}  # facts have other names there, and each may be missing
         assert sorted(set(shape(before)) - set(shape(after))) == []
 
 
@@ -99,14 +99,14 @@ def test_requests_are_understood_by_an_old_daemon(old_daemon: tuple[OldDaemon, S
 def test_commands_show_an_old_daemon(
     gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings], arguments: tuple[str, ...]
 ) -> None:
-    """Commands that ask a daemon read the answers of the earlier one."""
+    """Commands that query a daemon read the earlier one's answers."""
     ended = gpuwatch(*old_daemon[1].flags(), *arguments, "--json")
     assert ended.code == 0, ended.err
     assert json.loads(ended.out)["schema"] == 1
 
 
 def test_old_daemon_holds_no_marks_and_that_is_said(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """A mark, or a window of untrusted code, would be judged as an ordinary one by a daemon that knows neither."""
+    """This client refuses marks and untrusted code on an earlier daemon, which would judge both as ordinary windows."""
     daemon, settings = old_daemon
     for command in (("mark", "begin", "a"), ("mark", "end", "a")):
         ended = gpuwatch(*settings.flags(), *command)
@@ -121,7 +121,7 @@ def test_old_daemon_holds_no_marks_and_that_is_said(gpuwatch: Gpuwatch, old_daem
 
 
 def test_stopping_an_old_daemon_says_how(gpuwatch: Gpuwatch, old_daemon: tuple[OldDaemon, Settings]) -> None:
-    """The earlier daemon cannot be asked to leave: the command says so, with the process to end."""
+    """The command names the process to end, because the earlier daemon has no request to leave."""
     ended = gpuwatch(*old_daemon[1].flags(), "daemon", "stop")
     assert ended.code == 1
     assert f"found version 0.1.0; run: kill {os.getpid()}" in ended.err

@@ -1,6 +1,6 @@
-"""Files, conversations and names of one version, written by that version for the tests of later ones.
+"""Writer of one version's files, conversations and names for the tests of later versions.
 
-``python tests/compatibility/write.py OUT WORK`` writes those of the gpuwatch that Python finds (set PYTHONPATH for another one).
+``python tests/compatibility/write.py OUT WORK`` uses the gpuwatch that Python finds (set PYTHONPATH for another one).
 Commit a8d437f, whose files lie beside this one, had other names for the five internal modules imported here.
 """
 
@@ -23,11 +23,11 @@ from typing import Any, cast
 import click
 
 SCENES = ("steady-copy", "steady-gemm", "neighbour", "idle")
-PLOTLY = re.compile(r'(id="gpuwatch-plotly">)[^<]*(</script>)')  # a library of 1.4 MB, which no test draws with
+PLOTLY = re.compile(r'(id="gpuwatch-plotly">)[^<]*(</script>)')  # a library of 1.4 MB that no test draws with
 WINDOW_S = 1.2
 TIMES_S = [0.004 + 0.00001 * (number % 7) for number in range(200)]
-ACCEPTED = frozenset({"cpu-starvation"})  # how busy this machine is decides no verdict
-# Every setting, each unlike its default.
+ACCEPTED = frozenset({"cpu-starvation"})  # the load of this machine decides no verdict
+# Every setting, each with another value than its default.
 CONFIGURATION = """\
 source = "simulated:drift"
 state = "/var/lib/gpuwatch-lab"
@@ -58,7 +58,7 @@ processes = "3"
 """
 SOURCE = "simulated:" + ",".join(SCENES)
 HELLO = {"type": "hello", "protocol": 1, "version": "0.1.0"}
-# What no window says: connections that are refused, the daemon's state, mistakes, and a message of a later version.
+# Messages outside windows: refused connections, the daemon's state, mistakes, and a message of a later version.
 DIRECT: tuple[tuple[dict[str, Any], ...], ...] = (
     (HELLO | {"source": "simulated"},),
     (HELLO | {"protocol": 0},),
@@ -73,7 +73,7 @@ DIRECT: tuple[tuple[dict[str, Any], ...], ...] = (
 
 
 class Recorder:
-    """A socket between clients of this process and a daemon, which notes every line that passes."""
+    """A socket between clients of this process and a daemon that records every line."""
 
     def __init__(self, path: Path, daemon: Path) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -101,7 +101,7 @@ class Recorder:
 
 
 def command(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run gpuwatch and return what it printed and how it ended."""
+    """Run gpuwatch; return its output and exit code."""
     found = subprocess.run([sys.executable, "-m", "gpuwatch", *arguments], capture_output=True, text=True, check=False)
     if check and found.returncode:
         raise SystemExit(f"gpuwatch {' '.join(arguments)}: expected code 0, found {found.returncode}: {found.stderr}")
@@ -110,7 +110,7 @@ def command(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[
 
 @contextlib.contextmanager
 def daemon() -> Iterator[subprocess.Popen[bytes]]:
-    """Run a daemon until its socket is there, and end it afterwards."""
+    """Run a daemon, wait for its socket, and end it afterwards."""
     path = Path(os.environ["GPUWATCH_SOCKET"])
     process = subprocess.Popen([sys.executable, "-m", "gpuwatch", "daemon"], stderr=subprocess.DEVNULL)
     try:
@@ -149,7 +149,7 @@ def watch(
 
 
 def outputs(commands: Sequence[tuple[str, ...]], folder: Path) -> list[dict[str, Any]]:
-    """Run commands with ``--json`` and return what each says and ends with."""
+    """Run commands with ``--json``; return each output and exit code."""
     found = []
     for arguments in commands:
         ended = command(*arguments, "--json", check=False)
@@ -158,7 +158,7 @@ def outputs(commands: Sequence[tuple[str, ...]], folder: Path) -> list[dict[str,
 
 
 def without_prose(data: Any) -> Any:
-    """Empty the sentences of findings: no program relies on them."""
+    """Empty the sentences of findings, because no program relies on them."""
     if isinstance(data, dict):
         is_finding = "rule" in data and "says" in data
         return {key: "" if is_finding and key in ("says", "remedy") else without_prose(each) for key, each in data.items()}
@@ -174,7 +174,7 @@ def options(group: Any, name: str = "gpuwatch") -> Iterator[tuple[str, list[str]
 
 
 def shape(data: Any, place: str = "") -> list[str]:
-    """Return every place in plain data with the kind of value there, as ``gpus[].uuid: str``; null is none."""
+    """Return every place in plain data with its kind of value, as ``gpus[].uuid: str``; null is none."""
     inner = (
         [(f"{place}.{key}", each) for key, each in data.items()]
         if isinstance(data, dict)
@@ -188,7 +188,7 @@ def shape(data: Any, place: str = "") -> list[str]:
 
 
 def interface() -> dict[str, Any]:
-    """Return every name that users write: commands, arguments, settings, rules with their limits, metrics."""
+    """Return every name that users can write: commands, arguments, settings, rules with their limits, metrics."""
     import inspect
 
     import gpuwatch
@@ -224,7 +224,7 @@ def interface() -> dict[str, Any]:
 
 
 def converse(path: Path, windows: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Open windows and look at them through a recorder; return what client and daemon said."""
+    """Open windows and query them through a recorder; return the messages of client and daemon."""
     recorder = Recorder(path, Path(os.environ["GPUWATCH_SOCKET"]))
     real, os.environ["GPUWATCH_SOCKET"] = os.environ["GPUWATCH_SOCKET"], str(path)
     for label, gpu in windows:
@@ -241,7 +241,7 @@ def converse(path: Path, windows: Sequence[tuple[str, str]]) -> list[dict[str, A
 
 
 def write(out: Path, name: str, data: Any) -> None:
-    """Write one JSON file, an entry of its tables a line."""
+    """Write one JSON file, one line per entry of its tables."""
     tables = (
         f"{json.dumps(key)}: "
         + json.dumps(table, ensure_ascii=False).replace('{"arguments"', '\n{"arguments"').replace('], "', '],\n "')
@@ -268,7 +268,7 @@ def record_windows(files: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def record_gpu(state: Path, gpu: str) -> None:
-    """Put a noise floor and canaries of a GPU on record, as ``selftest`` and ``bench`` do on a real one."""
+    """Store a noise floor and canaries of a GPU, as ``selftest`` and ``bench`` do on a real one."""
     from gpuwatch.comparing import floor_record
     from gpuwatch.measuring import canary_record
 
@@ -278,7 +278,7 @@ def record_gpu(state: Path, gpu: str) -> None:
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Pack what a folder holds, without the traces of running daemons and of who packed it."""
+    """Pack a folder's content, without traces of running daemons and of the packing user."""
     with tarfile.open(target, "w:xz") as archive:
         for path in sorted(folder.rglob("*")):
             if (
@@ -294,7 +294,7 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def main(out: Path, work: Path) -> None:
-    """Write everything below ``out``, with what passes by in ``work``."""
+    """Write everything below ``out``, with intermediate files in ``work``."""
     files, other = work / "files", work / "other"
     files.mkdir(parents=True)
     out.mkdir(parents=True, exist_ok=True)
@@ -332,7 +332,7 @@ def main(out: Path, work: Path) -> None:
         live = outputs((("top", "--once"), ("doctor",), ("record", "-o", f"{other}/now.capsule", "--seconds", "0.3")), other)
         conversation = converse(work / "heard", (("valid", gpus[0]), ("rejected", gpus[2])))
     for each in live:
-        each["json"] = shape(each["json"])  # its values are this machine's
+        each["json"] = shape(each["json"])  # its values belong to this machine
     for page in files.glob("*.html"):
         page.write_text(PLOTLY.sub(r"\1\2", page.read_text()))
     pack(files, out / "files.tar.xz")

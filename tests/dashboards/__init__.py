@@ -1,1 +1,1 @@
-"""The dashboards and rules against a real Prometheus that scrapes real daemons."""
+"""Tests of the dashboards and rules against a real Prometheus that scrapes real daemons."""

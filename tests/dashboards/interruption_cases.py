@@ -1,4 +1,4 @@
-"""Cases of promtool: each alert's trouble and a healthy host, each as a job of its own, through an interruption."""
+"""Cases for promtool: each alert's trouble and a healthy host, one job each, through an interruption."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dashboards.alerts import ALERTS
 from tests.dashboards.interruptions import DAYS, Interruption, Samples, Scale, Signal
 from tests.dashboards.troubles import HEALTHY, TROUBLES
 
-# Prometheus evaluates nothing while it is down; promtool does, and misses every target.
+# A stopped Prometheus evaluates nothing; promtool still evaluates, and finds every target missing.
 _NOT_IN_A_GAP = "GpuwatchAbsent|GpuwatchNodeGone"
 _WELL = "gpuwatch-well"
 _SHARED_MINUTES = (0, 30, 100, 1000)
 
 
 def everything(scale: Scale, interruption: Interruption) -> list[dict[str, Any]]:
-    """Cases as promtool reads them (JSON, hence Any): each trouble of this scale has a job, and one job is well throughout.
+    """Return promtool's cases (JSON, hence Any): each trouble of this scale has a job, and one job stays healthy.
 
-    Jobs that need a similar time share a case, as a case takes the longest of its jobs for all of them.
+    Jobs of similar length share a case, because a case takes its longest job's time for all of them.
     """
     minutes = scale.end * scale.step_minutes
     ever = f'count_over_time(ALERTS{{alertstate="firing",job="{_WELL}"}}[{minutes}m])'
@@ -27,7 +27,7 @@ def everything(scale: Scale, interruption: Interruption) -> list[dict[str, Any]]
         ever = ever.replace("}[", f',alertname!~"{_NOT_IN_A_GAP}"}}[')
     names = [
         name for name, trouble in TROUBLES.items() if trouble.scale is scale and name != "GpuwatchAbsent"
-    ]  # where none is well
+    ]  # the trouble without any healthy host
     shared = [[name for name in names if begin <= _needs_minutes(name) < end] for begin, end in pairwise(_SHARED_MINUTES)]
     cases = [_shared(scale, interruption, jobs) for jobs in shared if jobs]
     longest = cases[-1]
@@ -46,14 +46,14 @@ def _shared(scale: Scale, interruption: Interruption, names: Sequence[str]) -> d
 
 
 def alone(name: str, interruption: Interruption) -> dict[str, Any]:
-    """A case of one alert's trouble only."""
+    """Return a case of one alert's trouble only."""
     return _case(
         f"{name} through {interruption}", TROUBLES[name].scale, interruption, _troubled(name), _firing(name, interruption)
     )
 
 
 def quiet(scale: Scale, interruption: Interruption) -> dict[str, Any]:
-    """A case of a healthy host only."""
+    """Return a case of a healthy host only."""
     minutes = scale.end * scale.step_minutes
     ever = f'count_over_time(ALERTS{{alertstate="firing"}}[{minutes}m])'
     return _case("well", scale, interruption, HEALTHY, [_expects(f"count by (alertname) ({ever})", minutes, [])])
@@ -68,7 +68,7 @@ def _in_job(job: str, fleet: Mapping[str, Signal]) -> dict[str, Signal]:
 
 
 def _firing(name: str, interruption: Interruption, *among: str) -> list[dict[str, Any]]:
-    """An alert fires again soon after an interruption, or has ended with it, and others keep silent."""
+    """Expect an alert to fire again soon after an interruption, or to have ended with it, and all others to stay silent."""
     trouble = TROUBLES[name]
     scale = trouble.scale
     needed_minutes = scale.back(interruption) * scale.step_minutes + _needs_minutes(name)
@@ -89,7 +89,7 @@ def _expects(expr: str, minutes: int, samples: list[dict[str, Any]]) -> dict[str
 
 
 def _needs_minutes(name: str) -> int:
-    """From the end of an interruption until an alert fires."""
+    """Return the minutes from the end of an interruption until an alert fires."""
     (hold,) = (alert.hold for alert in ALERTS if alert.name == name)
     return TROUBLES[name].needs or int(hold[:-1]) * {"m": 1, "h": 60}[hold[-1]] + 6
 
@@ -107,7 +107,7 @@ def _case(
 
 
 def _input(series: Mapping[str, Signal], scale: Scale, interruption: Interruption, minutes: int) -> list[dict[str, str]]:
-    shown_count = minutes // scale.step_minutes + 2  # promtool would store what nobody asks for as well
+    shown_count = minutes // scale.step_minutes + 2  # promtool would also store series that no rule queries
     return [
         {"series": each, "values": _values(signal(scale, interruption)[:shown_count], scale, interruption)}
         for each, signal in series.items()
@@ -115,7 +115,7 @@ def _input(series: Mapping[str, Signal], scale: Scale, interruption: Interruptio
 
 
 def _values(samples: Samples, scale: Scale, interruption: Interruption) -> str:
-    """In promtool's notation; what a scrape no longer shows is marked stale, what no scrape looked for is not."""
+    """Write values in promtool's notation: a series that a scrape omits is marked stale, an unscraped one is only missing."""
     unscraped = range(scale.at, scale.back(interruption)) if interruption is Interruption.GAP else range(0)
     words = []
     for n, sample in enumerate(samples):

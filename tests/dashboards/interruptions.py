@@ -1,7 +1,7 @@
 """Series through gaps, restarts and reloads, for cases of promtool.
 
-A series belongs to somebody: a state, the driver's counter, or the daemon's.  From that follows what each interruption does
-to it, so that every alert of ``troubles`` meets every interruption, with its trouble and without.
+Each series has an owner: a state, the driver's counter, or the daemon's.  The owner determines the effect of each
+interruption, so that every alert of ``troubles`` meets every interruption, with its trouble and without.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TypeAlias
 
 
 class Interruption(StrEnum):
-    """What befalls the series half-way."""
+    """An event that affects the series half-way."""
 
     NONE = "nothing"
     GAP = "scrape gap"  # Prometheus itself is down
-    RESTART = "daemon restart"  # the daemon's counters begin anew, the driver's stay
-    RELOAD = "driver reload"  # the driver's counters begin anew, the daemon's stay
+    RESTART = "daemon restart"  # the daemon's counters restart, the driver's continue
+    RELOAD = "driver reload"  # the driver's counters restart, the daemon's continue
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One timeline: samples this many minutes apart, an interruption at ``at``, and the end of it all."""
+    """One timeline: the minutes between samples, the interruption at ``at``, and the end."""
 
     step_minutes: int
     at: int
@@ -32,16 +32,16 @@ class Scale:
 
     @property
     def evaluation_minutes(self) -> int:
-        """At every third sample, among them the one that is interrupted."""
+        """Return the evaluation times: every third sample, including the interrupted one."""
         return 3 * self.step_minutes
 
     def back(self, interruption: Interruption) -> int:
-        """The first sample after the interruption."""
+        """Return the first sample after the interruption."""
         return self.at + {Interruption.NONE: 0, Interruption.GAP: self.gap}.get(interruption, 1)
 
 
 HOURS = Scale(1, 21, 195)
-DAYS = Scale(10, 150, 315)  # beyond a day from the interruption, where an offset of a day falls into it
+DAYS = Scale(10, 150, 315)  # more than a day after the interruption, so that an offset of a day reaches it
 
 Samples: TypeAlias = list[float | None]
 Signal: TypeAlias = Callable[[Scale, Interruption], Samples]
@@ -54,7 +54,7 @@ def _shown(scale: Scale, interruption: Interruption, value: Callable[[int], floa
 
 
 def state(value: float, meanwhile: float | None = None) -> Signal:
-    """A gauge; ``meanwhile`` is what it reads while the driver is away, where it is read then at all."""
+    """Build a gauge; ``meanwhile`` is its value during the driver's absence, if it has one then."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         away = interruption is Interruption.RELOAD and meanwhile is not None
@@ -64,14 +64,14 @@ def state(value: float, meanwhile: float | None = None) -> Signal:
 
 
 def falling(value: float, after: float) -> Signal:
-    """A gauge that changes ten samples before the interruption."""
+    """Build a gauge that changes ten samples before the interruption."""
     return lambda scale, interruption: _shown(
         scale, interruption, lambda n: value if n < scale.at - 10 else after, of_gpu=False
     )
 
 
 def driver(start: float, step: float = 0.0) -> Signal:
-    """A counter since the driver was loaded."""
+    """Build a counter since the driver was loaded."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         anew = interruption is Interruption.RELOAD
@@ -83,7 +83,7 @@ def driver(start: float, step: float = 0.0) -> Signal:
 
 
 def daemon(start: float, step: float = 0.0) -> Signal:
-    """A counter since the daemon was started."""
+    """Build a counter since the daemon was started."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         anew = interruption is Interruption.RESTART
@@ -95,14 +95,14 @@ def daemon(start: float, step: float = 0.0) -> Signal:
 
 
 def started(scale: Scale, interruption: Interruption) -> Samples:
-    """The wall time at which the daemon was started: a day before the first sample, or at the restart."""
+    """Build the daemon's start time: a day before the first sample, or the restart."""
     again_s = scale.at * scale.step_minutes * 60.0
     anew = interruption is Interruption.RESTART
     return _shown(scale, interruption, lambda n: again_s if anew and n >= scale.at else -86_400.0, of_gpu=False)
 
 
 def xid(scale: Scale, interruption: Interruption) -> Samples:
-    """The wall time of an Xid shortly before the interruption, or in the gap; a daemon without its store forgets it when it ends."""
+    """Build the wall time of an Xid shortly before the interruption, or in the gap; a daemon without its store forgets it."""
     came = scale.at + 8 if interruption is Interruption.GAP else scale.at - 3
     forgets = interruption is Interruption.RESTART
     return _shown(
@@ -112,19 +112,19 @@ def xid(scale: Scale, interruption: Interruption) -> Samples:
 
 
 def wall(behind_s: float = 0.0) -> Signal:
-    """The host's wall time on its page."""
+    """Build the host's wall time on its page."""
     return lambda scale, interruption: _shown(
         scale, interruption, lambda n: n * scale.step_minutes * 60.0 - behind_s, of_gpu=False
     )
 
 
 def exported(scale: Scale, interruption: Interruption) -> Samples:
-    """The time of the last export, which comes each midnight."""
+    """Build the time of the last export, at each midnight."""
     return _shown(scale, interruption, lambda n: n * scale.step_minutes // 1440 * 86_400.0, of_gpu=False)
 
 
 def canary(value: float) -> Signal:
-    """A figure of the last canary, which the daemon forgets when it ends."""
+    """Build a figure of the last canary, which the daemon forgets at its end."""
 
     def made(scale: Scale, interruption: Interruption) -> Samples:
         forgets = interruption is Interruption.RESTART
@@ -134,14 +134,14 @@ def canary(value: float) -> Signal:
 
 
 def leaving(signal: Signal) -> Signal:
-    """A series whose target leaves service discovery ten samples before the interruption."""
+    """Build a series whose target leaves service discovery ten samples before the interruption."""
     return lambda scale, interruption: [
         sample if n < scale.at - 10 else None for n, sample in enumerate(signal(scale, interruption))
     ]
 
 
 def up(scale: Scale, interruption: Interruption) -> Samples:
-    """Prometheus' own series of a target: it knows of a restart, and nothing of its own absence."""
+    """Build Prometheus' own series of a target: it shows a restart, and not the absence of Prometheus itself."""
     back = scale.back(interruption)
     meanwhile: Mapping[Interruption, float | None] = {Interruption.GAP: None, Interruption.RESTART: 0.0}
     return [meanwhile.get(interruption, 1.0) if scale.at <= n < back else 1.0 for n in range(scale.end + 1)]

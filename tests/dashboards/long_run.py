@@ -1,7 +1,7 @@
-"""A run of 30 minutes: a real Prometheus over real daemons, every hazard and interruption of the story, false and missing alerts.
+"""A run of 30 minutes: a real Prometheus over real daemons, all hazards and interruptions of the story, false and missing alerts.
 
-``python -m tests.dashboards.long_run`` runs it as root (it mounts a small disk) and writes what it saw into long_run.json and
-docs/FLEET.md; with ``--render`` it writes the page only, with ``--check`` it tells whether the page is fresh.
+``python -m tests.dashboards.long_run`` runs it as root (it mounts a small disk) and writes the results to long_run.json and
+docs/FLEET.md; with ``--render`` it writes only the page, with ``--check`` it reports a stale page.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ PAGE = ROOT / "docs" / "FLEET.md"
 BEGIN, END = "<!-- alert-run -->", "<!-- /alert-run -->"
 STEP_S = 5.0
 LONGEST_HOLD_S = 60
-EARLY_S = 6.0  # a scrape and an evaluation: an event is noted when it is over
+EARLY_S = 6.0  # a scrape and an evaluation: an event is noted at its end
 SETTLE_S = 20.0  # after its last scrape an alert ends with the next evaluation of its group
 
 
 def shortened(text: str) -> tuple[str, list[str]]:
-    """Return the rules with holds of a minute at most and groups evaluated each minute; and the alerts that it changes."""
+    """Return the rules with holds and group intervals of at most a minute; and the names of the changed alerts."""
     changed: list[str] = []
     lines, name = [], ""
     for line in text.splitlines():
@@ -52,7 +52,7 @@ def _seconds(found: re.Match[str]) -> int:
 
 
 def play(folder: Path) -> dict[str, Any]:
-    """Run the story; return what happened and what fired, as JSON values."""
+    """Run the story; return its events and alerts as JSON values."""
     (folder / "rules.yml").write_text(shortened(rules())[0])
     fleet = RunFleet(folder, build(folder / "library"), folder / "rules.yml")
     people(fleet)
@@ -94,7 +94,7 @@ def _version(name: str) -> str:
 
 
 def _spells(series: Series, begun_s: float) -> list[dict[str, Any]]:
-    """Split an alert into the times in which it fired without a break of more than three steps."""
+    """Split an alert into periods of firing without a break of more than three steps."""
     spells: list[list[float]] = []
     for at_s, _ in series.points:
         if spells and at_s - spells[-1][1] <= 3 * STEP_S:
@@ -115,7 +115,7 @@ def _told(each: Mapping[str, Any], begun_s: float) -> dict[str, Any]:
 
 
 def counted(record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the alerts that are missing, and those that are false: not expected, too early, or too long."""
+    """Return the missing alerts and the false ones: unexpected, too early, or too long."""
     expected = [(begin_s, each, one) for each, begin_s in zip(STORY, record["happened_s"], strict=True) for one in each.raises]
     missing = [
         f"{one.alert} of {one.host or 'all'} {one.gpu or ''}: {each.says}"
@@ -182,7 +182,7 @@ def rendered(record: Mapping[str, Any]) -> str:
 
 
 def page(record: Mapping[str, Any], text: str) -> str:
-    """Return the page's text with the section written anew."""
+    """Return the page's text with the new section."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{rendered(record)}\n{END}{rest.split(END)[1]}"
 

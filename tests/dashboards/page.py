@@ -1,6 +1,6 @@
-"""Writes docs/DASHBOARDS.md: what every panel shows of a small simulated fleet.  ``python -m tests.dashboards.page``
+"""Generator of docs/DASHBOARDS.md, the content of every panel for a small simulated fleet: ``python -m tests.dashboards.page``.
 
-The page differs from run to run, so no test compares it; what is asked and how it is drawn is tested on a fleet of its own.
+The page differs between runs, so no test compares it; other tests cover the queries and the drawing.
 """
 
 from __future__ import annotations

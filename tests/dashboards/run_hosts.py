@@ -26,12 +26,12 @@ from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, sample_for
 
 ROOT = Path(__file__).parents[2]
-WORKER = 4242  # no process of this machine needs to have it: the mock driver names it
+WORKER = 4242  # a PID without a real process: only the mock driver names it
 
 
 @dataclass
 class RunHost:
-    """One host: its daemon, what its driver says, and where it is scraped."""
+    """One host: its daemon, its driver's state, and its address for scrapes."""
 
     name: str
     folder: Path
@@ -72,7 +72,7 @@ class RunHost:
         return self.gpus[index]
 
     def windows(self, count: int, index: int = 0, declared: Mapping[str, float] | None = None) -> None:
-        """Measure some short windows, which this process says are its own."""
+        """Measure some short windows around this process."""
         with connect(settings(self.folder, self.source), start=False) as client:
             uuid = client.status()["gpus"][index]["uuid"]
             for _ in range(count):
@@ -84,7 +84,7 @@ class RunHost:
 
 
 def working(gpu: Gpu, clock_mhz: int = 1980, power_w: int = 560) -> None:
-    """Let a process keep a GPU busy below its power limit."""
+    """Add a process that keeps a GPU busy below its power limit."""
     gpu.clients = [Client(pid=WORKER, memory_bytes=4 << 30, sm_percent=99, mem_percent=40)]
     gpu.set(
         sm_clock_mhz=clock_mhz, power_mw=power_w * 1000, power_average_mw=power_w * 1000, temperature_c=58, event_reasons_mask=0,
@@ -95,26 +95,26 @@ def working(gpu: Gpu, clock_mhz: int = 1980, power_w: int = 560) -> None:
 
 
 def capped(gpu: Gpu, clock_mhz: int) -> None:
-    """Let a process keep a healthy GPU at its power limit with tensor work, where it clocks lower."""
+    """Add a process that keeps a healthy GPU at its power limit with tensor work, at a lower clock."""
     working(gpu, clock_mhz, 699)
     gpu.set(event_reasons_mask=0x4, tensor_activity_percent=89, dram_activity_percent=11)
     gpu.moves("power_cap_ns", 1e9)
 
 
 class RunFleet:
-    """All hosts, and the programs that scrape them and tell of alerts."""
+    """All hosts, and the programs that scrape them and send alerts."""
 
     def __init__(self, folder: Path, library: Path, rules: Path) -> None:
         self.folder, self.library, self.rules = folder, library, rules
         self.hosts: dict[str, RunHost] = {}
         self.listed: set[str] = set()
-        self.told: list[dict[str, Any]] = []  # notifications as Alertmanager sends them (JSON, hence Any)
+        self.told: list[dict[str, Any]] = []  # notifications from Alertmanager (JSON, hence Any)
         self.programs: dict[str, subprocess.Popen[bytes]] = {}
         self.ports = {name: free_port() for name in ("prometheus", "alertmanager", "cluster", "webhook")}
         self.prometheus = Prometheus(f"http://127.0.0.1:{self.ports['prometheus']}")
 
     def add(self, name: str, gpus: int = 2, **more: Any) -> RunHost:
-        """Make a host whose GPUs all work; its daemon is started by ``begin``."""
+        """Add a host with working GPUs; ``begin`` starts its daemon."""
         place = self.folder / name
         place.mkdir()
         host = RunHost(name, place, address=f"127.0.0.1:{free_port()}", **more)
@@ -128,7 +128,7 @@ class RunFleet:
         return host
 
     def discover(self, *, without: frozenset[str] = frozenset()) -> None:
-        """Write what service discovery finds."""
+        """Write the file of service discovery."""
         targets = [
             {"targets": [host.address], "labels": {"instance": name, "job": host.job, "__scheme__": "https" if host.job != "gpuwatch" else "http"}}
             for name, host in self.hosts.items()
@@ -164,7 +164,7 @@ class RunFleet:
         until(lambda: bool(self.prometheus.now("vector(1)")), "Prometheus answers")
 
     def start_alertmanager(self) -> None:
-        """Start Alertmanager with the example's routes and inhibitions; only its waits are shorter, and the receivers ours."""
+        """Start Alertmanager with the example's routes and inhibitions, but shorter waits and local receivers."""
         text = (ROOT / "dashboards" / "alertmanager.yml").read_text()
         text = text.replace("127.0.0.1:9999", f"127.0.0.1:{self.ports['webhook']}")
         for long, short in (("group_wait: 1m", "group_wait: 20s"), ("group_interval: 10m", "group_interval: 1m")):
@@ -208,14 +208,14 @@ class RunFleet:
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Discard log messages."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self.ports["webhook"]), Receiver)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
 
 def late_clock(folder: Path, behind_s: float) -> dict[str, str]:
-    """Build what makes a daemon's wall clock late: a library in front of the C library's."""
+    """Build a library in front of the C library's that makes a daemon's wall clock late."""
     library, clocks = folder / "clocks.so", folder / "clocks"
     source = ROOT / "tests" / "faults" / "clocks.c"
     subprocess.run([program("gcc"), "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
@@ -224,7 +224,7 @@ def late_clock(folder: Path, behind_s: float) -> dict[str, str]:
 
 
 def certificate(folder: Path, days: int) -> dict[str, str]:
-    """Make a certificate that ends soon, and the settings of a page that serves it."""
+    """Make a certificate that expires soon, and the settings of a page that serves it."""
     files = {name: folder / f"tls.{name}" for name in ("pem", "key")}
     subprocess.run(
         [program("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",

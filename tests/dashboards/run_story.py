@@ -1,4 +1,4 @@
-"""The story of a long run: each hazard, restart and gap with its time, and the alerts that it must raise.  All else must be silent."""
+"""The story of a long run: hazards, restarts and gaps with their times, and the expected alerts.  No other alert may fire."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAPPED, SLOWDOWN, SW_HEAT, HW_HEAT, BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """One alert that an event must raise within a time, and that may last until ``end_s`` of the run."""
+    """One expected alert: the latest delay after its event, and ``end_s``, the latest end in the run."""
 
     alert: str
     host: str | None = None
@@ -40,7 +40,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One event: its time in the run, its name in the report, what is done, and what must fire."""
+    """One event: its time in the run, its name in the report, its action, and its expected alerts."""
 
     at_s: float
     says: str
@@ -49,7 +49,7 @@ class Happening:
 
 
 def people(fleet: RunFleet) -> None:
-    """Make the hosts as they are when the run begins."""
+    """Set the hosts' state at the begin of the run."""
     well = fleet.add("well")
     well.gpu(0).clients = [Client(pid=os.getpid(), sm_percent=99)]
     capped(well.gpu(1), 1500)
@@ -136,7 +136,7 @@ def _repaired(fleet: RunFleet) -> None:
 
 
 def _xid_and_restart(fleet: RunFleet) -> None:
-    """End the daemon half a second after an Xid: hardly a scrape has seen it."""
+    """End the daemon half a second after an Xid, so that few scrapes see it."""
     host = fleet.hosts["killed"]
     host.gpu(1).xid(63)
     sample_for(0.5)
@@ -156,7 +156,7 @@ def _lose_for_good(fleet: RunFleet) -> None:
 
 
 def _stutter(fleet: RunFleet) -> None:
-    """Stop a daemon for half of each second, four minutes long, beside the story."""
+    """Stop a daemon for half of each second, for four minutes, beside the story."""
     host = fleet.hosts["killed"]
 
     def run() -> None:
@@ -253,7 +253,7 @@ STORY = (
               (Expected("GpuwatchAbsent", within_s=120), *(Expected("GpuwatchNodeGone", name, within_s=150) for name in (
                   "well", "boards", "driver", "lost", "leaver", "killed", "slow", "odd", "late", "tls", "simulated", "store")))),
 )  # fmt: skip
-# What the run does not provoke, and why; promtool tests each of these.
+# Alerts that the run does not provoke, and why; promtool tests each of these.
 NOT_PROVOKED: Mapping[str, str] = {
     "GpuwatchStale": "the daemon declares a GPU lost after 5 s without an answer",
     "GpuwatchNeverRead": "the mock driver answers something for every GPU that it names",

@@ -1,4 +1,4 @@
-"""The example for Alertmanager, by amtool and by Alertmanager itself: where alerts go, and which are inhibited."""
+"""Tests of the Alertmanager example, with amtool and with Alertmanager itself: routes and inhibitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S
 CONFIG = Path(__file__).parents[2] / "dashboards" / "alertmanager.yml"
 HOST = {"job": "gpuwatch", "instance": "a"}
 GPU = {**HOST, "uuid": "U", "gpu": "0"}
-# Alerts that fire together for one cause, by what is left of them.
+# Alerts that fire together for one cause, by the remaining one.
 CAUSES: Mapping[str, tuple[list[dict[str, str]], set[str]]] = {
     "no host answers": (
         [{"alertname": "GpuwatchAbsent"}, {"alertname": "GpuwatchDown", **HOST}, {"alertname": "GpuwatchNodeGone", **HOST}],
@@ -72,7 +72,7 @@ def amtool(*arguments: str) -> str:
 
 
 def ask(url: str, body: object = None) -> Any:
-    """Return the JSON (hence Any) that Alertmanager answers."""
+    """Return Alertmanager's JSON answer (hence Any)."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
@@ -81,7 +81,7 @@ def ask(url: str, body: object = None) -> Any:
 
 @pytest.fixture
 def alertmanager(tmp_path: Path) -> Iterator[str]:
-    """Alertmanager with the example; its receivers do not exist."""
+    """Run Alertmanager with the example; its receivers do not exist."""
     port = free_port()
     arguments = [
         program("prometheus-alertmanager"), f"--config.file={CONFIG}", f"--storage.path={tmp_path}", "--log.level=error",
@@ -98,7 +98,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
 
 
 def test_example_is_valid_and_routes_by_severity() -> None:
-    """Each severity of an alert goes to a receiver of its own."""
+    """Each severity of an alert goes to its own receiver."""
     assert "SUCCESS" in amtool("check-config", str(CONFIG))
     routes = {
         severity: amtool("config", "routes", "test", f"--config.file={CONFIG}", f"severity={severity}").strip()
@@ -108,12 +108,12 @@ def test_example_is_valid_and_routes_by_severity() -> None:
 
 
 def test_one_cause_leaves_one_alert(alertmanager: str) -> None:
-    """Of the alerts that one cause raises, those that say no more are inhibited; those with another cause are not."""
+    """Redundant alerts of one cause are inhibited; alerts with another cause are not."""
     posted = [
         {**alert, **({"instance": f"{case} {alert['instance']}"} if "instance" in alert else {})}
         for case, (alerts, _) in CAUSES.items()
         for alert in alerts
-        if case != "no host answers"  # which stands for all hosts
+        if case != "no host answers"  # this alert stands for all hosts
     ]
     ask(alertmanager, [{"labels": labels} for labels in posted])
     left: dict[str, set[str]] = {}
@@ -141,7 +141,7 @@ def test_an_absent_fleet_inhibits_each_hosts_absence(alertmanager: str) -> None:
 
 
 def test_names_of_alerts_in_the_example_exist() -> None:
-    """Every matcher of the example meets an alert."""
+    """Every matcher of the example matches an existing alert."""
     names = {alert.name for alert in ALERTS}
     for operator, pattern in re.findall(r'alertname(!?=~?)"([^"]+)"', CONFIG.read_text()):
         for part in pattern.split("|") if "(" not in pattern else [pattern]:

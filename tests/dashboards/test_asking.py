@@ -1,4 +1,4 @@
-"""What is said where a Prometheus is expected and something else answers, or one that is still starting."""
+"""Tests of the errors from a server that is no Prometheus, or one that is still starting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dashboards.show import main
 
 @contextlib.contextmanager
 def answering(code: int, body: bytes) -> Iterator[str]:
-    """A server that says this to everything; its URL."""
+    """Run a server with this answer to every request; yield its URL."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -39,7 +39,7 @@ def answering(code: int, body: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("code", "body", "says"),
     [
-        (503, b"Service Unavailable", "HTTP 503 Service Unavailable: up"),  # Prometheus' own words until its store is read
+        (503, b"Service Unavailable", "HTTP 503 Service Unavailable: up"),  # Prometheus' own text while it reads its store
         (400, b'{"status": "error", "error": "parse error"}', "parse error: up"),
         (502, b"[1]", "HTTP 502 Bad Gateway: up"),
         (200, b"<html>", "expected a Prometheus, found a server that answers otherwise"),

@@ -1,4 +1,4 @@
-"""What is committed is what the sources make, and everybody who is sent somewhere arrives."""
+"""Tests of the committed files: they match their sources, and every link resolves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SERIES = {
         else [metric.name]
     )
 }
-# The export of windows writes it; the table may not have it.
+# The export of windows writes this file; the table may not contain it.
 _BY_EXPORT = {"gpuwatch_export_last_success_time_seconds"}
 
 
@@ -70,7 +70,7 @@ def test_recorded_series_that_dashboards_ask_for_are_recorded(name: str) -> None
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_panels_have_descriptions_and_a_no_data_text(name: str) -> None:
-    """Every panel says what it is, and that no data is not fine."""
+    """Every panel has a description and a text for missing data."""
     for panel in panels(name):
         assert panel["title"]
         assert panel["description"].endswith(".")
@@ -100,7 +100,7 @@ def test_dashboards_have_names_of_their_own_and_find_each_other() -> None:
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_figures_are_instant_queries(name: str) -> None:
-    """A figure is queried for this instant, since the last point of a range may be old."""
+    """A figure queries this instant, because the last point of a range may be old."""
     assert all(query.instant for query in asked(name) if query.kind in ("stat", "table"))
     assert not any(query.instant for query in asked(name) if query.kind in ("timeseries", "state-timeline"))
 
@@ -117,7 +117,7 @@ def test_what_may_be_empty_exists() -> None:
 
 
 def test_alerts_have_texts_and_a_page() -> None:
-    """Every alert says what is wrong and what to do, and its page is there."""
+    """Every alert states its problem and its action, and has a section on the page."""
     page = (ROOT / "docs" / "ALERTS.md").read_text()
     rules = {rule.name for rule in RULES}
     for alert in ALERTS:
@@ -130,7 +130,7 @@ def test_alerts_have_texts_and_a_page() -> None:
 
 
 def test_every_runbook_link_resolves() -> None:
-    """A rule's link names a page of the repository, and a heading of it."""
+    """A rule's link names a page of the repository and a heading on it."""
     links = re.findall(r'runbook_url: "([^"#]+)#([^"]+)"', (FOLDER / "alerts.yml").read_text())
     headings = re.findall(r"^#+ (.+)$", (ROOT / RUNBOOKS).read_text(), re.MULTILINE)
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -151,7 +151,7 @@ def test_links_take_the_address_that_the_rule_file_names(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("rule", [rule for group in GROUPS for rule in group.rules], ids=lambda rule: rule.expr[:40])
 def test_series_of_two_jobs_are_never_matched(rule: Alert | Recording) -> None:
-    """Two jobs may scrape hosts of one name, and simulated GPUs have the same UUIDs."""
+    """Joins keep two jobs apart: both may have hosts of one name, and simulated GPUs have equal UUIDs."""
     for words, labels in re.findall(r"\b(on|by) \(([^)]*)\)", rule.expr):
         assert "job" in labels.split(", "), f"{words} ({labels})"
     assert "ignoring" not in rule.expr

@@ -1,4 +1,4 @@
-"""Every alert through a scrape gap, a restart of the daemon and a reload of the driver, by promtool."""
+"""Tests of every alert through a scrape gap, a daemon restart and a driver reload, with promtool."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SCALES = {"hours": HOURS, "days": DAYS}
 
 
 def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str:
-    """What promtool says of cases that do not hold; nothing if all do."""
+    """Return promtool's output for failed cases; nothing if all pass."""
     file = {"rule_files": [str(RULES)], "evaluation_interval": f"{scale.evaluation_minutes}m", "tests": cases}
     (folder / "cases.yml").write_text(json.dumps(file))  # JSON is YAML
     command = [program("promtool"), "test", "rules", str(folder / "cases.yml")]
-    # promtool spends a fifth of its time on collecting the garbage of one case after another, and some on sharing work.
+    # promtool spends a fifth of its time on garbage collection between cases, and some on sharing work.
     found = subprocess.run(
         command, capture_output=True, text=True, timeout=600, check=False, env={**os.environ, "GOGC": "800", "GOMAXPROCS": "1"}
     )
@@ -34,7 +34,7 @@ def failures(folder: Path, scale: Scale, cases: Sequence[dict[str, Any]]) -> str
 
 
 def test_every_alert_meets_every_interruption() -> None:
-    """Each has its trouble, made of series that the healthy host has too: none is quiet for want of input."""
+    """Each alert has a trouble made of series that the healthy host has too, so none is silent for lack of input."""
     assert set(TROUBLES) == {alert.name for alert in ALERTS}
     for name, trouble in TROUBLES.items():
         assert set(trouble.series) <= set(HEALTHY), name
@@ -54,7 +54,7 @@ def test_no_target_is_seen_through_every_interruption(tmp_path: Path, interrupti
 
 
 def test_a_trouble_that_is_none_fails(tmp_path: Path) -> None:
-    """The cases can fail: a healthy host where an alert is expected, and an alert where none is."""
+    """The cases can fail: for an expected alert on a healthy host, and for an unexpected one."""
     expects_one = alone("GpuwatchGpuLost", Interruption.NONE)
     well = quiet(HOURS, Interruption.NONE)
     swapped = [{**expects_one, "input_series": well["input_series"]}, {**well, "input_series": expects_one["input_series"]}]

@@ -1,4 +1,4 @@
-"""The accounts of the long run: what counts as missing and as false, and that its story leaves out no alert without a reason."""
+"""Tests of the long run's accounting: missing alerts, false alerts, and a reason for each alert outside the story."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gpuwatch.programs import program
 
 
 def perfect() -> dict[str, Any]:
-    """A record of a run in which each alert fired ten seconds after its event, for ten seconds."""
+    """Return the record of a run in which each alert fired ten seconds after its event, for ten seconds."""
     fired = [
         {"labels": one.labels, "begin_s": round(each.at_s + 10), "end_s": round(each.at_s + 20)}
         for each in STORY
@@ -34,7 +34,7 @@ def test_story_and_reasons_name_every_alert_once() -> None:
 
 
 def test_missing_and_false_alerts_are_counted() -> None:
-    """An alert that never fired, fired too late, too early, on another GPU or too long is told; a run as planned has none."""
+    """The accounting reports an alert that was missing, late, early, on another GPU or too long; a perfect run has none."""
     assert counted(perfect()) == ([], [])
     planned = perfect()
     brake = next(n for n, spell in enumerate(planned["fired"]) if spell["labels"]["alertname"] == "GpuwatchPowerBrake")
@@ -42,7 +42,7 @@ def test_missing_and_false_alerts_are_counted() -> None:
     assert (len(missing), len(false)) == (1, 0)
     assert "GpuwatchPowerBrake" in missing[0]
     for change, counts in (
-        ({"begin_s": 300}, (1, 0)),  # within the alert's time, but later than it must come
+        ({"begin_s": 300}, (1, 0)),  # inside the alert's period, but after its deadline
         ({"begin_s": 20}, (1, 1)),
         ({"end_s": 1700}, (0, 1)),
         ({"labels": {**planned["fired"][brake]["labels"], "gpu": "3"}}, (1, 1)),
@@ -61,7 +61,7 @@ def test_spells_of_an_alert_are_split_at_breaks() -> None:
 
 
 def test_rules_of_the_run_differ_by_holds_alone(tmp_path: Path) -> None:
-    """The run's rules are the committed ones but for their holds and the groups' intervals, and Prometheus takes them."""
+    """The run's rules differ from the committed ones only in holds and group intervals, and Prometheus accepts them."""
     text, changed = shortened(rules())
     (tmp_path / "rules.yml").write_text(text)
     subprocess.run([program("promtool"), "check", "rules", str(tmp_path / "rules.yml")], check=True, capture_output=True)
@@ -71,7 +71,7 @@ def test_rules_of_the_run_differ_by_holds_alone(tmp_path: Path) -> None:
 
 
 def test_committed_record_is_of_this_story() -> None:
-    """The record holds the time of every event, and at least nine in ten of its alerts fired: else the run is to be repeated."""
+    """The record holds every event's time and at least nine in ten of its alerts; otherwise the run must be repeated."""
     record = json.loads(RECORD.read_text())
     assert len(record["happened_s"]) == len(STORY)
     missing, false = counted(record)

@@ -1,4 +1,4 @@
-"""Every query of every panel, annotation and variable is answered by a real Prometheus that scrapes real daemons."""
+"""Tests of every query of every panel, annotation and variable on a real Prometheus that scrapes real daemons."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def answered(fleet: Fleet, query: PanelQuery, values: Mapping[str, str]) -> list
     return fleet.prometheus.over(expr, fleet.begun_s, time.time(), 0.5)
 
 
-# Not parametrized by query: workers that share the tests would each start a fleet.
+# Not parametrized by query, because each pytest worker would start its own fleet.
 def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -> None:
     wrong = []
     for query in QUERIES:
@@ -57,14 +57,14 @@ def test_every_query_has_an_answer_whose_labels_its_legend_names(fleet: Fleet) -
     assert len(QUERIES) > 80
 
 
-# No simulated scene locks a clock, and the simulated board has neither VBIOS nor NVLink: that the exporter has these names, its own tests say.
+# No simulated scene locks a clock, and the simulated board has neither VBIOS nor NVLink: the exporter's tests cover these.
 NEVER_SIMULATED = {"SM clock against its limit", "vbios_version", "NVLink throughput", "Errors on links"}
 
 
 def test_quiet_queries_answer_once_something_happens(fleet: Fleet) -> None:
-    """A query that is empty in health has an answer once something happens."""
+    """A query that is empty in health has an answer after an event."""
     for query in (query for query in QUERIES if query.key in QUIET and query.panel not in NEVER_SIMULATED):
-        places = (("busy", 0), ("busy", 3), ("faulty", 0), ("faulty", 1))  # the fourth of busy is partitioned
+        places = (("busy", 0), ("busy", 3), ("faulty", 0), ("faulty", 1))  # the fourth GPU of host "busy" is partitioned
         assert any(answered(fleet, query, filled(fleet, *place)) for place in places), query.key
 
 
@@ -105,7 +105,7 @@ def test_lost_idle_busy_capped_hot_and_driverless_are_told_apart(fleet: Fleet) -
         now = fleet.prometheus.now(fill(state.expr, filled(fleet)))
         return any(STATES[int(s.last)].text == "idle" for s in now if (s.labels["instance"], s.labels["gpu"]) == ("busy", "4"))
 
-    # At its start a busy machine may leave a GPU unread for so long that it counts as lost.
+    # A busy machine may delay the first reading of a GPU until it counts as lost.
     wait_until(is_idle, what="the idle GPU is neither lost nor unscraped")
     hosts = {s.labels["instance"]: s.last for s in fleet.prometheus.now("gpuwatch_up")}
     assert hosts == {"busy": 1, "faulty": 1, "bare": 0}
@@ -115,7 +115,7 @@ def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
     due = {"GpuwatchSimulated", "GpuwatchNoDriver", "GpuwatchEccUncorrected", "GpuwatchXid", "GpuwatchThermal"}
     pending: set[str] = set()
 
-    def all_are_pending() -> bool:  # heat counts once it has held the clock back for six seconds
+    def all_are_pending() -> bool:  # heat counts after six seconds of a reduced clock
         rules = [rule for group in fleet.prometheus.get("rules")["groups"] for rule in group["rules"]]
         assert len(rules) > 60
         assert {rule["health"] for rule in rules} <= {"ok", "unknown"}  # unknown: not evaluated yet
@@ -127,7 +127,7 @@ def test_the_rules_are_loaded_and_evaluated_without_error(fleet: Fleet) -> None:
 
 
 def test_what_panels_would_show_is_written_as_text(fleet: Fleet) -> None:
-    """The rendered check: what a person would read off each dashboard's key panels."""
+    """The rendered text of the key panels is that of the fleet's known state."""
     span_s = float(int(time.time() - fleet.begun_s) + 1)
     text = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy|faulty")}
     of_host = {name: shown(name, look) for name, look in looks(fleet.prometheus, since_s=span_s, instance="busy")}

@@ -1,4 +1,4 @@
-"""The rule files by promtool's own check, and its unit tests of them."""
+"""Tests of the rule files with promtool's own check and its unit tests."""
 
 from __future__ import annotations
 

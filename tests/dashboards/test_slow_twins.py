@@ -1,4 +1,4 @@
-"""The alerts on slow twins over made-up fleets whose slow GPUs are known, by promtool."""
+"""Tests of the alerts on slow twins over synthetic fleets with known slow GPUs, with promtool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = range(16 if SHARE == 1.0 else 1)
 
 
 def told(folder: Path, named: Mapping[str, tuple[str, MadeFleet]]) -> str:
-    """Return what promtool says of fleets in which not exactly the slow GPUs raise the alert; nothing if all do."""
+    """Return promtool's output for fleets in which other than the slow GPUs raise the alert; nothing if all pass."""
     at_once = [replace(rule, hold="0m") if isinstance(rule, Alert) else rule for rule in SLOW_TWINS.rules]
     (folder / "rules.yml").write_text(rule_file([replace(SLOW_TWINS, rules=at_once)]))
     file = {
@@ -39,27 +39,27 @@ def told(folder: Path, named: Mapping[str, tuple[str, MadeFleet]]) -> str:
 
 
 def expected(job: str, alert: str, fleet: MadeFleet) -> dict[str, Any]:
-    """A test as promtool reads it (JSON, hence Any)."""
+    """Return a test for promtool (JSON, hence Any)."""
     samples = [{"labels": f'{{instance="h{host}",gpu="{index}"}}', "value": 1} for host, index in sorted(fleet.slow)]
     fires = f'sum by (instance, gpu) (ALERTS{{alertname="{alert}",alertstate="firing",job="{job}"}})'
     return {"expr": fires, "eval_time": f"{MINUTES}m", "exp_samples": samples}
 
 
 def test_slow_twins_are_found_and_healthy_fleets_are_quiet(tmp_path: Path) -> None:
-    """Exactly the slow GPUs of each fleet raise GpuwatchSlowTwin, whatever their power, model and work."""
+    """Exactly the slow GPUs of each fleet raise GpuwatchSlowTwin, at any power, model and work."""
     named = {f"gpuwatch {number}: {name}": ("GpuwatchSlowTwin", fleet) for number in NUMBERS for name, fleet in fleets(number)}
     assert sum(bool(fleet.slow) for _, fleet in named.values()) >= 6
     assert told(tmp_path, named) == ""
 
 
 def test_a_slow_canary_is_found_at_the_power_limit(tmp_path: Path) -> None:
-    """A canary shows the slow GPU where its clock under load is anything."""
+    """A canary shows the slow GPU whatever its clock under load."""
     named = {f"gpuwatch {number}": ("GpuwatchSlowCanary", canaries(number)) for number in NUMBERS}
     assert told(tmp_path, named) == ""
 
 
 def test_a_fleet_with_another_slow_gpu_fails(tmp_path: Path) -> None:
-    """The comparison can fail: a slow GPU that is expected elsewhere."""
+    """The comparison can fail: for an expected alert on another GPU."""
     fleet = dict(fleets(0))["one slow GPU"]
     moved = replace(fleet, slow=frozenset({(5, 7)} if (5, 7) not in fleet.slow else {(5, 6)}))
     assert "FAILED" in told(tmp_path, {"gpuwatch": ("GpuwatchSlowTwin", moved)})

@@ -1,4 +1,4 @@
-"""The script for people who want to see it: daemon, windows and Prometheus run, and end with it."""
+"""Tests of the script that runs daemon, windows and Prometheus for a look."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "dashboards"
 
 
 def test_up_starts_and_ends_daemon_windows_and_prometheus(tmp_path: Path) -> None:
-    """The script starts daemon, windows and Prometheus, and takes them along when it ends."""
+    """The script starts daemon, windows and Prometheus, and ends them at its own end."""
     program("prometheus")
     ports = {name: free_port() for name in ("DAEMON_PORT", "PROMETHEUS_PORT", "GRAFANA_PORT")}
     environment = {

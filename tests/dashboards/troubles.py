@@ -1,4 +1,4 @@
-"""A host that is well, and the trouble of each alert: the series that read otherwise while it is right."""
+"""A healthy host, and the trouble of each alert: the series that change while the alert is right."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tests.dashboards.interruptions import (
 
 
 def host(metric: str, name: str = "a", **labels: str) -> str:
-    """A series of a host."""
+    """Return a series of a host."""
     said = {"job": "gpuwatch", "instance": name, **labels}
     inside = ",".join(f'{label}="{value}"' for label, value in said.items())
     return f"{metric}{{{inside}}}"
 
 
 def gpu(metric: str, uuid: str = "U", name: str = "a", **labels: str) -> str:
-    """A series of one of a host's GPUs."""
+    """Return a series of one of a host's GPUs."""
     return host(f"gpuwatch_{metric}", name, uuid=uuid, gpu=str("UVW".index(uuid)), **labels)
 
 
 def board(uuid: str = "U", name: str = "a") -> str:
-    """The identity of a GPU, with its model."""
+    """Return the identity of a GPU, with its model."""
     return gpu("device_info", uuid, name).replace("}", ',name="H"}')
 
 
@@ -52,7 +52,7 @@ def judged(status: str) -> str:
 
 PLACES = tuple((uuid, name) for name in "ab" for uuid in "UVW")
 
-# A host that is well, and was not always: each counter has a past that an alert must not take for news.
+# A healthy host with a history: each counter has past counts that an alert must not take for new ones.
 HEALTHY: Mapping[str, Signal] = {
     **{host("up", name): up for name in "abc"},
     **{host("gpuwatch_gpus", name, state="answering"): state(3, 3) for name in "abc"},
@@ -71,7 +71,7 @@ HEALTHY: Mapping[str, Signal] = {
     held("hw_thermal_slowdown"): driver(900),
     held("hw_power_brake_slowdown"): driver(70),
     held("hw_slowdown", "sampled"): daemon(300),
-    # One GPU is at its limit, and so at a lower clock: it is healthy.
+    # One GPU is at its limit, and so at a lower clock, but healthy.
     **{
         gpu("gpu_clock_event_seconds_total", *at, reason="sw_power_cap", source="driver"): driver(
             900, 58 if at == ("U", "a") else 0
@@ -118,12 +118,12 @@ HEALTHY: Mapping[str, Signal] = {
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Series of HEALTHY as they read while an alert is right: another signal, or None for a series that is not there."""
+    """Changed series of HEALTHY while an alert is right: another signal, or None for an absent series."""
 
     series: Mapping[str, Signal | None]
     scale: Scale = HOURS
-    needs: int | None = None  # minutes from the end of an interruption until it fires; else its hold and five
-    also: tuple[str, ...] = ()  # other alerts that are right about it
+    needs: int | None = None  # minutes from the end of an interruption until it fires; None: its hold and five
+    also: tuple[str, ...] = ()  # other alerts that are right about the same trouble
     ended_by: frozenset[Interruption] = field(default_factory=frozenset)
 
 
@@ -140,7 +140,7 @@ TROUBLES: Mapping[str, Trouble] = {
         }
     ),
     "GpuwatchDown": Trouble({host("up"): state(0, 0)}),
-    # A driver that is away takes all GPUs along: one alert, not one for each of them.
+    # A missing driver takes all GPUs away: one alert, not one for each GPU.
     "GpuwatchNoDriver": Trouble(
         {
             host("gpuwatch_up"): state(0, 0),

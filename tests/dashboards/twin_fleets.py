@@ -1,7 +1,7 @@
-"""Made-up fleets whose slow GPUs are known: work from the figures of real kernels, boards that differ a little, and what ails some.
+"""Synthetic fleets with known slow GPUs: work with real kernels' figures, boards with small differences, and ailments.
 
-The model is written from a description of GPUs, not from the rules it tries: power rises with a power of the clock, the power limit
-holds the clock down, and an ailment holds it down further.
+The model follows a description of GPUs, not the tested rules: power grows with a power of the clock, the power limit lowers
+the clock, and an ailment lowers it further.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ MINUTES = STEP_MINUTES * STEPS
 _STEP_S = 60.0 * STEP_MINUTES
 _SAMPLES = 20 * _STEP_S
 _STATIC_W = 120.0
-_EXPONENT = 2.6  # of power over clock, with the voltage that rises beside it
-_DATA = replace(kernels.GEMM, dynamic_w=760.0)  # the same product on data whose bits seldom change
+_EXPONENT = 2.6  # exponent of power over clock, including the voltage
+_DATA = replace(kernels.GEMM, dynamic_w=760.0)  # the same product on data with few bit changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeGpu:
-    """One GPU of a fleet: its work, its board, and what ails it."""
+    """One GPU of a fleet: its work, its board, and its ailment."""
 
     host: int
     index: int
-    work: Kernel | None  # None: nobody works on it
+    work: Kernel | None  # None: no work
     model: str = "H"
     limit_w: float = 700.0
-    held_ratio: float = 1.0  # the highest clock that an ailment leaves, of what the board would do
-    lock_ratio: float = 1.0  # the highest clock of this model in practice, of the one its board states
-    reason: str | None = None  # what the driver gives as the reason for most of the time
-    on_share: float = 1.0  # of the time with work
+    held_ratio: float = 1.0  # the highest clock under an ailment, as a ratio of the board's
+    lock_ratio: float = 1.0  # the highest clock of this model in practice, as a ratio of the stated one
+    reason: str | None = None  # the driver's reason for most of the time
+    on_share: float = 1.0  # ratio of the time with work
     leak_ratio: float = 1.0  # power of this board over others' at the same clock
     counts_activity: bool = True
     canary_mhz: float | None = None
 
     def state(self) -> tuple[float, float, bool]:
-        """Return the clock that the driver shows, the power, and whether the limit holds it."""
+        """Return the driver's clock, the power, and whether the limit is active."""
         if self.work is None:
             return 0.17, 76.0, False
         free_ratio = self.work.ceiling_ratio
@@ -54,14 +54,14 @@ class MadeGpu:
 
 @dataclass(frozen=True, slots=True)
 class MadeFleet:
-    """GPUs, and the places of those that are slow."""
+    """GPUs, and the positions of the slow ones."""
 
     gpus: tuple[MadeGpu, ...]
     slow: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
 
 def _hosts(seed: random.Random, count: int, work: Callable[[int, int], Kernel | None], gpus: int = 8) -> list[MadeGpu]:
-    """Make hosts of boards that differ by a few percent in what they draw."""
+    """Make hosts of boards whose power differs by a few percent."""
     return [
         MadeGpu(host=host, index=index, work=work(host, index), leak_ratio=seed.gauss(1.0, 0.02))
         for host in range(count)
@@ -79,7 +79,7 @@ _FREE = (kernels.COPY, kernels.FLOAT_GEMM)
 
 
 def fleets(number: int) -> Iterator[tuple[str, MadeFleet]]:
-    """Yield one fleet of each kind by its name; a number gives the same ones again."""
+    """Yield one fleet of each kind by its name; a seed gives the same fleets again."""
     seed = random.Random(number)
     yield from _healthy(seed)
     yield from _slow(seed)
@@ -144,7 +144,7 @@ def _explained(seed: random.Random) -> Iterator[tuple[str, MadeFleet]]:
 
 
 def canaries(number: int) -> MadeFleet:
-    """Make a fleet at its limit whose canaries show a GPU that its clock under load does not."""
+    """Make a fleet at its limit whose canaries reveal a GPU that the clock under load does not."""
     seed = random.Random(number)
     place = (seed.randrange(6), seed.randrange(8))
     gpus = [replace(gpu, canary_mhz=seed.gauss(1978.0, 2.0)) for gpu in _hosts(seed, 6, lambda *_: seed.choice(_CAPPED))]
@@ -158,7 +158,7 @@ def input_series(job: str, fleet: MadeFleet) -> Iterator[dict[str, str]]:
     for gpu in fleet.gpus:
         ids = f'job="{job}",instance="h{gpu.host}",uuid="GPU-{gpu.index}",gpu="{gpu.index}"'
         shown, power_w, capped = gpu.state()
-        busy = gpu.on_share if gpu.work else 1.0  # an idle board whose driver gives no idle reason counts as busy
+        busy = gpu.on_share if gpu.work else 1.0  # an idle board without an idle reason counts as busy
         yield _series("gpuwatch_device_info", f'{ids},name="{gpu.model}"', 1, 0)
         yield _series("gpuwatch_gpu_clock_ratio_sum", f'{ids},domain="sm",load="busy"', 0, shown * busy * _SAMPLES)
         yield _series("gpuwatch_gpu_clock_ratio_count", f'{ids},domain="sm",load="busy"', 0, busy * _SAMPLES)

@@ -1,4 +1,4 @@
-"""A small fleet for a test: real daemons on simulated GPUs, windows on them, and a real Prometheus that scrapes and judges."""
+"""A small fleet for a test: real daemons on simulated GPUs with windows, and a real Prometheus with the rules."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).parents[2]
 RULES = tuple(ROOT / "dashboards" / name for name in ("alerts.yml", "recording.yml", "dcgm-names.yml"))
-# What each host of the fleet shows: capped, shared, cut for heat, partitioned, asleep, well; lost for two seconds and failing;
-# and one without a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have the same.
+# The state of each host: capped, shared, slowed for heat, partitioned, asleep, healthy; lost for two seconds and failing; and
+# one without a driver.  The simulation's UUIDs follow from the GPU's position, so two hosts have the same.
 HOSTS: Mapping[str, str] = {
     "busy": "simulated:steady-gemm,neighbour,thermal,mig,idle,steady-copy",
     "faulty": "simulated:gpu-lost,ecc-error",
@@ -35,7 +35,7 @@ HOSTS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Fleet:
-    """A Prometheus, since when it has scraped, and the daemons' settings by host, which is also their instance."""
+    """A Prometheus, the time of its first scrape, and the daemons' settings by host, which is also their instance."""
 
     prometheus: Prometheus
     begun_s: float
@@ -44,7 +44,7 @@ class Fleet:
 
 @contextlib.contextmanager
 def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
-    """A fleet in which all has happened that dashboards speak of; everything is stopped afterwards."""
+    """Run a fleet in which every event of the dashboards has happened; stop everything afterwards."""
     program("prometheus")
     with contextlib.ExitStack() as stack, ThreadPoolExecutor() as threads:
         addresses = {name: f"127.0.0.1:{free_port()}" for name in hosts}
@@ -57,11 +57,11 @@ def watched(folder: Path, hosts: Mapping[str, str] = HOSTS) -> Iterator[Fleet]:
             return stack.enter_context(running(folder / name, hosts[name], environment=listen))
 
         lives = dict(zip(hosts, threads.map(start, hosts), strict=True))
-        # An increase is seen by whoever saw the count before it.
+        # An increase needs a scrape of the count before it.
         await_all(prometheus, f'count(gpuwatch_windows_total{{status="valid"}}) == {len(hosts)}')
         list(threads.map(lambda position: measured(lives["busy"].settings, position), range(3)))
         await_all(prometheus, "min_over_time(gpuwatch_gpu_up[1m]) == 0", "gpuwatch_gpu_xid_errors_total")
-        measured(lives["faulty"].settings, 1)  # the slow lane, where memory errors are read, hurries for a window
+        measured(lives["faulty"].settings, 1)  # a window speeds up the slow lane, which reads memory errors
         await_all(
             prometheus, "sum(gpuwatch_windows_total) == 4", "gpuwatch_findings_total", "max_over_time(gpuwatch_windows_in_hand[1m]) > 0",
             "rate(gpuwatch_gpu_energy_joules_total[4s])", "gpuwatch:windows:increase1d", "DCGM_FI_DEV_SM_CLOCK",
@@ -81,7 +81,7 @@ def _answers(prometheus: Prometheus, expr: str) -> bool:
 
 
 def measured(settings: Settings, position: int, length_s: float = 1.2) -> None:
-    """One window on the GPU at this position of the machine, judged."""
+    """Measure one window on the GPU at this position of the machine, and wait for its verdict."""
     with gpuwatch.window(f"w{position}", settings=settings, gpus=[f"GPU-51301a7e-0000-0000-0000-{position:012d}"]) as window:
         sample_for(length_s)
     assert window.verdict
@@ -89,10 +89,10 @@ def measured(settings: Settings, position: int, length_s: float = 1.2) -> None:
 
 @contextlib.contextmanager
 def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]:
-    """Debian's Prometheus with our rules, scraping these hosts each second."""
+    """Run Debian's Prometheus with the rules, and scrape these hosts each second."""
     port = free_port()
     targets = [{"targets": [address], "labels": {"instance": name}} for name, address in addresses.items()]
-    for path in RULES:  # a group that waits five minutes for its next turn would keep a test waiting
+    for path in RULES:  # without the five minutes until a group's next turn
         (folder / path.name).write_text(re.sub("^    interval: .*\n", "", path.read_text(), flags=re.MULTILINE))
     config = {
         "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
@@ -116,7 +116,7 @@ def scraping(folder: Path, addresses: Mapping[str, str]) -> Iterator[Prometheus]
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Raises AssertionError if it never comes true."""
+    """Wait for a condition.  Raises AssertionError: when it never becomes true."""
 
     def held() -> bool:
         with contextlib.suppress(URLError, ConnectionError, PrometheusError):

@@ -1,1 +1,1 @@
-"""A double of the driver's library: written in C to its ABI, so that any program that reads NVML runs on it unmodified."""
+"""A mock of the driver's library, written in C to its ABI, so that any program that reads NVML runs on it unmodified."""

@@ -1,4 +1,4 @@
-"""Builds the double with gcc: the whole library, and older ones that lack functions."""
+"""The build of the mock driver with gcc: the whole library, and older ones without some functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 def build(folder: Path) -> Path:
-    """The folder that holds the library, for LD_LIBRARY_PATH."""
+    """Return the folder of the library, for LD_LIBRARY_PATH."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scene.h").write_text(header())
     _gcc(folder, "-c", "-fPIC", "-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{folder}", *map(str, _sources()))
@@ -22,7 +22,7 @@ def build(folder: Path) -> Path:
 
 
 def older(built: Path, folder: Path, missing: Iterable[str]) -> Path:
-    """The same library as if these functions had not been invented yet."""
+    """Build the same library without these later functions."""
     folder.mkdir(parents=True, exist_ok=True)
     _link(built, folder, missing)
     return folder

@@ -1,4 +1,4 @@
-"""The double, built once, and a machine of eight idle GPUs for each test."""
+"""Fixtures of the mock driver: the library, built once, and a machine of eight idle GPUs for each test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fake_nvml.scene import Client, Scene, create
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The double, compiled by the first worker of the suite that needs it, in the folder that all of them share."""
+    """Return the mock driver; the suite's first worker that needs it compiles it into a shared folder."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     built = shared / "nvml"
@@ -33,7 +33,7 @@ def scene(tmp_path: Path) -> Scene:
 
 @pytest.fixture(scope="session")
 def contract(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[subprocess.Popen[str]]:
-    """The contract of every source, asked of ours on the double: tests of a process that finds the library."""
+    """Return the contract of every source, run with gpuwatch's source on the mock driver in a separate process."""
     scene = create(tmp_path_factory.mktemp("contract") / "scene", gpus=2)
     scene.gpus[0].partition("1g.18gb")
     scene.gpus[0].clients = [

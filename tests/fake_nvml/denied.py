@@ -1,10 +1,10 @@
-"""Which of the driver's numbers each of our signals is made of."""
+"""The driver's numbers behind each of gpuwatch's signals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Where a signal has a second way to be asked, both are named: without either there is no answer.
+# A signal with an alternative call lists both: only without either is there no answer.
 NUMBERS: Mapping[str, tuple[str, ...]] = {
     "sm_clock_mhz": ("sm_clock_mhz",),
     "mem_clock_mhz": ("mem_clock_mhz",),

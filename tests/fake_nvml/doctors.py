@@ -1,6 +1,6 @@
-"""Runs doctor in front of many drivers at once: one process that has imported everything, and a child of it for each.
+"""Runs of doctor with many drivers at once: one process with all imports, and a forked child for each driver.
 
-The search path for libraries is the folder a child stands in, so that every child finds its own.
+The search path for libraries is the child's working folder, so that every child finds its own library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Told:
 
 
 def doctors(folder: Path, cases: Mapping[str, tuple[Scene, Path]]) -> dict[str, Told]:
-    """What doctor says of each of these machines, by name."""
+    """Return doctor's output for each of these machines, by name."""
     asked = {name: [str(scene.path), str(library)] for name, (scene, library) in cases.items()}
     done = subprocess.run(
         [sys.executable, "-m", "tests.fake_nvml.doctors", str(folder)], input=json.dumps(asked),
@@ -41,7 +41,7 @@ def main() -> None:
     from gpuwatch.cli.checks import driver, machine, places
     from gpuwatch.sources import nvml
 
-    _ = doctor, driver, machine, places, nvml  # imported before the children are made
+    _ = doctor, driver, machine, places, nvml  # imported before the fork
     folder = Path(sys.argv[1])
     children = {}
     for name, (scene, library) in json.load(sys.stdin).items():

@@ -1,4 +1,4 @@
-"""Asks NVIDIA's own binding everything it can of every GPU, and prints it: run on the double by its tests."""
+"""A program that prints every answer of NVIDIA's own binding about every GPU; tests run it on the mock driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def processes(function: str) -> Ask:
 
 
 def raw_processes(version: str, structure: Any) -> Ask:
-    """The versions of the list that the binding itself no longer calls."""
+    """Return the versions of the list that the binding itself no longer calls."""
 
     def ask(handle: Any) -> list[dict[str, Any]]:
         ask_for = N._nvmlGetFunctionPointer(f"nvmlDeviceGetComputeRunningProcesses{version}")
@@ -183,14 +183,14 @@ def answered(ask: Ask, *arguments: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Bytes and ctypes' leftovers as what JSON knows."""
+    """Convert bytes and ctypes' values to JSON's types."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def main() -> None:
     N.nvmlInit()
     boards = []
-    # The GPM needs two samples some time apart, so only the first board, or the one named, is asked everything.
+    # The GPM needs two samples at a distance, so only the first board, or the named one, is queried completely.
     for index in range(N.nvmlDeviceGetCount()):
         handle = answered(N.nvmlDeviceGetHandleByIndex, index)
         if isinstance(handle, dict):

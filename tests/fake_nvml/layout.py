@@ -1,4 +1,4 @@
-"""What the C library and the tests share in memory: declared here once, and written as a C header for the build."""
+"""The memory layout shared by the C library and the tests, declared here once, and written as a C header for the build."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GPUS, INSTANCES, PROCESSES, EVENTS, TEXT = 40, 7, 512, 64, 96
 
 
 def _table(name: str) -> list[tuple[str, ...]]:
-    """The rows of one of the tables that C includes as well."""
+    """Return the rows of one of the tables that C includes as well."""
     rows = re.findall(r"^[A-Z]+\((.*)\)$", (SOURCE / name).read_text(), re.MULTILINE)
     return [tuple(part.strip() for part in row.split(",")) for row in rows]
 
@@ -28,10 +28,10 @@ FIELD_SIGNALS = {int(field): signal for field, signal, _ in _table("fields.def")
 
 
 class Call(ctypes.Structure):
-    """What one function does beside answering, everywhere or on one GPU."""
+    """The effect of one function beside its answer, on all GPUs or on one."""
 
     _fields_ = [
-        ("calls_count", ctypes.c_uint64),  # written by the library
+        ("calls_count", ctypes.c_uint64),  # the library writes this
         ("cost_ns", ctypes.c_uint64),
         ("code", ctypes.c_int32),
         ("hangs", ctypes.c_uint32),
@@ -39,18 +39,18 @@ class Call(ctypes.Structure):
 
 
 class Line(ctypes.Structure):
-    """A number over time: ``value + rate * (now - since)``, give or take ``ripple``."""
+    """A number over time: ``value + rate * (now - since)``, plus or minus ``ripple``."""
 
     _fields_ = [
         ("value", ctypes.c_double),
-        ("rate", ctypes.c_double),  # a second
+        ("rate", ctypes.c_double),  # per second
         ("ripple", ctypes.c_double),
         ("since_ns", ctypes.c_int64),
     ]
 
 
 class Signal(ctypes.Structure):
-    """A number as of its last refresh.  Of its two lines one holds, so that a change is written whole, then shown."""
+    """A number as of its last refresh.  One of its two lines is valid, so that a change is written completely and then shown."""
 
     _fields_ = [
         ("lines", Line * 2),
@@ -63,7 +63,7 @@ class Signal(ctypes.Structure):
 class Process(ctypes.Structure):
     _fields_ = [
         ("pid", ctypes.c_uint32),
-        ("lists", ctypes.c_uint32),  # 1 compute, 2 graphics, 4 MPS; 0: only the utilisation record knows it
+        ("lists", ctypes.c_uint32),  # 1 compute, 2 graphics, 4 MPS; 0: only in the utilisation record
         ("memory_bytes", ctypes.c_uint64),
         ("instance_id", ctypes.c_uint32),
         ("compute_id", ctypes.c_uint32),
@@ -95,10 +95,10 @@ class Instance(ctypes.Structure):
 
 class Gpu(ctypes.Structure):
     _fields_ = [
-        ("code", ctypes.c_int32),  # 0, or what every call to it answers: 15 lost, 16 must be reset
-        ("absent", ctypes.c_uint32),  # not even listed
-        ("generation", ctypes.c_uint32),  # handles of an earlier one are dead
-        ("attach_anew", ctypes.c_uint32),  # a process that was attached before that generation must attach anew
+        ("code", ctypes.c_int32),  # 0, or the answer to every call: 15 lost, 16 must be reset
+        ("absent", ctypes.c_uint32),  # not in the driver's list of GPUs
+        ("generation", ctypes.c_uint32),  # handles of an earlier generation are invalid
+        ("attach_anew", ctypes.c_uint32),  # a process attached before that generation must attach again
         ("uuid", ctypes.c_char * TEXT),
         ("name", ctypes.c_char * TEXT),
         ("serial", ctypes.c_char * TEXT),
@@ -108,9 +108,9 @@ class Gpu(ctypes.Structure):
         ("device", ctypes.c_uint32),
         ("pci_ids", ctypes.c_uint32),
         ("signals", Signal * len(SIGNALS)),
-        ("field_codes", ctypes.c_int32 * len(FIELDS)),  # -1: success without a timestamp, which fills nothing
+        ("field_codes", ctypes.c_int32 * len(FIELDS)),  # -1: success without a timestamp, with no value
         ("calls", Call * len(FUNCTIONS)),
-        ("shown", ctypes.c_uint32),  # which of the two lists holds
+        ("shown", ctypes.c_uint32),  # index of the valid list
         ("processes", Processes * 2),
         ("instances", Instance * INSTANCES),
     ]
@@ -125,15 +125,15 @@ class Scene(ctypes.Structure):
         ("magic", ctypes.c_uint64),
         ("size", ctypes.c_uint64),
         ("epoch_ns", ctypes.c_int64),
-        ("driver_code", ctypes.c_int32),  # 0, or what every call answers: 9 not loaded, 18 versions differ, 4 no permission
-        ("generation", ctypes.c_uint32),  # of the driver: who attached to an earlier one must attach anew
-        ("stale_code", ctypes.c_int32),  # what those are answered
+        ("driver_code", ctypes.c_int32),  # 0, or the answer to every call: 9 not loaded, 18 versions differ, 4 no permission
+        ("generation", ctypes.c_uint32),  # generation of the driver: a process attached to an earlier one must attach again
+        ("stale_code", ctypes.c_int32),  # answer to such a process
         ("cuda_version", ctypes.c_int32),
         ("driver_version", ctypes.c_char * TEXT),
         ("nvml_version", ctypes.c_char * TEXT),
         ("power_period_ns", ctypes.c_int64),
         ("power_samples_count", ctypes.c_uint32),
-        ("stamps_boot", ctypes.c_uint32),  # samples are stamped by CLOCK_BOOTTIME instead of the wall clock
+        ("stamps_boot", ctypes.c_uint32),  # CLOCK_BOOTTIME instead of the wall clock stamps the samples
         ("utilization_period_ns", ctypes.c_int64),
         ("gpus_count", ctypes.c_uint32),
         ("events_count", ctypes.c_uint64),
@@ -151,7 +151,7 @@ _SCALARS = {
 
 
 def header() -> str:
-    """These structures in C."""
+    """Return these structures in C."""
     names = {"GPUS": GPUS, "INSTANCES": INSTANCES, "PROCESSES": PROCESSES, "EVENTS": EVENTS}
     lines = [
         "/* Written by layout.py from the structures the tests use. */",

@@ -1,4 +1,4 @@
-"""Asks our own source so often for a GPU's lists, and prints what it was told last: run on the double by its tests."""
+"""A program that reads a GPU's lists repeatedly through gpuwatch's source and prints the last answers; tests run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A benchmark as the driver sees one: it makes a context on GPUs of the scene, keeps them busy, and leaves."""
+"""A benchmark from the driver's view: it creates a context on GPUs of the scene, keeps them busy, and exits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def leave(gpu: Gpu, pid: int) -> None:
 
 
 def main() -> None:
-    """``SCENE SECONDS GPU…``"""
+    """Run with the arguments ``SCENE SECONDS GPU…``."""
     scene, seconds, pid = Scene(Path(sys.argv[1])), float(sys.argv[2]), os.getpid()
     gpus = [scene.gpus[int(index)] for index in sys.argv[3:]]
     for gpu in gpus:

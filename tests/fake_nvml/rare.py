@@ -1,4 +1,4 @@
-"""Prints what our source reads rarely of every board, twice: between the two lies what the performance monitor needs."""
+"""A program that prints gpuwatch's rare readings of every board twice, with the performance monitor's interval in between."""
 
 from __future__ import annotations
 

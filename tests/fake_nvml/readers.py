@@ -1,4 +1,4 @@
-"""What nvitop, gpustat and our own source make of the same driver, in one form: run on the double by its tests."""
+"""A program that prints the readings of nvitop, gpustat and gpuwatch's source in one form; tests run it on the mock driver."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def gpuwatch() -> list[dict[str, Any]]:
             "mem_clock_mhz": reading.mem_clock_mhz, "power_w": reading.power_average_w, "power_limit_w": device.power_limit_w,
             "temperature_c": reading.temperature_c, "utilization_percent": _percent(reading.utilization_ratio),
             "mem_utilization_percent": _percent(reading.mem_utilization_ratio),
-            # Others show what programs use; a reading holds the driver's reserve too, and the device how much that is.
+            # Other tools show the programs' memory; a reading includes the driver's reserve, whose size is a fact of the device.
             "memory_used_bytes": (reading.memory_used_bytes or 0) - (device.memory_reserved_bytes or 0),
             "memory_total_bytes": device.memory_total_bytes,
             "processes": sorted([process.pid, process.memory_bytes] for process in process_list.processes if process.listed),

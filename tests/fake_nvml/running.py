@@ -1,4 +1,4 @@
-"""Programs that run on the double: each in its own process, where it loads the library as it would a driver's."""
+"""Programs on the mock driver, each in its own process, which loads the library like a real driver's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S, wait_until
 
 
 def told(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
-    """What a module of ours prints as JSON when run on the double."""
+    """Return the JSON output of a gpuwatch module on the mock driver."""
     done = subprocess.run(
         [sys.executable, "-m", f"tests.fake_nvml.{module}", *arguments],
         env={**os.environ, **scene.environment(library)}, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
@@ -31,14 +31,14 @@ def told(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
 
 @dataclass(frozen=True)
 class Watch:
-    """A daemon that watches the double's GPUs."""
+    """A daemon that watches the mock driver's GPUs."""
 
     live: Live
     scene: Scene
     library: Path
 
     def command(self, *arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        """Any command of gpuwatch, beside this daemon and in front of the same driver."""
+        """Run a gpuwatch command beside this daemon with the same driver."""
         return command(self.scene, self.library, *self.live.settings.flags(), *arguments, timeout_s=timeout_s)
 
     @contextlib.contextmanager
@@ -51,12 +51,12 @@ class Watch:
             return client.status()
 
     def gpu(self, index: int) -> dict[str, Any]:
-        """What the daemon's status says of one GPU."""
+        """Return the daemon's status of one GPU."""
         uuid = self.scene.gpus[index].uuid
         return next(gpu for gpu in self.status()["gpus"] if gpu["uuid"] == uuid)
 
     def until(self, said: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status as soon as it says so."""
+        """Return the status once it fulfils the condition."""
         status: dict[str, Any] = {}
 
         def is_said() -> bool:
@@ -70,7 +70,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(folder: Path, scene: Scene, library: Path, environment: Mapping[str, str] | None = None) -> Iterator[Watch]:
-    """A real daemon on the double."""
+    """Run a real daemon on the mock driver."""
     with live.running(folder, "nvml", environment={**scene.environment(library), **(environment or {})}) as found:
         yield Watch(found, scene, library)
 

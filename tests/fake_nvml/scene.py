@@ -1,4 +1,4 @@
-"""What the double's driver says: built by a test, changed while programs read it, with the calls they made counted."""
+"""The answers of the mock driver: built by a test, changed while programs read them, with the calls counted."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.fake_nvml.layout import CLASSES, DEFAULTS, FIELDS, FUNCTIONS, SIGNALS
 
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND = 3, 4, 13
 UNINITIALIZED, DRIVER_NOT_LOADED, GPU_IS_LOST, RESET_REQUIRED, VERSIONS_DIFFER = 1, 9, 15, 16, 18
-NOTHING_FILLED = -1  # of a field: success without a timestamp
+NOTHING_FILLED = -1  # for a field: success without a timestamp
 XID, DOUBLE_BIT = 0x8, 0x2
 
-# What changes only when the driver writes its page again, and how often that is on data-centre boards.
+# Values that change only at a refresh of the driver's page, and the period of refreshes on data-centre boards.
 _PAGED_NS = {
     **dict.fromkeys(("sm_clock_mhz", "mem_clock_mhz", "power_mw", "power_average_mw", "power_cap_ns"), 100_000_000),
     **dict.fromkeys(("sync_boost_ns", "sw_thermal_ns", "hw_thermal_ns", "power_brake_ns", "energy_mj"), 100_000_000),
@@ -30,7 +30,7 @@ _PAGED_NS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A process on a GPU.  ``hidden``: not on its lists, as in a container, and only in the utilisation record."""
+    """A process on a GPU.  ``hidden``: only in the utilisation record, as for a process in another container."""
 
     pid: int
     memory_bytes: int = 1 << 30
@@ -64,26 +64,26 @@ class Gpu:
     def name(self) -> str:
         return str(self._gpu.name.decode())
 
-    # Its numbers
+    # The GPU's numbers
 
     def set(self, **values: float) -> None:
-        """Numbers that stand from now on."""
+        """Set constant numbers from now on."""
         for name, value in values.items():
             self._show(name, value, 0.0, 0.0)
 
     def moves(self, name: str, rate: float) -> None:
-        """From what it is now this number rises by so much a second."""
+        """Let this number rise from its present value by this rate per second."""
         self._show(name, self.now(name), rate, 0.0)
 
     def ripples(self, name: str, by: float) -> None:
-        """At each refresh this number is another one, at most so far from where it stands."""
+        """Let this number change at each refresh, by at most this distance from its value."""
         self._show(name, self.now(name), 0.0, by)
 
     def refreshes(self, name: str, period_ms: float) -> None:
         self._signal(name).refresh_ns = round(period_ms * 1e6)
 
     def now(self, name: str) -> float:
-        """What a number is now, ripple and refresh apart."""
+        """Return a number's present value, without ripple and refresh."""
         signal = self._signal(name)
         line = signal.lines[signal.shown & 1]
         return float(line.value + line.rate * (time.monotonic_ns() - line.since_ns) / 1e9)
@@ -97,7 +97,7 @@ class Gpu:
         line.value, line.rate, line.ripple, line.since_ns = value, rate, ripple, time.monotonic_ns()
         signal.shown += 1
 
-    # Who is on it
+    # Processes on the GPU
 
     @property
     def clients(self) -> tuple[Client, ...]:
@@ -124,7 +124,7 @@ class Gpu:
         self.set(memory_used_bytes=sum(client.memory_bytes for client in clients))
 
     def partition(self, *names: str, memory_bytes: int = 18 << 30) -> tuple[str, ...]:
-        """Turn MIG on with these instances; gives their UUIDs."""
+        """Turn MIG on with these instances; return their UUIDs."""
         self.set(mig_mode=1)
         uuids = []
         for slot, name in enumerate(names):
@@ -142,41 +142,41 @@ class Gpu:
             setattr(self._gpu.instances[slot], name, int(value) if name.endswith("_bytes") else value)
 
     def unpartition(self) -> None:
-        """Turn MIG off again; its instances are gone."""
+        """Turn MIG off and remove its instances."""
         self.set(mig_mode=0)
         for instance in self._gpu.instances:
             instance.present = 0
 
-    # What goes wrong
+    # Faults of the GPU
 
     def lose(self, code: int = GPU_IS_LOST) -> None:
-        """Every call to it fails from now on."""
+        """Let every call for it fail from now on."""
         self._gpu.code = code
 
     def come_back(self, *, attach_anew: bool = False) -> None:
-        """It answers again, under new handles; ``attach_anew``: only to those that attach to the driver anew."""
+        """Let it answer again, under new handles; with ``attach_anew`` only to processes that attach to the driver again."""
         self._gpu.attach_anew, self._gpu.absent = attach_anew, 0
         self._gpu.generation += 1
         self._gpu.code = 0
 
     def vanish(self) -> None:
-        """It is not even listed any more."""
+        """Remove it from the driver's list."""
         self._gpu.absent = 1
 
     def fail(self, function: str, code: int) -> None:
-        """What a function, or every one of a class, answers for this GPU from now on; 0: as if nothing had been."""
+        """Set the answer of a function, or of every one of a class, for this GPU from now on; 0 restores it."""
         for call in _calls(self._gpu.calls, function):
             call.code = code
 
     def deny(self, signal: str, code: int = NOT_SUPPORTED) -> None:
-        """Whatever tells this number says this instead, be it a call or a field."""
+        """Set the answer of every call and field that gives this number."""
         self._signal(signal).code = code
 
     def deny_field(self, field: int, code: int = NOT_SUPPORTED) -> None:
         self._gpu.field_codes[FIELDS[field]] = code
 
     def hang(self, function: str = "all") -> None:
-        """Calls of a function, of a class or of all do not return until released."""
+        """Let calls of a function, of a class or of all block until released."""
         for call in _calls(self._gpu.calls, function):
             call.hangs = 1
 
@@ -185,7 +185,7 @@ class Gpu:
             call.hangs = 0
 
     def calls_count(self, function: str = "all") -> int:
-        """How often programs called it for this GPU."""
+        """Return the number of calls for this GPU."""
         return sum(int(call.calls_count) for call in _calls(self._gpu.calls, function))
 
     def xid(self, number: int) -> None:
@@ -209,28 +209,28 @@ class Scene:
         self.gpus = tuple(Gpu(self._scene, index) for index in range(self._scene.gpus_count))
 
     def environment(self, library: Path) -> dict[str, str]:
-        """What a program needs in its environment to find the double instead of a driver."""
+        """Return a program's environment variables, with which it finds the mock driver instead of a real one."""
         others = os.environ.get("LD_LIBRARY_PATH")
         paths = f"{library}:{others}" if others else str(library)
         return {"FAKE_NVML_SCENE": str(self.path), "LD_LIBRARY_PATH": paths}
 
     def unload(self, code: int = DRIVER_NOT_LOADED) -> None:
-        """The driver is gone: every call says so."""
+        """Unload the driver: every call answers so."""
         self._scene.driver_code = code
 
     def load(self, *, stale_code: int = UNINITIALIZED) -> None:
-        """The driver is back; those that were attached to the one before are answered ``stale_code`` until they attach anew."""
+        """Load the driver again; processes attached before get ``stale_code`` until they attach again."""
         self._scene.stale_code = stale_code
         self._scene.generation += 1
         self._scene.driver_code = 0
 
     def fail(self, function: str, code: int) -> None:
-        """What a function, or every one of a class, answers from now on; 0: as if nothing had been."""
+        """Set the answer of a function, or of every one of a class, from now on; 0 restores it."""
         for call in _calls(self._scene.calls, function):
             call.code = code
 
     def cost(self, function: str, us: float) -> None:
-        """How long a call of a function, or of each of a class, computes; one for a list's length alone as long as one for it."""
+        """Set the computing time per call of a function, or of a class; a call for a list's length costs the same."""
         for call in _calls(self._scene.calls, function):
             call.cost_ns = round(us * 1000)
 
@@ -245,22 +245,22 @@ class Scene:
                 call.hangs = 0
 
     def calls_count(self, function: str = "all") -> int:
-        """How often programs called it, of all GPUs and of none."""
+        """Return the number of calls, of all GPUs and of none."""
         return sum(int(call.calls_count) for call in _calls(self._scene.calls, function))
 
     def called(self) -> dict[str, int]:
-        """Every function that was called, and how often."""
+        """Return every called function with its number of calls."""
         counts = {name: int(self._scene.calls[number].calls_count) for name, number in FUNCTIONS.items()}
         return {name: count for name, count in counts.items() if count}
 
 
 def create(path: Path, *, gpus: int = 8, name: str = "NVIDIA H200", driver_version: str = "580.159.04") -> Scene:
-    """A machine with so many idle boards; lone surrogates of its texts are the bytes they stand for."""
+    """Create a machine with this number of idle boards; lone surrogates in its texts stand for their bytes."""
     path.write_bytes(bytes(ctypes.sizeof(layout.Scene)))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         raw = layout.Scene.from_buffer(memory)
         _fill(raw, gpus, name, driver_version)
-        del raw  # or the memory could not be closed
+        del raw  # otherwise the memory could not be closed
     return Scene(path)
 
 
@@ -280,11 +280,11 @@ def _fill(raw: layout.Scene, gpus: int, name: str, driver_version: str) -> None:
             board.signals[number].refresh_ns = _PAGED_NS.get(signal, 0)
             board.signals[number].lines[0].value = DEFAULTS[signal]
             board.signals[number].lines[0].since_ns = begin_ns
-    raw.magic = layout.MAGIC  # last: a library that maps it before takes it for none
+    raw.magic = layout.MAGIC  # last: a library that maps the file before this rejects it
 
 
 def _calls(calls: Sequence[layout.Call], function: str) -> Iterable[layout.Call]:
-    """Of a function by name, of a class, or of all."""
+    """Return the calls of a function by name, of a class, or of all."""
     if function in FUNCTIONS:
         return (calls[FUNCTIONS[function]],)
     known = {"all", *CLASSES.values()}

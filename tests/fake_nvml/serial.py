@@ -1,4 +1,4 @@
-"""Runs of the compiled loop, printed as JSON; in a process of its own, which finds the double where a driver would be."""
+"""Runs of the compiled loop, printed as JSON by a separate process, which finds the mock driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _series(source: Nvml, uuid: str) -> CompiledLoop:
 
 
 def agree() -> Any:
-    """Of every GPU: a row and a pulse from the loop, and the row asked alone."""
+    """Print of every GPU a row and a pulse from the loop, and the row read alone."""
     found, source = [], Nvml()
     for device in source.devices():
         loop, now_ns = _series(source, device.uuid), clock.now_ns()
@@ -38,7 +38,7 @@ def agree() -> Any:
 
 
 def cadence() -> Any:
-    """Passes at 100 Hz for 0.6 s whose fourth deadline was already past, a row each 50 ms; and what an interrupt leaves."""
+    """Print passes at 100 Hz for 0.6 s with an overdue fourth deadline, a row each 50 ms; and the result of an interrupt."""
     source = Nvml()
     loop = _series(source, source.devices()[0].uuid)
     begin_ns = clock.now_ns() - 35 * MS
@@ -56,7 +56,7 @@ def cadence() -> Any:
 
 
 def rest() -> Any:
-    """Of every GPU: the lanes of what runs at rest return one after the other, how long each took, and what an interrupt leaves."""
+    """Print of every GPU the lanes returned at rest in order, their durations, and the result of an interrupt."""
     found, source = [], Nvml()
     for device in source.devices():
         loop, row_at_ns, seen = _series(source, device.uuid), clock.now_ns(), []

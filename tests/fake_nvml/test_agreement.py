@@ -1,4 +1,4 @@
-"""Other readers of NVML run on the double unmodified, and see in it what we see."""
+"""Tests that other NVML readers run on the mock driver unmodified, and read the same values as gpuwatch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 from tests.fake_nvml.running import told
 from tests.fake_nvml.scene import Client, Scene, create
 
-pytestmark = pytest.mark.usefixtures("contract")  # it mostly waits, so it begins early
+pytestmark = pytest.mark.usefixtures("contract")  # it mostly waits, so it starts early
 GIB = 1 << 30
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Eight GPUs of which no two are alike, with processes that exist."""
+    """Make eight different GPUs, with existing processes."""
     scene = create(tmp_path_factory.mktemp("busy") / "scene")
     programs = [subprocess.Popen(["sleep", "60"]) for _ in range(3)]
     for gpu in scene.gpus:

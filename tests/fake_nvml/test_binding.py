@@ -1,4 +1,4 @@
-"""NVIDIA's own binding reads what the scene says, every call and every version of a structure."""
+"""Tests of the mock driver with NVIDIA's own binding: every call and every version of a structure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fake_nvml.scene import NOTHING_FILLED, RESET_REQUIRED, Client, Scene
 from tests.waiting import let_pass
 
 GIB = 1 << 30
-WHOLE = 0xFFFF_FFFF  # of no MIG instance
+WHOLE = 0xFFFF_FFFF  # no MIG instance
 
 
 def of(scene: Scene, library: Path, index: int = 0) -> Any:
@@ -175,7 +175,7 @@ def test_calls_are_counted_by_function_and_by_gpu(scene: Scene, library: Path) -
     of(scene, library, 2)
     assert scene.calls_count("nvmlDeviceGetPowerUsage") == 8
     assert [gpu.calls_count("nvmlDeviceGetUtilizationRates") for gpu in scene.gpus] == [0, 0, 1, 0, 0, 0, 0, 0]
-    assert scene.calls_count("gpm") == 2 + 1 + 2 + 1 + 2  # asked for support, allocated, taken, subtracted, freed
+    assert scene.calls_count("gpm") == 2 + 1 + 2 + 1 + 2  # queried for support, allocated, taken, subtracted, freed
     assert scene.called()["nvmlInitWithFlags"] == 1
 
 

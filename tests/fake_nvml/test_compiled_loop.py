@@ -1,4 +1,4 @@
-"""The compiled loop in front of the double: what it reads is what the driver has, on its deadlines."""
+"""Tests of the compiled loop on the mock driver: it reads the driver's values, at its deadlines."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def test_compiled_loop_reads_what_single_calls_read(
 
 
 def test_compiled_loop_keeps_deadlines(scene: Scene, library: Path) -> None:
-    """Passes keep their deadlines, count those they missed, and stop when interrupted."""
+    """Passes keep their deadlines, count the missed ones, and stop when interrupted."""
     seen = told(scene, library, "serial", "cadence")
     passes = seen["on_time"]
     assert passes[0][0] % 10 == 0
-    assert passes[0][2] >= 3  # deadlines that had passed before it began
+    assert passes[0][2] >= 3  # deadlines that had passed before the run
     assert all(late_ns >= 0 for _, late_ns, _, _ in passes)
     for (due, _, _, _), (following, _, missed, _) in pairwise(passes):
         assert following - due == pytest.approx(10 * (missed + 1))
@@ -68,7 +68,7 @@ def test_compiled_loop_keeps_deadlines(scene: Scene, library: Path) -> None:
     assert all(min(at - row for row in rows_ms if row < at) < 46 for at in pulses_ms), "and pulses no longer than that"
     assert 1 <= seen["cut"] < 200  # interrupted after 0.2 s of ten
     assert seen["none"] == 0
-    assert seen["most"] == compiled_loop.PASSES_COUNT  # what it has room for, then it tells of it
+    assert seen["most"] == compiled_loop.PASSES_COUNT  # the loop returns when its buffer is full
 
 
 def test_compiled_loop_at_rest_passes_over_pulses_that_repeat(scene: Scene, library: Path) -> None:
@@ -84,7 +84,7 @@ def test_compiled_loop_at_rest_passes_over_pulses_that_repeat(scene: Scene, libr
 
 
 def test_compiled_loop_refuses_a_library_of_another_layout(tmp_path: Path) -> None:
-    """Neither a library of another layout nor one that is none is used, and the reason is said."""
+    """The loop rejects a library of another layout or none, and gives the reason."""
     (tmp_path / "empty").mkdir()
     assert compiled_loop.compiled(tmp_path / "empty") == (
         None,
@@ -112,7 +112,7 @@ def test_compiled_loop_compiles_without_a_warning(tmp_path: Path) -> None:
 
 
 def test_compiled_loop_can_make_every_fast_call() -> None:
-    """Every call that a fast signal may need is one that the loop can make."""
+    """The loop supports every call that a fast signal may need."""
     asked = {question.function for name in signals(Lane.FAST) for question in SIGNALS[name] if isinstance(question, Call)}
     assert asked - compiled_loop.FORMS.keys() == set()
     assert not any(isinstance(question, GpmMetric) for name in signals(Lane.FAST) for question in SIGNALS[name])

@@ -1,4 +1,4 @@
-"""The daemon and the commands in front of eight GPUs whose driver is the double."""
+"""Tests of the daemon and the commands with eight GPUs of the mock driver."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shows(watch: Watch, index: int, **values: float) -> None:
 
 
 def test_library_alone_makes_a_machine_with_a_driver(watch: Watch) -> None:
-    """Loading the library is all that makes a machine one with a driver."""
+    """A machine counts as one with a driver as soon as its library loads."""
     program = "from gpuwatch.sources import has_driver; print(has_driver())"
     said = [
         subprocess.run([sys.executable, "-c", program], env={**os.environ, **more}, capture_output=True, text=True, check=True)
@@ -111,7 +111,7 @@ def test_a_program_that_uses_no_gpu_hears_so(watch: Watch) -> None:
 
 
 def test_xid_rejects_only_the_window_on_its_gpu(watch: Watch) -> None:
-    """An Xid rejects the window it falls into, and no window of another GPU."""
+    """An Xid rejects the window around it, and no window of another GPU."""
     struck, spared = watch.scene.gpus[0], watch.scene.gpus[1]
     for gpu in (struck, spared):
         work_on(gpu, os.getpid())
@@ -170,7 +170,7 @@ def test_idle_daemon_reads_at_20_hz_and_sets_nothing(watch: Watch) -> None:
 
 
 def test_doctor_measures_call_costs_and_refresh_periods(library: Path, tmp_path: Path) -> None:
-    """The doctor measures what calls cost and how often values change."""
+    """The doctor measures the costs of calls and the refresh periods of values."""
     small = create(tmp_path / "small", gpus=1)
     gpu = small.gpus[0]
     for number in ("power_mw", "power_average_mw"):
@@ -200,7 +200,7 @@ def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
     """A short window is judged by every pass, however many passes arrive at once."""
     gpu = watch.scene.gpus[6]
     work_on(gpu, os.getpid())
-    gpu.ripples("sm_clock_mhz", 60)  # no value stands for longer than a refresh
+    gpu.ripples("sm_clock_mhz", 60)  # no value lives longer than a refresh
 
     def is_judged_by_every_pass() -> bool:
         with watch.client() as client:
@@ -214,12 +214,12 @@ def test_short_window_is_judged_by_every_pass(watch: Watch) -> None:
             trace = reader.evidence(reader.run(opened.run), gpu.uuid).trace
         clock = trace.column("sm_clock_mhz").at_ns
         assert list(clock) == sorted(clock)
-        assert trace.column("temperature_c").at_ns[-1] >= end_ns  # the edge's row
+        assert trace.column("temperature_c").at_ns[-1] >= end_ns  # the row of the edge
         if trace.gaps:
-            return False  # a pass that came late says so: somebody else had the machine
+            return False  # a late pass is marked: another process had the processor
         inside = [begin_ns, *clock[(clock >= begin_ns) & (clock <= end_ns)], end_ns]
-        # A refresh and a pass, and as many passes as could not be made.  Edges ask too, and hide some that were not: one window
-        # in which nobody else had the machine is enough.
+        # A refresh and a pass, and as many passes as were missed.  Edge readings hide some missed passes, so one window without
+        # interference is enough.
         missed_count = max(0, (end_ns - begin_ns) // 10_000_000 - (after_count - before_count))
         most_ns = 100_000_000 + (2 + missed_count) * 10_000_000
         longest_ns = max(later - at_ns for at_ns, later in pairwise(inside))

@@ -1,4 +1,4 @@
-"""What doctor tells of drivers that are missing, too old, forbidden, hung or lost."""
+"""Tests of doctor with drivers that are missing, too old, forbidden, hung or lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is no lib
 FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
 TOO_OLD = "libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver"
 
-# What a driver answers to whoever attaches, and what doctor makes of it.
+# A driver's answer to an attaching process, and doctor's text for it.
 REFUSED = {
     NO_PERMISSION: FORBIDDEN,
     VERSIONS_DIFFER: "library and kernel module differ in version (upgraded under a running system?): reload the module",
@@ -24,7 +24,7 @@ REFUSED = {
     FUNCTION_NOT_FOUND: TOO_OLD,
 }
 
-# What came with later drivers, and what a GPU still tells without it.
+# Functions of later drivers, and the remaining signals of a GPU without them.
 LATER: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "performance-monitor": (lambda name: "Gpm" in name, "33 of 37 signals answered; not sm_activity_ratio"),
     "versioned-temperature": (lambda name: name == "nvmlDeviceGetTemperatureV", "37 of 37"),
@@ -40,7 +40,7 @@ LATER: Mapping[str, tuple[Callable[[str], bool], str]] = {
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory, library: Path) -> dict[str, Told]:
-    """Doctors in front of all these machines, at once: each measures for half a second."""
+    """Return the outputs of doctors on all these machines, run at once for half a second."""
     folder = tmp_path_factory.mktemp("doctors")
     cases: dict[str, tuple[Scene, Path]] = {}
 
@@ -100,7 +100,7 @@ def test_an_older_library_is_read_as_far_as_it_goes(told: dict[str, Told], lacki
 
 
 def test_empty_process_list_needs_a_list_to_be_believed(told: dict[str, Told]) -> None:
-    """An empty process list is believed only where there is a list."""
+    """An empty process list counts only if the driver supports the list."""
     vague = [name for name in LATER if "the driver does not list its processes" in told[name].text]
     assert vague == ["process-lists"]
 

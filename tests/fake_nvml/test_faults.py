@@ -1,4 +1,4 @@
-"""What breaks under the daemon: each fault with what its user sees, and that nothing stored is lost."""
+"""Tests of faults under the daemon: the user's view of each, and no loss of stored data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Verdicts = dict[str, Any]
 
 @pytest.fixture
 def working(tmp_path: Path) -> Scene:
-    """Four GPUs at work."""
+    """Make four working GPUs."""
     scene = create(tmp_path / "working", gpus=4)
     for gpu in scene.gpus:
         work_on(gpu, os.getpid())
@@ -46,7 +46,7 @@ def working(tmp_path: Path) -> Scene:
 
 @contextmanager
 def window(watch: Watch, *gpus: Gpu) -> Iterator[Verdicts]:
-    """A window over these GPUs; afterwards its verdicts, by UUID."""
+    """Open a window over these GPUs; yield its verdicts by UUID after its end."""
     verdicts: Verdicts = {}
     with watch.client() as client:
         opened = client.open(label="tried", gpus=[gpu.uuid for gpu in gpus], policy=BUSY_MACHINE.to_dict())
@@ -63,12 +63,12 @@ def answered(verdict: Mapping[str, Any]) -> dict[str, str]:
 
 
 def why(verdict: Mapping[str, Any]) -> str:
-    """What the judge says of a witness that was not there, and of GPUs nobody named."""
+    """Return the judge's reason for a missing witness and unnamed GPUs."""
     return "; ".join(finding["says"] for finding in verdict["findings"] if finding["rule"] == "stale-daemon")
 
 
 def shown(watch: Watch) -> list[str]:
-    """The rows of top, a GPU each."""
+    """Return the rows of top, one per GPU."""
     ended = watch.command("top", "--once")
     assert ended.returncode == 0, ended.stderr
     return ended.stdout.splitlines()[1 : 1 + len(watch.scene.gpus)]
@@ -81,7 +81,7 @@ def readings_count(watch: Watch, gpu: Gpu, begin_ns: int, end_ns: int) -> int:
 
 @pytest.fixture(scope="module")
 def late(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[Watch]:
-    """A daemon that began while one GPU hung and another was lost."""
+    """Run a daemon that started with one hung and one lost GPU."""
     folder = tmp_path_factory.mktemp("late")
     scene = create(folder / "scene", gpus=4)
     scene.gpus[1].hang()
@@ -116,7 +116,7 @@ def test_lost_gpu_is_named_and_watched_again(working: Scene, library: Path, tmp_
             watch.until(lambda _: all(watch.gpu(index)["lost"] for index in (1, 2)))
             rows = shown(watch)
             asked_s, asked_count = time.monotonic(), off_the_bus.calls_count()
-            let_pass(0.4, "calls are counted over it")
+            let_pass(0.4, "the interval for the count of calls")
             assert off_the_bus.calls_count() - asked_count < 75 * (time.monotonic() - asked_s), "a lost GPU is asked seldom"
         off_the_bus.come_back()
         to_be_reset.come_back()
@@ -137,9 +137,9 @@ def test_lost_gpu_is_named_and_watched_again(working: Scene, library: Path, tmp_
 
 
 def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library: Path, tmp_path: Path) -> None:
-    """A storm of processes under a few PIDs is named and costs no memory.
+    """A storm of processes under a few PIDs is named in the verdict and costs no memory.
 
-    Processes change dozens of times a second, and each new one has a PID that others had before.
+    Processes change dozens of times a second, and each new one reuses an earlier PID.
     """
     dice = random.Random(0)
     with watching(tmp_path, working, library) as watch:
@@ -177,18 +177,18 @@ def test_process_storm_with_reused_pids_costs_no_memory(working: Scene, library:
 def test_daemon_killed_between_commits_loses_1_s_at_most(
     working: Scene, library: Path, tmp_path: Path, opened_count: int, most_lost_ns: int | None
 ) -> None:
-    """A daemon killed between two commits loses a second at most.
+    """A daemon killed between two commits loses at most 1 s.
 
-    On the driver's own ABI: what the compiled loop read and had not told yet is lost with it, on top of what was not committed.
+    On the driver's own ABI this includes readings in the compiled loop's buffer, in addition to uncommitted ones.
 
-    Without a bound on time what was committed before the kill is there after it.
+    Without a time limit the test checks that everything committed before the kill is stored.
     """
     with watching(tmp_path, working, library) as watch:
         windows = [gpuwatch.window(f"open {i}", settings=watch.live.settings) for i in range(opened_count)]
         for w in windows:
             w.__enter__()
         for gpu in working.gpus:
-            gpu.ripples("sm_clock_mhz", 60)  # no value stands for longer than a refresh
+            gpu.ripples("sm_clock_mhz", 60)  # no value lives longer than a refresh
         sample_for(1.5)
         committed = wait_until(lambda: stores.committed_ns(watch.live.settings.state), what="readings are committed")
         watch.live.process.kill()
@@ -203,7 +203,7 @@ def test_daemon_killed_between_commits_loses_1_s_at_most(
     assert all(stored[uuid] >= at_ns for uuid, at_ns in committed.items())
     assert most_lost_ns is None or killed_ns - min(stored.values()) <= most_lost_ns
     stores.check_files(watch.live.settings.state)
-    with watching(tmp_path, working, library) as watch:  # the next one cleans up after it
+    with watching(tmp_path, working, library) as watch:  # the next daemon cleans up after it
         pass
     stores.check_rows(watch.live.settings.state)
     runs = stores.check_runs(watch.live.settings.state)
@@ -223,7 +223,7 @@ def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, lib
             rows = shown(watch)
             working.load()
             status = watch.until(lambda status: not any(gpu["lost"] for gpu in status["gpus"]))
-        working.load(stale_code=VERSIONS_DIFFER)  # and again, so fast that nobody saw it gone
+        working.load(stale_code=VERSIONS_DIFFER)  # and again, too fast for anybody to notice
         watch.until(lambda status: any(gpu["lost"] for gpu in status["gpus"]))
         watch.until(lambda status: not any(gpu["lost"] for gpu in status["gpus"]))
         with window(watch, *working.gpus) as after:
@@ -240,7 +240,7 @@ def test_a_driver_reloaded_under_the_daemon_is_attached_anew(working: Scene, lib
 
 
 def test_a_driver_that_comes_later_is_found(library: Path, scene: Scene, tmp_path: Path) -> None:
-    """No driver is a state: the daemon runs, says so, and looks for one every ten seconds; a hung wait does not keep it."""
+    """Without a driver the daemon runs, reports that, and looks for one every ten seconds; a hung wait does not prevent it."""
     scene.unload()
     with watching(tmp_path, scene, library) as watch:
         assert "the NVIDIA driver is not loaded" in watch.status()["absence"]
@@ -259,7 +259,7 @@ def fed(said: dict[str, str]) -> bool:
 def test_call_that_never_returns_costs_only_its_gpu(working: Scene, library: Path, tmp_path: Path) -> None:
     """A call that never returns costs its GPU and nothing else.
 
-    The GPU is declared lost, its neighbours are read on, windows open and close, and the service manager hears it lives.
+    The GPU counts as lost, its neighbours are still read, windows open and close, and the watchdog stays fed.
     """
     hung, lives = working.gpus[1], working.gpus[2]
     with manager(tmp_path / "notify") as told:
@@ -277,7 +277,7 @@ def test_call_that_never_returns_costs_only_its_gpu(working: Scene, library: Pat
                 sample_for(0.3)
             hung.release()
             watch.until(lambda _: watch.gpu(1)["lost"] is None)
-            hung.hang("nvmlDeviceGetSamples")  # and a daemon with a thread that never ends can still be stopped
+            hung.hang("nvmlDeviceGetSamples")  # a daemon with a stuck thread can still be stopped
             let_pass(1.1, "the power record is asked each second")
             watch.live.process.terminate()
             assert watch.live.process.wait(PATIENCE_S) == 0
@@ -290,7 +290,7 @@ def test_call_that_never_returns_costs_only_its_gpu(working: Scene, library: Pat
 
 
 def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library: Path, tmp_path: Path) -> None:
-    """A window that a hanging driver holds up is not judged as if it had not been."""
+    """The verdict names the driver's hang as the reason for a delayed window."""
     hung, lives = working.gpus[1], working.gpus[2]
     with watching(tmp_path, working, library) as watch, watch.client() as client:
         opened = client.open(label="held up", gpus=[hung.uuid, lives.uuid])
@@ -299,7 +299,7 @@ def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library:
         client.close_window(opened.run, begin_ns, time.monotonic_ns())
         hung.hang("nvmlDeviceGetClockInfo")
         is_waited_for = []
-        for gpus in ([hung.uuid, lives.uuid], *([lives.uuid],) * 7):  # windows on other GPUs do not wait for it
+        for gpus in ([hung.uuid, lives.uuid], *([lives.uuid],) * 7):  # windows on other GPUs do not wait
             other = client.open(label="beside", gpus=gpus)
             is_waited_for.append(watch.gpu(1)["lost"] is None)
             client.close_window(other.run, time.monotonic_ns() - 1000, time.monotonic_ns())
@@ -325,7 +325,7 @@ def _lost_is_told(told: Manager, hung: Gpu) -> None:
 
 
 def test_gpus_that_answer_at_last_join_in_the_drivers_order(late: Watch) -> None:
-    """Near the end of this file: the daemon looks again every ten seconds, in which the other tests ran."""
+    """A GPU that answers at last joins in the driver's order; this test runs last, because the daemon looks every ten seconds."""
     late.scene.gpus[1].release()
     late.scene.gpus[3].come_back()
     status = late.until(lambda status: len(status["gpus"]) == 4)
@@ -338,7 +338,7 @@ def test_a_window_hears_of_a_loss_long_before_it(late: Watch) -> None:
     gone.lose()
     late.until(lambda _: late.gpu(2)["lost"] is not None)
     work_on(lives, os.getpid())
-    with window(late, gone) as verdicts:  # that its process is on another GPU too is not why
+    with window(late, gone) as verdicts:  # a process on another GPU too is not the reason
         sample_for(1.2)
     assert verdicts[gone.uuid]["status"] == "unproven"
     assert "the GPU was lost: the GPU fell off the bus" in why(verdicts[gone.uuid])

@@ -1,4 +1,4 @@
-"""Every call that our source makes for a list reaches the driver's double, which counts them."""
+"""Tests of the number of driver calls for a list; the mock driver counts them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMES = 3
 
 @pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (64, 0), (65, 1), (512, 1)])
 def test_list_takes_a_second_call_only_when_it_outgrows(scene: Scene, library: Path, count: int, more: int) -> None:
-    """A list takes one call, and one more only the first time that it is longer than its room."""
+    """A list takes one call, and a second one only when it first exceeds its buffer."""
     gpu = scene.gpus[2]
     gpu.clients = [Client(pid=100_000 + number, memory_bytes=number << 20, graphics=True, mps=True) for number in range(count)]
     found = told(scene, library, "lists", str(gpu.index), str(TIMES))
@@ -27,7 +27,7 @@ def test_list_takes_a_second_call_only_when_it_outgrows(scene: Scene, library: P
 
 
 def test_long_utilisation_is_whole_with_one_more_call(scene: Scene, library: Path) -> None:
-    """Utilisation longer than its room is whole with one more call."""
+    """Utilisation beyond its buffer is complete after one more call."""
     gpu = scene.gpus[0]
     gpu.clients = [Client(pid=100_000 + number, sm_percent=1, hidden=True, memory_bytes=0) for number in range(512)]
     found = told(scene, library, "lists", "0", "1")

@@ -1,4 +1,4 @@
-"""Names that are not UTF-8, of a process and in the driver's own words: nothing is lost over them."""
+"""Tests of names outside UTF-8, of a process and in the driver's own texts: nothing is lost because of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CUT = "entrainements_�"
 
 
 def test_names_that_are_not_utf8_cost_no_reading(tmp_path: Path, library: Path) -> None:
-    """The kernel cuts `entrainements_été.py` within a letter; the driver's version has a byte of another encoding."""
+    """Names cut by the kernel inside a letter, and a driver version in another encoding, cost no reading."""
     scene = create(tmp_path / "scene", gpus=2, name="NVIDIA H200 \udce9t\udce9", driver_version="580.\udcff")
     script = tmp_path / "entrainements_été.py"
     script.write_text("#!/bin/sh\nread line\n")
@@ -53,7 +53,7 @@ def names_shown(watch: Watch) -> set[str | None]:
 
 
 def judged(watch: Watch) -> str:
-    """The id of a window over the first GPU, once it has its verdict."""
+    """Return the id of a judged window over the first GPU."""
     with watch.client() as client:
         opened = client.open(label="beside", gpus=[watch.scene.gpus[0].uuid])
         client.close_window(opened.run, opened.opened_ns, opened.opened_ns)

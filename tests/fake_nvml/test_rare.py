@@ -1,4 +1,4 @@
-"""Rare readings: P-state, row remaps by cause, PCIe and NVLink, and 56 MIG instances, on NVIDIA's own binding."""
+"""Tests of rare readings: P-state, row remaps by cause, PCIe and NVLink, and 56 MIG instances, with NVIDIA's own binding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROFILES = ("1g.18gb",) * 7
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    """Eight boards with seven instances each; the first is linked badly, the second has no NVLink, the last no monitor."""
+    """Make eight boards with seven instances each; the first has a bad link, the second no NVLink, the last no monitor."""
     made = create(tmp_path_factory.mktemp("rare") / "scene")
     for gpu in made.gpus:
         gpu.partition(*PROFILES)

@@ -1,4 +1,4 @@
-"""Our source keeps the contract of every source when NVIDIA's own binding and the double are below it."""
+"""Tests of the source contract with NVIDIA's own binding and the mock driver below gpuwatch's source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every signal denied by one GPU of many: the daemon watches them all, and what was not observed is named, never zero."""
+"""Tests with every signal denied by one GPU of many: the daemon watches all, and names unobserved values instead of zero."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fake_nvml.running import watching
 from tests.fake_nvml.scene import Gpu, create
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
-# The rules that can no longer tell, and what they say.  The others ask something else instead, or never needed it.
+# The rules that cannot decide without the signal, and their texts.  Other rules use another signal, or never needed it.
 # On a busy machine a window of a second may hold too few rows for these.
 RARELY_READ = {
     "hardware-error", "throttle-hw-slowdown", "throttle-power-brake", "sampler-perturbs", "clock-controller-present",
@@ -37,7 +37,7 @@ UNUSED = {
 SILENCED = {
     "sm_clock_mhz": {
         **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a working GPU was not observed"),
-        "regime-change": "",  # it names the clock, or what else was too little
+        "regime-change": "",  # it names the clock, or another shortage
         "dark-time": "has no reading of the clock",
     },
     "power_w": {"dark-time": "has no reading of the power record"},
@@ -53,9 +53,9 @@ SILENCED = {
     "persistence_mode": {"persistence-off": "persistence mode was not observed"},
 }
 
-# No clock is locked; and the thermal violation time is asked only where the thermal counters are missing.
+# No clock is locked; and the thermal violation time is read only without thermal counters.
 UNASKED = {"sm_clock_lock_mhz", "thermal_violation_ns"}
-# Answers of one call; a second way to ask for the first; counters whose numbers are only trusted where all three answer.
+# Values of one call; an alternative call for the first; counters that are trusted only if all three answer.
 ALSO = {
     "sw_thermal_ns": ["hw_thermal_ns", "power_brake_ns"],
     "hw_thermal_ns": ["power_brake_ns"],
@@ -66,12 +66,12 @@ ALSO = {
 }
 
 
-AT_ONCE_COUNT = 8  # GPUs in a window, as a machine has: of 38 at the full rate two busy processors read too few rows
+AT_ONCE_COUNT = 8  # GPUs in a window, as on a machine: with 38 at the full rate two busy processors read too few rows
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Windows over a GPU for each signal, which denies it, and one that denies nothing: what was kept and judged."""
+    """Windows over a GPU for each denied signal, and one without denials: their evidence and verdicts."""
 
     traces: Mapping[str, Trace]
     findings: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -85,10 +85,10 @@ def batched(names: Iterable[str], count: int) -> Iterator[tuple[str, ...]]:
 
 
 def judged_window(client: Daemon, gpus: Sequence[Gpu]) -> tuple[str, Sequence[Mapping[str, Any]]] | None:
-    """The run of a window of a second over these and its verdicts.
+    """Return the run of a window of a second over these GPUs, and its verdicts.
 
-    None where a busy machine left no time to judge it, or to read it: a GPU's rule of silences then speaks of others than that
-    of the signal which the GPU denies.
+    Return None if a busy machine left no time to judge or read it: the rule of silences would then name other causes than
+    the denied signal.
     """
     opened = client.open(label="denied", gpus=[gpu.uuid for gpu in gpus])
     begin_ns = time.monotonic_ns()
@@ -148,7 +148,7 @@ def test_what_a_gpu_denies_is_not_observed_and_the_rest_is(seen: Seen, signal: s
 
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_rules_without_their_signal_say_so(seen: Seen, signal: str) -> None:
-    """The rules that need a denied signal say so, and the others go on."""
+    """The rules that need a denied signal report that, and the others decide."""
     whole, found = seen.findings["nothing"], seen.findings[signal]
     silenced = SILENCED.get(signal, {})
     for rule, words in silenced.items():

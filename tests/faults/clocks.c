@@ -1,4 +1,4 @@
-/* Clocks that were set: adds to CLOCK_REALTIME and CLOCK_BOOTTIME what the file $TEST_CLOCKS holds, two int64 nanoseconds. */
+/* Changed clocks: adds the content of the file $TEST_CLOCKS, two int64 nanoseconds, to CLOCK_REALTIME and CLOCK_BOOTTIME. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

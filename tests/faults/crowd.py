@@ -1,4 +1,4 @@
-"""A thousand windows at once, a hundred thousand one after another: ``python -m tests.faults.crowd at-once|in-sequence N``."""
+"""A thousand windows at once, or a hundred thousand in sequence: ``python -m tests.faults.crowd at-once|in-sequence N``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_GROWN_RATIO = 0.05
 
 
 def at_once(live: Live, count: int) -> dict[str, Any]:
-    """Open all, close all, ask all: what each cost, what the daemon took, and whether every one has its verdict."""
+    """Open all, close all, request all verdicts; return the costs, the daemon's use, and whether all have verdicts."""
     pid, settings = live.process.pid, live.settings
     _more_files()
     before = _taken(pid)
@@ -47,7 +47,7 @@ def at_once(live: Live, count: int) -> dict[str, Any]:
 
 
 def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: bool = False) -> dict[str, Any]:
-    """One after another as fast as they go, every so many asked for its verdict, as a benchmark suite would."""
+    """Open windows in sequence at full speed, and request a verdict at intervals, like a benchmark suite."""
     pid, settings = live.process.pid, live.settings
     taken: list[dict[str, int]] = []
     verdicts: Counter[str] = Counter()
@@ -56,7 +56,7 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
         with gpuwatch.window(f"one of many {number % 100}", settings=settings) as w:
             pass
         verdicts["opened" if w.run_id else w.verdict.why] += 1
-        if not w.run_id:  # others keep the machine busy: a suite would be at work of its own meanwhile
+        if not w.run_id:  # others keep the machine busy; a suite would do its own work meanwhile
             let_pass(_MISSED_S, "a suite would be at work of its own meanwhile")
         if number % asked_every == asked_every - 1:
             verdict = w.verdict
@@ -79,9 +79,9 @@ def in_sequence(live: Live, count: int, *, asked_every: int = 100, progress: boo
 
 
 def check_sequence(figures: dict[str, Any]) -> None:
-    """Raises AssertionError where windows were refused or lost, or where memory, threads or descriptors grew in the second half.
+    """Check a sequence.  Raises AssertionError: for refused or lost windows, or for growth in the second half.
 
-    Memory rises in steps to its highest within the first thousands, as a heap of many sizes does; a leak would go on.
+    Memory rises in steps to its maximum within the first thousands, as in any heap; a leak would continue.
     """
     assert figures["verdicts"]["opened"] == figures["windows_count"] <= figures["kept_count"]
     half, last = figures["taken"][len(figures["taken"]) // 2], figures["taken"][-1]
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="put the figures into results.json")
     asked = parser.parse_args()
     with running(Path(tempfile.mkdtemp(prefix="gw-crowd-"))) as live:
-        with gpuwatch.window("first", settings=live.settings) as w:  # what only the first one loads is loaded
+        with gpuwatch.window("first", settings=live.settings) as w:  # the first window loads further modules
             pass
         assert w.verdict.findings
         figures = at_once(live, asked.count) if asked.how == "at-once" else in_sequence(live, asked.count, progress=True)

@@ -1,6 +1,6 @@
-"""Stores whose files were damaged at random: ``python -m tests.faults.damage --count 1000``.
+"""Stores with randomly damaged files: ``python -m tests.faults.damage --count 1000``.
 
-Whatever was done to them, reading says it in one line, writing goes on, and what comes after is judged.
+After any damage, reading reports it in one line, writing continues, and later windows are judged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LATER_NS = BEGIN_NS + 1000 * S
 
 
 def flipped(data: bytes, dice: random.Random) -> bytes:
-    """Some single bytes anywhere."""
+    """Change some single bytes anywhere."""
     out = bytearray(data)
     for _ in range(dice.choice((1, 3, 30, 300))):
         out[dice.randrange(len(out))] = dice.randrange(256)
@@ -42,7 +42,7 @@ def flipped(data: bytes, dice: random.Random) -> bytes:
 
 
 def overwritten(data: bytes, dice: random.Random) -> bytes:
-    """A stretch of whole sectors: noise, zeros, or another part of the same file."""
+    """Overwrite whole sectors with noise, zeros, or another part of the same file."""
     begin = 512 * dice.randrange(max(1, len(data) // 512))
     length = min(512 * dice.randrange(1, 64), len(data) - begin)
     other = dice.randrange(max(1, len(data) - length))
@@ -51,7 +51,7 @@ def overwritten(data: bytes, dice: random.Random) -> bytes:
 
 
 def cut(data: bytes, dice: random.Random) -> bytes:
-    """The end is missing: at a page, or anywhere."""
+    """Cut off the end, at a page or anywhere."""
     end = dice.randrange(len(data))
     return data[: dice.choice((end, end // 4096 * 4096, 0))]
 
@@ -64,7 +64,7 @@ HARMS: tuple[Callable[[bytes, random.Random], bytes], ...] = (flipped, overwritt
 
 
 def make(folder: Path) -> None:
-    """A store as a killed daemon leaves it: several segments, a judged window, logs not yet written back."""
+    """Make a store as left by a killed daemon: several segments, a judged window, logs not yet written back."""
     virtual = VirtualClock(BEGIN_NS)
     store = opened(folder / "live", clock=virtual, segment_bytes=1)
     store.put_device(DEVICE)
@@ -84,7 +84,7 @@ def make(folder: Path) -> None:
 
 
 def one(base: Path, folder: Path, dice: random.Random) -> str:
-    """Damage a copy, use it, and say what was done.  Raises whatever a user must not see."""
+    """Damage a copy, use it, and return the kind of damage.  Raises any error that a user must not see."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(base, folder)
     done = []
@@ -99,7 +99,7 @@ def one(base: Path, folder: Path, dice: random.Random) -> str:
     store.put_device(DEVICE)
     feed(store, stream(12.0, loaded=True, begin_ns=LATER_NS))
     store.put_run(a_run(id=NEW, status="judging", begin_ns=LATER_NS + 6 * S, end_ns=LATER_NS + 10 * S))
-    # Damage may come to light with the first write: what was not taken then is said, and the next is.
+    # Damage may appear only at the first write: that write is reported as lost, and the next one succeeds.
     feed_again = not store.flush(10.0)
     if feed_again:
         store.put_run(a_run(id=NEW, status="judging", begin_ns=LATER_NS + 6 * S, end_ns=LATER_NS + 10 * S))
@@ -125,7 +125,7 @@ def _opened(folder: Path) -> Store | None:
 
 
 def read_all(folder: Path) -> None:
-    """Everything a command may ask; only StoreError may come of it."""
+    """Run every query of the commands; only StoreError may result."""
     try:
         reader = Reader(folder)
     except StoreError as error:

@@ -1,7 +1,7 @@
-"""A simulated day of a machine of eight GPUs, as fast as the processor allows: ``python -m tests.faults.day --hours 24``.
+"""A simulated day of a machine with eight GPUs, as fast as the processor allows: ``python -m tests.faults.day --hours 24``.
 
-Their samplers, the store and the judge's worker of a daemon, on clocks that pass only while somebody waits.  The budget is so
-small that segments are begun and dropped all day.
+It runs a daemon's samplers, store and judge's worker on virtual clocks that advance only during waits.  The small budget
+makes segments begin and drop all day.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ BOOT = "00000000-0000-4000-8000-000000000024"
 GPUS_COUNT = 8
 HOURS = 24.0
 BUDGET_BYTES, SEGMENT_BYTES = 24 << 20, 2 << 20
-PERIOD_NS = 100_000_000  # outside windows; a daemon asks twice as often, which would cost this day a fifth more
+PERIOD_NS = 100_000_000  # outside windows; a daemon samples twice as often, which would lengthen this day by a fifth
 WORK_S, ROUND_S = 1200.0, 2400.0  # each GPU works for twenty minutes of every forty
 WINDOW_EVERY_NS, WINDOW_NS, TAIL_NS = 60 * S, 5 * S, S
-SHARED_EVERY_COUNT = 16  # every so many windows are of all GPUs, the others of one
+SHARED_EVERY_COUNT = 16  # every nth window covers all GPUs, the others one
 LOOK_EVERY_NS = 900 * S
-LOGS_BYTES = 2 << 20  # the live segment's is written back at a megabyte
+LOGS_BYTES = 2 << 20  # the live segment's log is written back at a megabyte
 SETTLED_HOURS = 1.0
 MOST_GROWN_RATIO = 0.05
 
 
 def scenes() -> tuple[Scene, ...]:
-    """Each begins its work some seconds after the one before it, so that all work at the same time for most of theirs."""
+    """Return scenes that begin their work some seconds apart, so that all overlap for most of their work."""
     kernels = (GEMM, COPY, ATTENTION, CONVOLUTION)
     return tuple(
         Scene(
@@ -71,7 +71,7 @@ def scenes() -> tuple[Scene, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU, its sampler and that sampler's own clock, which no other waits on."""
+    """One GPU, its sampler and the sampler's private clock."""
 
     device: Device
     clock: VirtualClock
@@ -89,7 +89,7 @@ class Gpu:
 
 
 class Windows:
-    """One window a minute: opened, closed, and judged after its tail, in the order of events of a daemon."""
+    """One window per minute: opened, closed, and judged after its tail, in a daemon's order of events."""
 
     def __init__(self, store: Store, folder: Path, gpus: Sequence[Gpu]) -> None:
         self._store, self._gpus = store, gpus
@@ -102,7 +102,7 @@ class Windows:
         self.verdicts_count = 0
 
     def pass_by(self, now_ns: int) -> None:
-        """Whatever is due by now."""
+        """Run everything that is due by now."""
         if now_ns < self._due_ns:
             return
         if not self._open:
@@ -162,7 +162,7 @@ def day(
     folder: Path, hours: float = HOURS, *, budget_bytes: int = BUDGET_BYTES, segment_bytes: int = SEGMENT_BYTES,
     progress: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Raises AssertionError for what was lost, not judged, grew or went beyond the budget; gives what it took, and looks at it."""
+    """Run the day; return its costs.  Raises AssertionError: for lost or unjudged windows, for growth, or beyond the budget."""
     virtual, stop = VirtualClock(BEGIN_NS), threading.Event()
     store = Store(
         folder, source="simulated", boot_id=BOOT, clock=virtual,
@@ -185,7 +185,7 @@ def day(
             virtual.wait_until(sweep.due_ns, stop)
             now_ns = virtual.now_ns()
             assert store.flush(PATIENCE_S)
-            commit_ns = now_ns + S // 2  # as often as a daemon's thread commits, by this clock
+            commit_ns = now_ns + S // 2  # the period of a daemon's commits, by this clock
             segments_max_bytes = max(segments_max_bytes, _bytes(folder, SEGMENTS))
             logs_max_bytes = max(logs_max_bytes, _bytes(folder, f"{SEGMENTS}-wal"))
             windows.pass_by(now_ns)
@@ -234,12 +234,12 @@ def _look(folder: Path, store: Store, hours: float) -> dict[str, Any]:
 
 
 def _bytes(folder: Path, pattern: str) -> int:
-    """As they lie on the disk."""
+    """Return the size on the disk."""
     return sum(path.stat().st_size for path in folder.glob(pattern))
 
 
 def _workers() -> Iterator[int]:
-    """What of each judge of ours lies in memory; other tests of this process may have other children."""
+    """Return the resident memory of this day's judges; other tests of this process may have other children."""
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, OSError):
             if "gpuwatch.daemon.judge_worker" in child.cmdline():
@@ -247,7 +247,7 @@ def _workers() -> Iterator[int]:
 
 
 def _check_growth(looks: list[dict[str, Any]]) -> None:
-    """Raises AssertionError for what is more at the end than it was once the judge's worker had come."""
+    """Check the growth.  Raises AssertionError: for more memory at the end than after the start of the judge's worker."""
     judged = [look for look in looks if look["judge_memory_bytes"]]
     for of, more_count in (("threads_count", 0), ("descriptors_count", 2)):
         assert max(look[of] for look in judged) <= judged[0][of] + more_count, (of, judged)
@@ -257,7 +257,7 @@ def _check_growth(looks: list[dict[str, Any]]) -> None:
 
 
 def growth_ratio(looks: list[dict[str, Any]], of: str) -> float:
-    """How much more the last tenth of the looks takes than the first ones after it had settled."""
+    """Return the growth from the first samples after settling to the last tenth."""
     settled = [look[of] for look in looks if look["hours"] >= SETTLED_HOURS]
     few = max(1, len(settled) // 10)
     return float(sum(settled[-few:]) / max(1, sum(settled[:few])) - 1)

@@ -1,4 +1,4 @@
-"""Daemons killed -9 at random moments, under load and with windows open: ``python -m tests.faults.kills --count 200``."""
+"""Daemons killed with SIGKILL at random moments, under load and with open windows: ``python -m tests.faults.kills --count 200``."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tests.gpuwatch import live
 from tests.waiting import let_pass, wait_until
 
 EIGHT = "simulated:" + ",".join(["steady-gemm", "steady-copy"] * 4)
-ROUNDS_A_STORE = 20  # then a new folder: the check of all its rows would grow with the square of the rounds
+ROUNDS_A_STORE = 20  # then a new folder: checking all its rows would take quadratic time over the rounds
 MOST_LOST_NS = 1_000_000_000
 
 
 @dataclass
 class Seen:
-    """What all rounds showed."""
+    """The results of all rounds."""
 
-    rounds: Counter[str] = field(default_factory=Counter)  # by the moment that was hit
+    rounds: Counter[str] = field(default_factory=Counter)  # by the moment of the kill
     lost_ns: list[int] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
     stored: Counter[str] = field(default_factory=Counter)
-    most_lost_ns: int | None = MOST_LOST_NS  # None where others keep the machine busy: then what was committed is asked for
+    most_lost_ns: int | None = MOST_LOST_NS  # None on a busy machine: then only committed rows are checked
 
     def plain(self) -> dict[str, Any]:
         lost = sorted(self.lost_ns)
@@ -58,7 +58,7 @@ class Seen:
 def campaign(
     count: int, *, seed: int = 0, longest_s: float = 4.0, most_lost_ns: int | None = MOST_LOST_NS, progress: bool = False
 ) -> Seen:
-    """Raises AssertionError or stores.BrokenError as soon as anything was lost."""
+    """Run the rounds.  Raises AssertionError or stores.BrokenError: as soon as anything was lost."""
     dice, seen = random.Random(seed), Seen(most_lost_ns=most_lost_ns)
     for first in range(0, count, ROUNDS_A_STORE):
         folder = Path(tempfile.mkdtemp(prefix="gw-kill-"))
@@ -67,7 +67,7 @@ def campaign(
                 one(folder, dice, seen, longest_s)
                 if progress:
                     print(number + 1, seen.plain(), flush=True)
-            with live.running(folder, EIGHT):  # the last one is cleaned up after as well
+            with live.running(folder, EIGHT):  # clean up after the last one as well
                 pass
             check(folder, seen, at_rest=True)
             for run in stores.check_runs(folder / "state"):
@@ -80,7 +80,7 @@ def campaign(
 
 
 def one(folder: Path, dice: random.Random, seen: Seen, longest_s: float) -> None:
-    """One life of a daemon, and its end at a random moment of its start, its work or its own end."""
+    """Run one daemon, and kill it at a random moment of its start, its work or its shutdown."""
     moment = dice.choices(("start", "work", "stop"), (1, 8, 1))[0]
     seen.rounds[moment] += 1
     settings = live.settings(folder, EIGHT)
@@ -111,7 +111,7 @@ def _under_load(
     short: list[gpuwatch.Window] = []
 
     def come_and_go() -> None:
-        """A benchmark that opens one short window after another, whatever becomes of the daemon."""
+        """Open one short window after another, whatever the state of the daemon."""
         try:
             while not over.is_set():
                 with gpuwatch.window("short", settings=settings) as w:
@@ -124,7 +124,7 @@ def _under_load(
     for w in open_ones:
         w.__enter__()
     other = threading.Thread(target=come_and_go)
-    if dice.random() < 0.5:  # each close has the store written to disk, so that without them more is at stake
+    if dice.random() < 0.5:  # each close writes the store to disk, so that without closes more is at risk
         other.start()
     let_pass(after_s, "the moment of the kill is random")
     known, committed = _last_read(settings), stores.committed_ns(settings.state)
@@ -154,7 +154,7 @@ def _under_load(
 
 
 def _last_read(settings: Settings) -> dict[str, int]:
-    """When each GPU was last read, by the daemon's own word a moment before its end."""
+    """Return the last reading of each GPU by the daemon's own report just before its end."""
     with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
         gpus = client.readings().gpus
         return {gpu.device["uuid"]: max((row["at_ns"] for row in gpu.rows if row["lane"] == "fast"), default=0) for gpu in gpus}
@@ -162,7 +162,7 @@ def _last_read(settings: Settings) -> dict[str, int]:
 
 
 def _kill_successor(settings: Settings) -> None:
-    """The benchmark may have opened a window after the kill, and so started a daemon of the user's."""
+    """Kill the daemon that a window after the kill may have started for the user."""
     with contextlib.suppress(DaemonError), connect(settings, start=False) as client:
         os.kill(client.welcome.pid, signal.SIGKILL)
         wait_until(lambda: not _lives(client.welcome.pid), what="the successor is gone")
@@ -176,7 +176,7 @@ def _lives(pid: int) -> bool:
 
 
 def check(folder: Path, seen: Seen, *, at_rest: bool) -> None:
-    """Raises stores.BrokenError."""
+    """Check a store.  Raises stores.BrokenError: when it is not whole."""
     state = folder / "state"
     if not (state / "gpuwatch.db").exists():
         return  # killed before there was anything

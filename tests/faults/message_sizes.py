@@ -1,4 +1,4 @@
-"""The largest values that the declared bounds of a message allow, one field at a time, and the least that they refuse."""
+"""The largest values within the declared bounds of a message, one field at a time, and the smallest values beyond them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 from msgspec import inspect
 
-_WIDE = "\N{GRINNING FACE}"  # takes the most of memory and of a line
+_WIDE = "\N{GRINNING FACE}"  # takes the most memory and the longest line
 _DIGITS_COUNT = 6
 
 
 class UnboundedError(AssertionError):
-    """A field that a client may make as large as it likes."""
+    """A field without a declared bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """One value of one field: the largest that is allowed, or (``refused``) one that is just too large."""
+    """One value of one field: the largest allowed, or (``refused``) the smallest one beyond."""
 
     field: str
     value: Any  # plain data, as JSON has it
@@ -27,7 +27,7 @@ class Sized:
 
 
 def check_bounded(found: inspect.Type, where: str) -> None:
-    """Raise UnboundedError for a type that holds anything without a declared bound."""
+    """Check a type.  Raises UnboundedError: for a part without a declared bound."""
     match found:
         case inspect.StructType():
             for field in found.fields:
@@ -51,7 +51,7 @@ def check_bounded(found: inspect.Type, where: str) -> None:
 
 
 def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
-    """Every largest and every too large value of a field's type."""
+    """Yield every largest and every too large value of a field's type."""
     match found:
         case inspect.UnionType():
             for each in found.types:
@@ -82,7 +82,7 @@ def sized(found: inspect.Type, field: str) -> Iterator[Sized]:
 
 
 def least(found: inspect.Type) -> Any:
-    """The smallest value of a type, as plain data."""
+    """Return the smallest value of a type, as plain data."""
     match found:
         case inspect.UnionType():
             return least(found.types[0])

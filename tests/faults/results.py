@@ -1,4 +1,4 @@
-"""What the long campaigns showed, kept in ``results.json`` for the pages: each with its date, machine and version."""
+"""Results of the long campaigns, stored in ``results.json`` for the pages: each with its date, machine and version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def kept() -> dict[str, Any]:
 
 
 def keep(name: str, figures: dict[str, Any]) -> None:
-    """Put one campaign's figures in place of those it had."""
+    """Replace one campaign's figures."""
     day = dt.datetime.fromtimestamp(clock.wall_s(), dt.UTC).date().isoformat()
     row = {"date": day, "machine": machine(), "gpuwatch": __version__, **figures}
     PATH.write_text(json.dumps({**kept(), name: row}, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
@@ -29,7 +29,7 @@ def keep(name: str, figures: dict[str, Any]) -> None:
 
 
 def machine() -> str:
-    """In words, and without a name of its own."""
+    """Describe the machine without its name."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return (
         f"virtual machine, {os.cpu_count()} cores, {round(memory_bytes / 2**30)} GiB, Linux {platform.release().split('-')[0]}, "

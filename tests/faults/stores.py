@@ -1,4 +1,4 @@
-"""What must hold of a store whatever was done to its daemon."""
+"""Invariants of a store after any fault of its daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYED = (*(lane.value for lane in LANE_COLUMNS), "census", "power")  # time and 
 
 @dataclass(frozen=True, slots=True)
 class BrokenError(Exception):
-    """A store that is not whole, and where."""
+    """A store that is not whole, with the place."""
 
     where: str
     what: str
@@ -31,7 +31,7 @@ def databases(state: Path) -> list[Path]:
 
 
 def check_files(state: Path) -> None:
-    """Every database is sound to its last page, and none had to be set aside.  Raises BrokenError."""
+    """Check that every database is sound to its last page, and none was set aside.  Raises BrokenError: otherwise."""
     for path in databases(state):
         found = said(path, "PRAGMA integrity_check")
         if found != [("ok",)]:
@@ -42,9 +42,9 @@ def check_files(state: Path) -> None:
 
 
 def check_rows(state: Path) -> None:
-    """No reading of a GPU is there twice, in one segment or in two, and no two rows stood at one time.  Raises BrokenError.
+    """Check that no reading of a GPU is stored twice, and no two rows overlap in time.  Raises BrokenError: otherwise.
 
-    A point may lie in a row that stood: a window's edge is read by another thread than the lane.
+    A point may lie inside a row's time, because another thread than the lane's reads a window's edge.
     """
     for table in KEYED:
         rows = sorted(
@@ -66,7 +66,7 @@ def _stood(table: str) -> str:
 
 
 def check_runs(state: Path) -> list[Run]:
-    """Every window can be read whole: verdicts, packed evidence, and what was found beside them.  Raises BrokenError."""
+    """Check that every window is complete: verdicts, packed evidence, and findings.  Raises BrokenError: otherwise."""
     with Reader(state) as reader:
         runs = reader.runs()
         for run in runs:
@@ -87,7 +87,7 @@ def check_runs(state: Path) -> list[Run]:
 
 
 def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
-    """Up to when each GPU was still seen in a lane."""
+    """Return the last time of each GPU in any lane."""
     last: dict[str, int] = {}
     for path in sorted(state.glob("readings-*.db")):
         query = f"SELECT uuid, max(at_ns + stood_ms * 1000000) FROM {lane.value} JOIN gpus USING (gpu) GROUP BY uuid"
@@ -97,7 +97,7 @@ def last_ns(state: Path, lane: Lane = Lane.FAST) -> dict[str, int]:
 
 
 def committed_ns(state: Path) -> dict[str, int]:
-    """Up to when each GPU is stored while a daemon writes; empty where it has not begun to."""
+    """Return the last stored time of each GPU while a daemon writes; empty before its first commit."""
     try:
         return last_ns(state)
     except sqlite3.Error:
@@ -117,7 +117,7 @@ def descriptors(pid: int) -> int:
 
 
 def memory_bytes(pid: int) -> int:
-    """What of a process lies in memory now."""
+    """Return the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 

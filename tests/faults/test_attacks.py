@@ -1,4 +1,4 @@
-"""Odd processes around a window: interrupted edges, broken streams, time limits, closed descriptors, inherited limits."""
+"""Tests of odd processes around a window: interrupted edges, broken streams, time limits, closed descriptors, resource limits."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 class Interrupts(io.StringIO):
-    """A standard error at whose use somebody presses Ctrl-C."""
+    """A standard error that raises KeyboardInterrupt when used."""
 
     def write(self, text: str) -> int:
         raise KeyboardInterrupt
 
 
 class Raises(io.StringIO):
-    """A standard error that a program made, and that is broken."""
+    """A program's own standard error, which is broken."""
 
     def write(self, text: str) -> int:
         raise LookupError
 
 
 class RaisingHandler(logging.Handler):
-    """A handler of the benchmark's own that is broken."""
+    """A benchmark's own handler, which is broken."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise LookupError
 
 
 class NameInterrupts(type):
-    """The type of an exception at whose name somebody presses Ctrl-C."""
+    """An exception type whose name raises KeyboardInterrupt."""
 
     @property
     def __name__(cls) -> str:  # type: ignore[override]  # a type's is no property
@@ -71,7 +71,7 @@ class Odd(Exception, metaclass=NameInterrupts):  # noqa: N818 - its name is the 
 
 
 class TimeLimit(TimeoutError):  # noqa: N818 - as a harness names it
-    """A benchmark's own."""
+    """A benchmark's own time limit."""
 
 
 def status_of(label: str, found: Settings) -> str:
@@ -80,10 +80,10 @@ def status_of(label: str, found: Settings) -> str:
 
 
 def test_window_interrupted_at_opening_is_ended(daemon: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon ends the window though the program goes on and keeps the object, as a notebook does."""
+    """The daemon ends the window although the program continues and keeps the object, as in a notebook."""
     window = gpuwatch.window("at opening", settings=daemon.settings, gpus=["GPU-none"])
     with monkeypatch.context() as changed:
-        changed.setattr(sys, "stderr", Interrupts())  # its first use is the warning of a GPU that is not known
+        changed.setattr(sys, "stderr", Interrupts())  # its first use is the warning about an unknown GPU
         with pytest.raises(KeyboardInterrupt):
             window.__enter__()
     wait_until(lambda: status_of("at opening", daemon.settings) not in OPEN, what="the end of the window")
@@ -121,7 +121,7 @@ def test_raising_log_handler_breaks_no_benchmark(tmp_path: Path) -> None:
 
 
 def test_time_limit_of_a_benchmark_is_not_swallowed(tmp_path: Path) -> None:
-    """A signal handler's exception leaves the window, though it is a TimeoutError and came while a daemon was waited for."""
+    """A signal handler's TimeoutError leaves the window, even during a wait for a daemon."""
 
     def limit(*_: object) -> None:
         raise TimeLimit
@@ -140,7 +140,7 @@ def test_time_limit_of_a_benchmark_is_not_swallowed(tmp_path: Path) -> None:
 
 
 def test_failure_beside_a_time_limit_stays_silent(tmp_path: Path) -> None:
-    """Telemetry that fails while the time limit's exception leaves the body replaces nothing."""
+    """Failing telemetry replaces no time limit's exception that leaves the body."""
     window = gpuwatch.window(settings=settings.load({"socket": "/proc/none/s"}, environment={"HOME": str(tmp_path)}))
 
     def limit(*_: object) -> None:
@@ -159,7 +159,7 @@ def test_failure_beside_a_time_limit_stays_silent(tmp_path: Path) -> None:
 
 
 def test_output_to_a_closed_stream_reaches_no_daemon(daemon: Live) -> None:
-    """A library that prints to a closed standard output must not write into the connection that got its number."""
+    """Output to a closed standard stream never reaches the daemon's connection, which may reuse the stream's number."""
     body = f"""
         import os, gpuwatch
         from gpuwatch.config import settings as config
@@ -234,7 +234,7 @@ PROBES += "while True:\n    store_owner.is_alive(Path(sys.argv[1]))"
 
 
 def test_look_at_the_lock_refuses_no_daemon(tmp_path: Path) -> None:
-    """Clients that look whether a store has an owner share its lock for a moment."""
+    """Clients that check a store's owner share its lock for a moment, and refuse no daemon."""
     os.close(lock(tmp_path, mode=0o600))
     with subprocess.Popen([sys.executable, "-c", PROBES, str(tmp_path)], stdout=subprocess.PIPE, cwd=ROOT) as probing:
         try:
@@ -248,7 +248,7 @@ def test_look_at_the_lock_refuses_no_daemon(tmp_path: Path) -> None:
 
 @only_root
 def test_group_cannot_hold_the_lock_of_a_store() -> None:
-    """A member of the group reads the store; with a shared lock it would keep every daemon from starting."""
+    """A member of the group can read the store, but cannot hold a shared lock that keeps daemons from starting."""
     with open_folder() as folder:
         (folder / store_owner.LOCK).touch(mode=0o640)  # as an earlier version left it
         held = lock(folder, mode=0o640)

@@ -1,4 +1,4 @@
-"""Clients killed, forked, with many threads, in another PID namespace, of another user: what is seen, and what is said."""
+"""Tests of clients that are killed, forked, threaded, in another PID namespace, or of another user."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="takes root")
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Live]:
-    """Where another user could reach it, were it let in: pytest's own folders are closed to others."""
+    """Run a daemon in a folder that another user could reach, because pytest's own folders are closed to others."""
     with tempfile.TemporaryDirectory(prefix="gw-clients-") as name, running(Path(name)) as live:
         yield live
 
 
 def program(settings: Settings, body: str) -> list[str]:
-    """A client that finds this daemon; ``opened(label)`` makes a window."""
+    """Return a client program for this daemon; ``opened(label)`` makes a window."""
     head = f"""
         import json, os, sys, threading, time
         import gpuwatch
@@ -55,7 +55,7 @@ def said(command: list[str]) -> str:
 
 
 def judged(live: Live, label: str) -> Run:
-    """The window of this label, once it has its verdict."""
+    """Return the window of this label, once it has its verdict."""
 
     def found() -> Run | None:
         with Reader(live.settings.state) as reader:
@@ -77,17 +77,17 @@ def test_client_killed_in_its_window_leaves_it_unproven(daemon: Live) -> None:
     client = subprocess.Popen(program(daemon.settings, body), stdout=subprocess.PIPE, cwd=ROOT)
     assert client.stdout is not None
     assert client.stdout.readline() == b"in\n"
-    sample_for(1.2)  # a shorter one is flagged for that as well
+    sample_for(1.2)  # a shorter one would be flagged for its length
     client.kill()
     client.wait()
     client.stdout.close()
     run = judged(daemon, "killed")
-    assert run.status in ("unproven", "flagged")  # a busy machine's hazard comes before what is missing, and is told beside it
+    assert run.status in ("unproven", "flagged")  # a busy machine's hazard comes first, and the missing evidence beside it
     assert "without closing" in run.why
 
 
 def test_client_killed_while_it_waits_leaves_its_window(daemon: Live) -> None:
-    """A client that holds one window open, waits for the verdict of another, and dies: the daemon ends its window at once."""
+    """The daemon ends the open window of a client that dies while it waits for another verdict."""
     body = """
         from gpuwatch.client.connection import connect
         client = connect(settings)
@@ -119,7 +119,7 @@ def test_verdict_of_an_own_open_window_is_refused(daemon: Live) -> None:
         with connect(daemon.settings) as other:
             assert other.verdicts(opened.run, wait_s=0.0).status == "open"
             other.close_window(opened.run, opened.opened_ns, clock.now_ns())
-        assert client.verdicts(opened.run).verdicts  # another connection of this user has closed it
+        assert client.verdicts(opened.run).verdicts  # another connection of this user closed it
 
 
 def test_a_stopped_client_keeps_its_window_and_others_are_served(daemon: Live) -> None:
@@ -157,7 +157,7 @@ FORKED = """
 @pytest.mark.parametrize(
     ("child", "exit_code"),
     [
-        ("pass", 7),  # ends inside
+        ("pass", 7),  # ends inside the window
         ("w.__exit__(None, None, None); assert 'forked child' in w.verdict.why; os._exit(3)", 3),
         ("w.record([0.1, 0.2]); w.__exit__(None, None, None); os._exit(4)", 4),
         ("v = opened('of the child').__enter__(); v.__exit__(None, None, None); assert v.verdict.findings; os._exit(5)", 5),
@@ -173,7 +173,7 @@ def test_a_forked_child_may_do_what_it_likes(daemon: Live, child: str, exit_code
 def test_child_forked_at_a_daemon_start_opens_windows(tmp_path: Path) -> None:
     """A child forked while another thread starts a daemon can open windows.
 
-    The lock under which a process starts its daemon is not inherited held.
+    The child does not inherit a held start lock.
     """
     body = """
         begun = threading.Event()
@@ -222,7 +222,7 @@ def test_threads_do_not_mix_up_their_windows(daemon: Live) -> None:
 
 @as_root
 def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
-    """The daemon knows a client in its own PID namespace by its PID outside."""
+    """The daemon knows a client in a separate PID namespace by its outer PID."""
     body = """
         with opened("in a namespace") as w:
             time.sleep(0.3)
@@ -243,7 +243,7 @@ def test_client_in_a_pid_namespace_has_its_outer_pid(daemon: Live) -> None:
 
 @as_root
 def test_daemon_in_a_pid_namespace_guesses_no_outer_process(tmp_path: Path) -> None:
-    """A daemon in a PID namespace does not guess at processes outside of it."""
+    """A daemon in a PID namespace makes no guesses about processes outside it."""
     from tests.gpuwatch.live import settings, wait_for
 
     found, log = settings(tmp_path), tmp_path / "log"

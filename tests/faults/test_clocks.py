@@ -1,4 +1,4 @@
-"""The wall clock is set under a running daemon, and the machine is suspended: windows and audit keep their times."""
+"""Tests of a changed wall clock and of a suspension under a running daemon: windows and audit keep their times."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 HOUR_S = 3600.0
-SLACK_S = 120.0  # a busy machine may be late by so much, and an hour is far more
+SLACK_S = 120.0  # the delay of a busy machine, far below an hour
 
 
 class SetClocks:
-    """What is added to the daemon's clocks."""
+    """The offsets of the daemon's clocks."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -79,16 +79,16 @@ def test_wall_clock_changes_leave_windows_whole(
         for name, length_ns in lengths.items():
             assert runs[name].end_ns is not None
             assert abs((runs[name].end_ns or 0) - runs[name].begin_ns - length_ns) < SLACK_S * 1e9
-        # Wall time is what the clock of the machine said when each began.
+        # The stored wall time is the machine's clock at each begin.
         assert runs["ahead"].begun_wall_s == pytest.approx(begun_s, abs=SLACK_S)
         assert runs["back"].begun_wall_s == pytest.approx(begun_s + HOUR_S, abs=SLACK_S)
         assert runs["after"].begun_wall_s == pytest.approx(begun_s - HOUR_S, abs=SLACK_S)
-        # And a wall time of each stretch leads back to the readings of it.
+        # A wall time in each stretch leads to its readings.
         for name in ("ahead", "back", "after"):
             boot_id, at_ns = reader.to_monotonic(runs[name].begun_wall_s + 0.2)
             assert boot_id == runs[name].boot_id
             assert at_ns == pytest.approx(runs[name].begin_ns, abs=SLACK_S * 1e9), name
-    assert audited(live, "30min") == {"ahead", "back"}  # the one that began an hour behind is older than that
+    assert audited(live, "30min") == {"ahead", "back"}  # the window begun an hour behind is older than that
     assert audited(live, "2h") == {"ahead", "after", "back"}
     assert "ERROR" not in live.log.read_text()
 
@@ -98,7 +98,7 @@ def is_read_since(live: Live, at_ns: int) -> bool:
 
 
 def audited(live: Live, since: str) -> set[str]:
-    """The windows that a person is shown who asks by the true clock."""
+    """Return the windows of a query by the true clock."""
     command = [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "audit", "--since", since, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert not done.stderr or "gpuwatch show" in done.stderr, done.stderr
@@ -106,7 +106,7 @@ def audited(live: Live, since: str) -> set[str]:
 
 
 def test_suspend_is_a_gap_and_an_event(set_clocks: tuple[Live, SetClocks]) -> None:
-    """A suspended machine is a gap in the window and an event in the store, and the window is not valid."""
+    """A suspension is a gap in the window and an event in the store, and the window is not valid."""
     live, clocks = set_clocks
     with gpuwatch.window("over a suspension", settings=live.settings, policy=BUSY_MACHINE) as w:
         sample_for(0.6)

@@ -1,4 +1,4 @@
-"""Windows in crowds: bounded memory and descriptors, a verdict for each, and a clear word where it is too many."""
+"""Tests of many windows: bounded memory and descriptors, a verdict for each, and a clear refusal beyond the limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_windows_opened_all_at_once_are_judged_each(daemon: Live) -> None:
 
 
 def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
-    """Windows one after another leave nothing behind but their records."""
+    """Windows in sequence leave only their records."""
     figures = crowd.in_sequence(daemon, 100, asked_every=50)
     assert figures["verdicts"]["opened"] == 100
     first, last = figures["taken"][0], figures["taken"][-1]
@@ -40,7 +40,7 @@ def test_sequential_windows_leave_only_their_records(daemon: Live) -> None:
 
 
 def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
-    """The daemon refuses more windows of one user than it can track, and says what to do."""
+    """The daemon refuses more windows of one user than it can track, with a remedy."""
     store = Store(tmp_path / "state", source="nvml", boot_id="boot")
 
     async def many() -> None:
@@ -49,7 +49,7 @@ def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
             await some.open(Open(), pid=0, uid=0)
         with pytest.raises(UsageError, match="ask each for its verdict"):
             await some.open(Open(), pid=0, uid=0)
-        await some.open(Open(), pid=0, uid=1)  # another user still may
+        await some.open(Open(), pid=0, uid=1)  # another user can still open one
 
     asyncio.run(many())
     store.close()

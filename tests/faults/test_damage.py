@@ -1,4 +1,4 @@
-"""Files damaged at random: said in one line, set aside, and what comes after is kept and judged."""
+"""Tests of randomly damaged files: reported in one line, set aside, and later windows stored and judged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.faults import damage
 
 
 def test_randomly_damaged_store_is_read_and_written_on() -> None:
-    """A store damaged at random is read, with one line per error, and written on."""
+    """A randomly damaged store can be read, with one line per error, and written again."""
     assert damage.campaign(8, seed=11).total() == 8
 
 

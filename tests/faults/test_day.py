@@ -1,4 +1,4 @@
-"""A simulated day: memory, threads and descriptors stay as they were after its first hour, readings within their budget."""
+"""Tests of a simulated day: memory, threads and descriptors stay constant after its first hour, readings within their budget."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def test_a_day_does_not_grow(tmp_path: Path) -> None:
 
 
 def test_rare_polls_are_remembered_for_a_minute() -> None:
-    """A signal polled rarely is remembered for a minute and no longer.
+    """A rarely polled signal is remembered for a minute and no longer.
 
-    Hours of a question asked each second leave sixty passes, not as many as of one asked at 200 Hz.
+    Hours of a query each second leave sixty passes, not the number of a query at 200 Hz.
     """
     pace = Pace()
     for second in range(20_000):

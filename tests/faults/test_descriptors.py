@@ -1,4 +1,4 @@
-"""A daemon whose descriptors run out: it says so in a few lines, and serves again when they are back."""
+"""Tests of a daemon without free descriptors: it reports that in a few lines, and serves again once some are free."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.gpuwatch.exporter.test_served import LISTEN, url
 from tests.gpuwatch.live import Live, running
 from tests.waiting import let_pass, wait_until
 
-SILENT_S = 5.0  # how long descriptors stay out; a log that flooded wrote four megabytes a second
+SILENT_S = 5.0  # duration of the shortage; a flooded log once grew by four megabytes a second
 MOST_BYTES = 20_000
 
 
 @contextlib.contextmanager
 def out_of_descriptors(pid: int) -> Iterator[None]:
-    """Every number below the limit is taken."""
+    """Use up every number below the limit."""
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     taken = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(set(range(len(taken) + 1)) - taken), before[1]))

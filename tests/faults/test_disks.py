@@ -1,4 +1,4 @@
-"""A disk that is full or read-only for a while, under a running daemon: it serves, says so once, and nothing judged is lost."""
+"""Tests of a temporarily full or read-only disk under a running daemon: it serves, reports it once, and loses no verdict."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def remount(folder: Path, how: str) -> None:
-    # A file system with files open for writing is made read-only as a failing disk is: for new writes, and at once.
+    # A file system with open files becomes read-only like a failing disk: at once, and for new writes.
     subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 
@@ -67,7 +67,7 @@ def test_a_full_disk_is_said_once_served_over_and_left_behind(disk: Path, tmp_pa
         wait_until(lambda: not store_of(live)["disk_full"], what="the disk takes more again")
         assert window(live, "after").verdict.findings
         log = live.log.read_text()
-        assert log.count("the disk is full") == 2  # when it came, and when it was over
+        assert log.count("the disk is full") == 2  # begin and end of the shortage
         assert "Traceback" not in log
     with Reader(disk) as reader:
         assert {run.label for run in reader.runs()} == {"before", "meanwhile", "after"}

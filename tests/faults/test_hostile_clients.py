@@ -1,4 +1,4 @@
-"""Clients that say nothing, half a line, far too much, or never read: the others are served, and memory stays bounded."""
+"""Tests of clients that are silent, send half a line, send too much, or never read: others are served, memory is bounded."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, wait_until
 
 HELLO = messages.encode(messages.Hello(protocol=1, version="test"))
-SERVED_S = 1.0  # a window opens within this, whoever else is there, where the machine is free; alone it takes some 5 ms
+SERVED_S = 1.0  # limit to open a window on an idle machine, whatever the other clients; alone it takes some 5 ms
 MOST_GROWN_BYTES = 100 << 20
 Serves: TypeAlias = Callable[..., None]
 
@@ -32,7 +32,7 @@ Serves: TypeAlias = Callable[..., None]
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with running(tmp_path_factory.mktemp("hostile")) as live:
-        with gpuwatch.window("first", settings=live.settings) as w:  # what only the first window loads is loaded
+        with gpuwatch.window("first", settings=live.settings) as w:  # the first window loads further modules
             pass
         assert w.verdict
         yield live
@@ -49,7 +49,7 @@ def dial(settings: Settings, *lines: bytes) -> socket.socket:
 
 @pytest.fixture(params=[None, pytest.param(SERVED_S, marks=pytest.mark.slow)], ids=["served", "in time"])
 def serves(request: pytest.FixtureRequest) -> Serves:
-    """Open a window beside the others: it is served, and where the machine is free (``-m slow``) within so long."""
+    """Open a window beside the others: it is served, and on an idle machine (``-m slow``) within this time."""
 
     def window(settings: Settings, times: float = 1.0) -> None:
         begun_ns = clock.now_ns()
@@ -63,7 +63,7 @@ def serves(request: pytest.FixtureRequest) -> Serves:
 
 @contextlib.contextmanager
 def bounded(live: Live) -> Iterator[None]:
-    """Others are served meanwhile; memory grows by no more than it may, and no descriptor is left."""
+    """Check that others are served meanwhile, that memory grows within its limit, and that no descriptor stays open."""
     before_bytes, before_count = stores.memory_bytes(live.process.pid), stores.descriptors(live.process.pid)
     yield
     assert stores.memory_bytes(live.process.pid) - before_bytes < MOST_GROWN_BYTES
@@ -87,7 +87,7 @@ def test_who_says_nothing_is_closed_after_a_while(daemon: Live, serves: Serves) 
     with bounded(daemon):
         silent = [dial(daemon.settings) for _ in range(500)]
         silent[0].settimeout(server.GREETING_S + PATIENCE_S)
-        assert silent[0].recv(1) == b""  # closed by the daemon, which waits no longer
+        assert silent[0].recv(1) == b""  # the daemon has closed it after its wait
         serves(daemon.settings)
         for connection in silent:
             connection.close()
@@ -102,14 +102,14 @@ def test_half_lines_before_the_greeting_hold_little(daemon: Live, serves: Serves
 
 
 def test_half_lines_after_it_are_bounded_together(daemon: Live, serves: Serves) -> None:
-    """Two hundred of nearly a megabyte would be more than all may hold: the last are refused, and windows go on."""
+    """Two hundred half lines of a megabyte exceed the common limit: the last are refused, and windows continue."""
     with bounded(daemon):
         half = []
         for _ in range(200):
             connection = dial(daemon.settings, HELLO)
             connection.recv(4096)
             connection.settimeout(0.2)
-            with contextlib.suppress(OSError):  # refused while it speaks
+            with contextlib.suppress(OSError):  # refused while it sends
                 connection.sendall(b"x" * 1_000_000)
             half.append(connection)
         assert stores.memory_bytes(daemon.process.pid) < 1 << 30
@@ -137,13 +137,13 @@ def test_who_never_reads_its_answers_holds_up_nobody(daemon: Live, serves: Serve
                 while True:
                     connection.sendall(b'{"type":"status"}\n' * 200)
             deaf.append(connection)
-        serves(daemon.settings, 3.0)  # the daemon still works on what was asked
+        serves(daemon.settings, 3.0)  # the daemon still works on the requests
         for connection in deaf:
             connection.close()
 
 
 def test_who_asked_much_and_went_is_answered_no_more(daemon: Live, serves: Serves) -> None:
-    """Twenty put in thousands of questions each while the daemon stands still, and are gone when it goes on."""
+    """Twenty clients send thousands of requests to a stopped daemon and exit; the daemon drops their requests."""
     with bounded(daemon):
         daemon.process.send_signal(signal.SIGSTOP)
         try:
@@ -157,7 +157,7 @@ def test_who_asked_much_and_went_is_answered_no_more(daemon: Live, serves: Serve
         serves(daemon.settings)
 
 
-# Asks as fast as it can, and another thread reads the answers, so that the daemon never has to wait for it.
+# One thread sends requests at full speed, and another reads the answers, so that the daemon never waits.
 ASKS = """
 import socket, sys, threading
 connection = socket.socket(socket.AF_UNIX)

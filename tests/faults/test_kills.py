@@ -1,4 +1,4 @@
-"""Whatever the moment: nothing that was committed is torn or doubled, and the benchmark goes on."""
+"""Tests of kills at any moment: no committed row is torn or doubled, and the benchmark continues."""
 
 from __future__ import annotations
 

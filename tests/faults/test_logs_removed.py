@@ -1,4 +1,4 @@
-"""Somebody removes or replaces the write-ahead log of a store's database, or its index, under a running writer."""
+"""Tests of a removed or replaced write-ahead log, or its index, under a running writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = 1_000_000_000
 
 
 def written(folder: Path) -> Store:
-    """A store with one window, a device and two seconds of readings, most of it in the logs only."""
+    """Write a store with one window, a device and two seconds of readings, most of it only in the logs."""
     store = opened(folder, clock=VirtualClock(BEGIN_NS))
     store.put_device(DEVICE)
     store.put_run(a_run(id="aaaa0001"))
@@ -78,7 +78,7 @@ def test_a_lost_log_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 
 def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
-    """An older log of the same database would be played over what was saved."""
+    """An older log of the same database in its place is set aside, because it would overwrite the saved rows."""
     store = written(tmp_path)
     old = tmp_path / "old"
     shutil.copy(tmp_path / "gpuwatch.db-wal", old)
@@ -95,7 +95,7 @@ def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_a_lost_log_held_by_a_reader_is_saved_when_it_leaves(tmp_path: Path) -> None:
-    """Until then the writer goes on with the log it holds: nothing waits, and nothing is lost."""
+    """A log deleted under a reader is saved when the reader leaves; until then the writer uses it without waits or losses."""
     store = written(tmp_path)
     holder = sqlite3.connect(f"file:{tmp_path}/gpuwatch.db?mode=ro", uri=True, isolation_level=None)
     holder.execute("BEGIN")

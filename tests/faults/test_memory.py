@@ -1,4 +1,4 @@
-"""A daemon that gets no more memory: the benchmark goes on, what could not be done is said, and it recovers."""
+"""Tests of a daemon without further memory: the benchmark continues, failures are reported, and the daemon recovers."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def window(live: Live, label: str) -> gpuwatch.Window:
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
 def test_daemon_out_of_memory_reports_and_goes_on(tmp_path: Path) -> None:
-    """A daemon without more memory says what it could not do, and judges the next window."""
+    """A daemon without further memory reports its failures, and judges the next window."""
     with running(tmp_path) as live:
         assert window(live, "before").verdict.findings
         pid = live.process.pid
-        limit(pid, mapped_bytes(pid))  # nothing more can be mapped; what is free inside still serves
+        limit(pid, mapped_bytes(pid))  # no further mapping is possible; free heap memory still serves
         let_pass(0.3, "the daemon goes on without more memory")
         for number in range(2):
             verdict = window(live, f"meanwhile {number}").verdict
             assert verdict.findings or verdict.why, "judged, or why not"
-        if live.process.poll() is None:  # else the next window starts another, as it does after any death
+        if live.process.poll() is None:  # otherwise the next window starts another daemon
             limit(pid, resource.RLIM_INFINITY)
         let_pass(0.5, "what failed meanwhile is tried again")
         after = window(live, "after").verdict

@@ -1,4 +1,4 @@
-"""Messages as large as they may be, and one more: each is answered in one line, memory stays bounded, windows live on."""
+"""Tests of messages at their limit and just beyond: each gets a one-line answer, memory is bounded, windows continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUESTS: dict[str, inspect.StructType] = {
     if isinstance(found, inspect.StructType)
 }
 MOST_GROWN_BYTES = 100 << 20
-REFUSAL_BYTES = 8192  # of a line that refuses: a sentence, and a value cut short
+REFUSAL_BYTES = 8192  # length of a refusal: a sentence, and a truncated value
 
 
 def dial(settings: Settings) -> socket.socket:
@@ -39,7 +39,7 @@ def dial(settings: Settings) -> socket.socket:
 
 
 def asked(connection: socket.socket, message: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """The answer to a message, and how many bytes it has."""
+    """Return the answer to a message, and its size in bytes."""
     connection.sendall(json.dumps(message, ensure_ascii=False).encode() + b"\n")
     with connection.makefile("rb") as answers:
         line = answers.readline()
@@ -47,14 +47,14 @@ def asked(connection: socket.socket, message: dict[str, Any]) -> tuple[dict[str,
 
 
 def plain(kind: str) -> dict[str, Any]:
-    """A message with its required fields alone."""
+    """Return a message with its required fields alone."""
     return {"type": kind} | {field.encode_name: least(field.type) for field in REQUESTS[kind].fields if field.required}
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with running(tmp_path_factory.mktemp("sizes")) as live:
-        with gpuwatch.window("first", settings=live.settings) as w:  # what only the first window loads is loaded
+        with gpuwatch.window("first", settings=live.settings) as w:  # the first window loads further modules
             pass
         assert w.verdict
         yield live
@@ -62,7 +62,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture
 def beside(daemon: Live) -> Iterator[Client]:
-    """A client whose window is open before and must be afterwards, beside a daemon that has not grown."""
+    """Yield a client whose window stays open throughout, and check that the daemon has not grown."""
     before_bytes = stores.memory_bytes(daemon.process.pid)
     with connect(daemon.settings) as client:
         opened = client.open(label="beside")
@@ -128,7 +128,7 @@ def test_field_without_a_bound_is_found(message: type[msgspec.Struct]) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in REQUESTS if kind != "hello"])
 def test_largest_and_too_large_fields_of_a_request(kind: str, daemon: Live, beside: Client) -> None:
-    """Each field at its maximum is served or refused in one line; one above it is refused by name, and the connection goes on."""
+    """Each field at its maximum is served or refused in one line; one beyond is refused by name, and the connection continues."""
     hello = {"type": "hello", "protocol": 1, "version": "test"}
     for field in REQUESTS[kind].fields:
         for each in sized(field.type, field.encode_name):
@@ -162,7 +162,7 @@ def test_refusal_of_a_long_unknown_name_is_short(message: Any, daemon: Live, bes
 
 
 def test_hundred_windows_of_largest_names_leave_the_daemon_small(daemon: Live, beside: Client) -> None:
-    """GPUs that do not exist come back in a warning, in the window's reason and in its findings."""
+    """The daemon stays small although unknown GPUs' names appear in a warning, in the window's reason and in its findings."""
     too_many, largest = ["x" * 10**6], ["x" * messages.GPU_LENGTH] * messages.GPUS_COUNT
     with dial(daemon.settings) as connection:
         asked(connection, plain("hello") | {"protocol": 1})

@@ -1,4 +1,4 @@
-"""Somebody tidies up under a running daemon: its socket, its store, the lock another daemon would need."""
+"""Tests of removed files under a running daemon: its socket, its store, the lock of another daemon."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def answers(settings: Settings) -> bool:
 
 @contextlib.contextmanager
 def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
-    """A daemon whose socket has a folder of its own, as under XDG_RUNTIME_DIR; and its log."""
+    """Run a daemon whose socket has its own folder, as under XDG_RUNTIME_DIR; yield it with its log."""
     places = {"source": "simulated:steady-copy", "state": str(folder / "state"), "socket": str(folder / "run" / "s")}
     found, log = load(places, environment={"HOME": "/"}), folder / "log"
     with log.open("ab") as file:
@@ -53,9 +53,9 @@ def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
 
 
 def test_daemon_outlives_its_removed_socket_and_store(tmp_path: Path) -> None:
-    """A daemon whose socket and store were removed is found again, and stores what comes."""
+    """A daemon whose socket and store were removed is found again, and stores later readings."""
     with daemon_of(tmp_path) as (settings, path):
-        # Dark time is the subject: the policy of a busy machine would accept it.
+        # Dark time is the subject, and the policy of a busy machine would accept it.
         with gpuwatch.window("open meanwhile", settings=settings) as w:
             sample_for(1.0)
             shutil.rmtree(settings.socket.parent)
@@ -63,7 +63,7 @@ def test_daemon_outlives_its_removed_socket_and_store(tmp_path: Path) -> None:
             wait_until(lambda: answers(settings), what="the daemon is found again")
             wait_until((settings.state / "gpuwatch.db").exists, what="the store is begun anew")
             sample_for(0.6)
-        # What was read before is gone, and the verdict says so rather than leave it out.
+        # Earlier readings are gone, and the verdict reports that instead of omitting them.
         assert w.verdict.finding("dark-time").answered != "clear", w.verdict
         assert w.verdict.status is not Status.VALID, w.verdict
         with gpuwatch.window("afterwards", settings=settings, policy=BUSY_MACHINE) as w:
@@ -141,7 +141,7 @@ class TestTheStoreAlone:
         assert "expected a store without a writer" in store.statistics()["refused"]
         assert other.flush(PATIENCE_S)
         other.close()
-        assert store.flush(PATIENCE_S)  # and goes on there when that one has left
+        assert store.flush(PATIENCE_S)  # it continues there once that writer has left
         store.close()
         with Reader(tmp_path / "state") as reader:
             assert {run.id for run in reader.runs()} == {a_run().id, "ffffffffff"}
@@ -149,7 +149,7 @@ class TestTheStoreAlone:
 
 class TestBrokenWhileWritten:
     def test_broken_ledger_is_replaced_without_losing_rows(self, tmp_path: Path) -> None:
-        """A ledger that breaks under the writer is replaced, and the rows it did not take are stored."""
+        """The writer replaces a ledger that breaks, and stores the rows that it did not take."""
         store = opened(tmp_path)
         store.put_device(DEVICE)
         for i in range(200):
@@ -174,7 +174,7 @@ class TestBrokenWhileWritten:
 
 
 class TestHeldByAnother:
-    """Somebody has a file of the store open for writing: what comes meanwhile waits."""
+    """Cases of a store's file that another process holds open for writing: new rows wait."""
 
     def test_readings_wait_until_a_segment_is_let_go(self, tmp_path: Path) -> None:
         store = opened(tmp_path)

@@ -1,4 +1,4 @@
-"""What the long campaigns showed, as committed, is what was asked of them: a figure that is none fails here, not on the page."""
+"""Tests that the committed results of the long campaigns meet their requirements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEPT = results.kept()
 
 
 def test_200_kills_lost_1_s_at_most() -> None:
-    """Two hundred kills lost a second at most, and every open window was unproven."""
+    """Two hundred kills lost at most a second, and every open window was unproven."""
     found = KEPT["kills"]
     assert found["rounds_count"] >= 200
     assert set(found["moments"]) == {"start", "work", "stop"}
@@ -28,7 +28,7 @@ def test_a_thousand_windows_at_once_were_each_judged() -> None:
 
 
 def test_100_000_windows_in_sequence_left_nothing_behind() -> None:
-    """A hundred thousand windows in sequence were stored, and left nothing behind."""
+    """A hundred thousand windows in sequence were stored, and left only their records."""
     assert KEPT["windows in-sequence"]["windows_count"] >= 100_000
     crowd.check_sequence(KEPT["windows in-sequence"])
 

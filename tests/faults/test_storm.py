@@ -1,4 +1,4 @@
-"""Processes that come and go by the hundred a second, their PIDs used again: bounded lists, and own stays own."""
+"""Tests of hundreds of short processes a second with reused PIDs: lists are bounded, and own processes stay own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN = Process(pid=500, name="python", started_s=1.7e9, memory_bytes=1 << 30)
 
 
 def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]:
-    """Five lists a second; of every fifth of a second's births each is seen once, under one of so few PIDs."""
+    """Return five lists a second; each short process appears once, under one of a few PIDs."""
     dice = random.Random(0)
     for fifth in range(seconds * 5):
         at_ns = BEGIN_NS + fifth * S // 5
@@ -34,7 +34,7 @@ def storm(seconds: int, *, born: int = 200, pids: int = 1000) -> Iterator[Sweep]
 
 
 def test_process_storm_is_stored_within_bounded_memory(tmp_path: Path) -> None:
-    """A storm of processes is stored whole, and its names do not fill the memory."""
+    """A storm of processes is stored completely, and its names do not fill the memory."""
     virtual = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=virtual)
     store.put_device(DEVICE)

@@ -1,4 +1,4 @@
-"""A daemon that gets no further thread: it serves with those it has, ends when told, and leaves its store to the next."""
+"""Tests of a daemon without further threads: it serves with its present ones, ends on request, and releases its store."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def asked(host: str, port: int, path: str) -> int:
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
 def test_without_further_threads_a_daemon_serves_and_ends(tmp_path: Path) -> None:
-    """No stack of a thread can be mapped; starting one then fails, or never returns."""
+    """A daemon serves and ends although no thread's stack can be mapped and a new thread fails or hangs."""
     with running(tmp_path, environment=LISTEN) as live:
         host, port = page(live)
         assert asked(host, port, "/metrics") == 200
         pid = live.process.pid
         limit(pid, mapped_bytes(pid))
-        for _ in range(20):  # more than the page has places
+        for _ in range(20):  # more connections than the page has places
             assert asked(host, port, "/-/healthy") == 200
         with contextlib.ExitStack() as stack:
             for _ in range(20):
@@ -60,7 +60,7 @@ def test_without_further_threads_a_daemon_serves_and_ends(tmp_path: Path) -> Non
     Store(live.settings.state, source="simulated", boot_id="b").close()
 
 
-# What is imported is read as the user of the tests; threads are counted, and refused, as nobody's.
+# Imported files are readable for the tests' user; threads are counted, and refused, for the user nobody.
 _WITHOUT_THREADS = """
 import os, resource, sys, threading
 from pathlib import Path
@@ -84,7 +84,7 @@ print(threading.active_count())
 
 
 def test_threads_that_cannot_be_started_are_said_at_the_start() -> None:
-    """The kernel refuses every thread: that is an error at once, and the store's folder is left to others."""
+    """A refusal of every thread is an error at once, and the store's folder is released."""
     with open_folder() as folder:
         state = folder / "state"
         state.mkdir(mode=0o777)

@@ -1,4 +1,4 @@
-"""The daemon is stopped and another version started while windows are open."""
+"""Tests of a daemon that is replaced by another version while windows are open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a later version could be: it speaks newer protocols, from PROTOCOL on, and no older ones.
+# A possible later version: it speaks newer protocols from PROTOCOL on, and no older ones.
 LATER = """
 import sys
 from gpuwatch.wire import messages as wire
@@ -53,14 +53,14 @@ def _answers(settings: Settings, process: subprocess.Popen[bytes]) -> bool:
 
 
 def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
-    """Windows open across an upgrade end unproven, and later clients are served or told what to do."""
+    """Windows open across an upgrade end unproven, and later clients are served or get a remedy."""
     with live.running(tmp_path) as old:
         settings = old.settings
         with gpuwatch.window("judged before", settings=settings) as before:
             sample_for(0.3)
         assert before.verdict.findings
         closed = gpuwatch.window("closed before", settings=settings).__enter__()
-        closed.__exit__(None, None, None)  # its verdict is not asked yet
+        closed.__exit__(None, None, None)  # its verdict is not requested yet
         with gpuwatch.window("across", settings=settings) as across:
             old.process.terminate()
             assert old.process.wait(PATIENCE_S) == 0
@@ -86,7 +86,7 @@ def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
 
 
 def test_store_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    """A store of a later version is left alone, and the window says what to do."""
+    """A store of a later version stays untouched, and the window gives the remedy."""
     with live.running(tmp_path) as old:
         settings = old.settings
     path = settings.state / "gpuwatch.db"

@@ -1,1 +1,1 @@
-"""Hostile input: one target a file, the same functions under atheris, under hypothesis, and over the kept corpus."""
+"""Fuzzing: one target per file, with the same functions under atheris, under hypothesis, and over the kept corpus."""

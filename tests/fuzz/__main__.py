@@ -1,7 +1,7 @@
 """Fuzz targets with atheris: python -m tests.fuzz TARGET … [--runs N] [--seconds S] [--keep]
 
-Begins with the kept corpus, works in build/fuzz/TARGET, and adds what it did to tests/fuzz/results.json.  A crash, a hang of
-ten seconds and three gigabytes of memory are findings: the input is left in build/fuzz/TARGET-crash and the exit code is 1.
+Each target starts with the kept corpus, works in build/fuzz/TARGET, and adds its counts to tests/fuzz/results.json.  A crash,
+a hang of ten seconds and three gigabytes of memory are findings: build/fuzz/TARGET-crash keeps the input, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _fuzz(name: str, runs: int, seconds: int, *, keep: bool) -> bool:
 
 
 def _facts(said: str) -> dict[str, Any]:
-    """From libFuzzer's own lines: ``#123 DONE cov: 45 ft: 67 …`` and ``stat::number_of_executed_units: 123``."""
+    """Return facts from libFuzzer's own lines: ``#123 DONE cov: 45 ft: 67 …`` and ``stat::number_of_executed_units: 123``."""
     executed = re.findall(r"stat::number_of_executed_units: *(\d+)", said)
     covered = re.findall(r"cov: (\d+) ft: (\d+)", said)
     edges, features = (int(each) for each in covered[-1]) if covered else (0, 0)
@@ -76,7 +76,7 @@ def _facts(said: str) -> dict[str, Any]:
 
 
 def _add(name: str, facts: dict[str, Any]) -> None:
-    """Counts are of all runs since the target was written; edges and features those of the last."""
+    """Add a run: counts are sums over all runs of the target; edges and features are those of the last one."""
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"targets": {}}
     before = results["targets"].get(name, {"inputs": 0, "seconds": 0.0})
     results["targets"][name] = facts | {

@@ -9,11 +9,11 @@ from typing import Any
 
 
 def main() -> None:
-    # A tool for this alone: nothing else needs it installed.
+    # Only this module needs the tool.
     atheris: Any = importlib.import_module("atheris")
     name = sys.argv.pop(1)
     warnings.simplefilter("ignore")
-    # The judge is no parser: it is run, and what it does with strange numbers is not what tells one input from another.
+    # The judge is not instrumented: its branches on strange numbers do not distinguish inputs of a parser.
     with atheris.instrument_imports(include=["gpuwatch", "annotate.evidence", "annotate.user_policy", "annotate.verdict"]):
         from tests.fuzz.targets import target
 

@@ -12,7 +12,7 @@ from typing import Any
 from tests.fuzz.targets import target
 
 FOLDER = Path(__file__).parent / "corpus"
-SEED = "seed-"  # begins the name of what was written by hand, or comes from something real
+SEED = "seed-"  # prefix of inputs that are handwritten or come from real files
 MOST_COUNT, MOST_BYTES = 60, 4096
 _OURS = ("/gpuwatch/", "/annotate/")
 
@@ -22,7 +22,7 @@ def inputs(name: str) -> list[Path]:
 
 
 def keep(name: str, candidates: Iterable[Path]) -> int:
-    """Make the corpus of the old one and the candidates again, smallest first; how many are kept."""
+    """Rebuild the corpus from the old one and the candidates, smallest first; return the number of kept inputs."""
     found = target(name)
     seeds = [path for path in inputs(name) if path.name.startswith(SEED)]
     blobs = {path.read_bytes() for path in (*inputs(name), *candidates)} - {path.read_bytes() for path in seeds}
@@ -45,7 +45,7 @@ def keep(name: str, candidates: Iterable[Path]) -> int:
 
 
 def _lines(found: Callable[[bytes], None], blob: bytes) -> set[tuple[str, int]]:
-    """Which lines of ours an input reaches in this thread."""
+    """Return gpuwatch's lines that an input reaches in this thread."""
     reached: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:  # a trace function, or None

@@ -1,4 +1,4 @@
-"""Bytes dealt out as choices: what a fuzzer changes in them changes one decision and leaves the later ones alone."""
+"""Bytes as a sequence of choices, so that a fuzzer's change affects one choice and not the later ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-# What breaks parsers, and what no honest client sends.
+# Values that break parsers, and that no honest client sends.
 _EDGES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**53, 2**62, 2**63 - 1, 2**63, -(2**63), 2**64, 10**40, 0.5, -0.0, 1e308, -1e308,
     "", "x", "\0", "\x1b[2J", "\u2028", "é" * 300, "GPU-", [], {}, [[]], [None], {"": {}}, [0, 1], ["x"], {"schema": 1},
@@ -15,7 +15,7 @@ _EDGES: tuple[Any, ...] = (
 
 
 class Dealt:
-    """Zeroes once the bytes are used up, so that every choice has an answer."""
+    """A sequence of choices; after the last byte every choice is zero."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -35,7 +35,7 @@ class Dealt:
         return among[self.byte() % len(among)]
 
     def piece(self) -> bytes:
-        """As many bytes as the next one says."""
+        """Return as many bytes as the next byte says."""
         length = self.byte()
         found = self._data[self._at : self._at + length]
         self._at += length
@@ -45,7 +45,7 @@ class Dealt:
         return self.piece().decode("utf-8", "replace")
 
     def value(self) -> Any:  # any JSON value
-        """An edge case as it is, a number or a text."""
+        """Return an edge case, a number or a text."""
         kind = self.byte()
         if kind < 160:
             return copy.deepcopy(_EDGES[kind % len(_EDGES)])

@@ -1,4 +1,4 @@
-"""What a refusal must be, whatever was refused."""
+"""Requirements on every refusal."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def in_one_line(error: Exception) -> None:
 
 
 def sampled(data: bytes, one_in: int) -> bool:
-    """Whether this input is one of those on which the dear part of a target is spent; the same every time."""
+    """Return True for the fixed part of inputs on which a target runs its expensive checks."""
     return sum(data) % one_in == 0

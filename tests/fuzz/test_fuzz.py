@@ -1,4 +1,4 @@
-"""The fuzz targets in the normal suite: every kept input again, and some that hypothesis makes of them."""
+"""Tests that run the fuzz targets in the normal suite: on every kept input, and on hypothesis's variations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.examples import share_of
 from tests.fuzz import corpus
 from tests.fuzz.targets import FAMILIES, NAMES, target
 
-# What the suite can spare for each; the rest is done by `make fuzz`.
+# The suite's share for each; `make fuzz` runs more.
 EXAMPLES_COUNT = {"escaping": 8, "told": 25, "headers": 40, "archives": 60, "conversations": 60, "reports": 60}
 RESULTS = json.loads((Path(corpus.__file__).parent / "results.json").read_text())
 
 
 def run(name: str, data: bytes) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of arithmetic with numbers no GPU has
+        warnings.simplefilter("ignore")  # warnings of arithmetic with impossible numbers
         target(name)(data)
 
 
@@ -36,7 +36,7 @@ def test_every_kept_input_is_taken_or_refused(name: str) -> None:
 
 @st.composite
 def mutated(draw: st.DrawFn, kept: list[bytes]) -> bytes:
-    """A kept input cut, altered and continued by another's end, or bytes of no origin."""
+    """Return a kept input that is cut, altered and joined with another's end, or random bytes."""
     data = bytearray(draw(st.sampled_from([*kept, b""])))
     for _ in range(draw(st.integers(0, 6))):
         if data:
@@ -59,6 +59,6 @@ def test_what_hypothesis_makes_of_them_is_taken_or_refused(name: str) -> None:
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "exporter"])
 def test_committed_counts_are_a_million_per_family(family: str) -> None:
-    """A million inputs of each family found no defect that is still there."""
+    """A million inputs of each family found no remaining defect."""
     again = f"python -m tests.fuzz {' '.join(FAMILIES[family])} --runs N"
     assert RESULTS["families"][family] >= 1_000_000, again

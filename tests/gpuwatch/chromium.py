@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, driven through the pipe of its DevTools protocol: no port, no driver, no package."""
+"""Debian's Chromium, headless and driven through the pipe of its DevTools protocol: no port, no driver, no package."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 @dataclass
 class Browser:
-    """One Chromium; ``events`` of every page come in while answers are waited for."""
+    """One Chromium; ``events`` collects every page's events during waits."""
 
     process: subprocess.Popen[bytes]
     to: int
@@ -48,7 +48,7 @@ class Browser:
     _rest: bytes = b""
 
     def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        """The answer to one command; AssertionError for an error or none in time."""
+        """Return the answer to one command.  Raises AssertionError: for an error, or without an answer in time."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": params} | ({"sessionId": session} if session else {})
         data = memoryview(json.dumps(message).encode() + b"\0")
@@ -63,7 +63,7 @@ class Browser:
             self.events.append(found)
 
     def wait(self, method: str, session: str) -> dict[str, Any]:
-        """The first event of this kind that was not waited for before."""
+        """Return the next event of this kind."""
         while True:
             for place, event in enumerate(self.events):
                 if event.get("method") == method and event.get("sessionId") == session:
@@ -82,7 +82,7 @@ class Browser:
         return found
 
     def open(self, path: Path, *, width: int = 1280, height: int = 900) -> Page:
-        """A file in a page of its own, once it is loaded."""
+        """Open a file in a new page, and wait until it is loaded."""
         target = self.ask("Target.createTarget", url="about:blank", newWindow=True, width=width, height=height)["targetId"]
         page = Page(self, self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"], target)
         for domain in ("Page", "Runtime", "Network", "Log", "Security"):
@@ -102,7 +102,7 @@ class Page:
         return self.browser.ask(method, self.session, **params)
 
     def run(self, script: str) -> Any:
-        """What an expression is worth, promises awaited."""
+        """Return the value of an expression, with promises awaited."""
         found = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
@@ -121,7 +121,7 @@ class Page:
                      windowsVirtualKeyCode={"Enter": 13, "Tab": 9, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36}.get(key, 0))  # fmt: skip
 
     def drag(self, begin: tuple[float, float], end: tuple[float, float]) -> None:
-        """The mouse pressed at one place and let go at another."""
+        """Press the mouse at one place and release it at another."""
         middle = ((begin[0] + end[0]) / 2, (begin[1] + end[1]) / 2)
         self.ask("Input.dispatchMouseEvent", type="mouseMoved", x=begin[0], y=begin[1])
         self.ask("Input.dispatchMouseEvent", type="mousePressed", x=begin[0], y=begin[1], button="left", clickCount=1)
@@ -130,7 +130,7 @@ class Page:
         self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=end[0], y=end[1], button="left", clickCount=1)
 
     def complaints(self) -> list[str]:
-        """What a developer would see in red: errors, warnings, violations of the page's policy."""
+        """Return a developer's red lines: errors, warnings, violations of the page's policy."""
         found = []
         for event in self._events():
             params = event["params"]
@@ -143,7 +143,7 @@ class Page:
         return found
 
     def requests(self) -> list[str]:
-        """Every address the page asked for."""
+        """Return every address that the page requested."""
         return [each["params"]["request"]["url"] for each in self._events() if each["method"] == "Network.requestWillBeSent"]
 
     def screenshot(self, target: Path, *, whole: bool = True) -> None:
@@ -151,7 +151,7 @@ class Page:
         target.write_bytes(base64.b64decode(shot["data"]))
 
     def _events(self) -> Iterator[dict[str, Any]]:
-        self.run("0")  # what happened until now has come in
+        self.run("0")  # wait for the events so far
         return (event for event in self.browser.events if event.get("sessionId") == self.session)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Page:
 
 @contextlib.contextmanager
 def running() -> Iterator[Browser]:
-    """A Chromium with an empty profile, ended with all its processes."""
+    """Run a Chromium with an empty profile; end it with all its processes."""
     path = program("chromium")
     profile = tempfile.mkdtemp(prefix="gpuwatch-chromium-")
     sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()
@@ -177,7 +177,7 @@ def running() -> Iterator[Browser]:
         yield Browser(process, to, of)
     finally:
         for end in (to, of):
-            os.close(end)  # a browser whose pipe is gone leaves
+            os.close(end)  # a browser exits when its pipe closes
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(5)
         with contextlib.suppress(ProcessLookupError, PermissionError):

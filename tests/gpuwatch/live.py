@@ -1,4 +1,4 @@
-"""Real daemons for tests: each in its own process, on its own socket and store."""
+"""Real daemons for tests, each in its own process, with its own socket and store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.store import Reader
 from gpuwatch.store.run import UNFINISHED
 from tests.waiting import PATIENCE_S, wait_until
 
-# What units and windows give the daemons that they start; numpy then comes without threads that nobody asked for.
+# As units and windows start daemons: numpy then starts no unrequested threads.
 AS_STARTED = {"OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -39,7 +39,7 @@ def settings(folder: Path, source: str = "simulated:steady-copy") -> Settings:
 def running(
     folder: Path, source: str = "simulated:steady-copy", *, environment: Mapping[str, str] | None = None
 ) -> Iterator[Live]:
-    """A daemon that answers, stopped cleanly afterwards if the test did not end it."""
+    """Run a daemon that answers; stop it cleanly unless the test ended it."""
     found = settings(folder, source)
     log = folder / "log"
     with log.open("ab") as file:
@@ -58,7 +58,7 @@ def running(
 
 
 def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until this daemon answers.  Raises AssertionError: with its log, when it ends or never does."""
+    """Wait until this daemon answers.  Raises AssertionError: with its log, when it ends or stays silent."""
 
     def answers() -> bool:
         assert process.poll() is None, log.read_text()
@@ -72,7 +72,7 @@ def wait_for(found: Settings, process: subprocess.Popen[bytes], log: Path) -> No
 
 
 def judged_run(state: Path, run_id: str) -> Run:
-    """The run as it is stored once it is judged: who waits for a verdict has it a commit earlier than the store."""
+    """Return the stored run once it is judged: a client gets a verdict one commit earlier than the store."""
 
     def found() -> Run | None:
         with Reader(state) as reader:
@@ -85,7 +85,7 @@ def judged_run(state: Path, run_id: str) -> Run:
 
 
 def ended(pid: int) -> bool:
-    """Return whether a process is gone, or waits only for its parent to ask how it ended."""
+    """Return True if a process is gone, or is a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Programs of the system that tests run: chromium, promtool, prometheus, victoria-metrics, systemd-analyze, curl."""
+"""System programs that tests run: chromium, promtool, prometheus, victoria-metrics, systemd-analyze, curl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PACKAGES = "tests/system-packages.txt"
 
 
 def program(name: str) -> str:
-    """The path of a program.  Without it the test fails on CI, where `make system` installs it, and is skipped elsewhere."""
+    """Return a program's path.  Without it the test fails on CI, where `make system` installs it, and is skipped elsewhere."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin:/usr/local/sbin")
     if found:
         return found

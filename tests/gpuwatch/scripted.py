@@ -1,4 +1,4 @@
-"""A source that does what a test says: costs, refresh periods, hangs and losses."""
+"""A scripted source: costs, refresh periods, hangs and losses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = Device(uuid=UUID, name="scripted")
 
 @dataclass
 class Scripted:
-    """Every signal answers 1, or what ``values`` makes of the time; ``costs_ns`` are told, and pass if ``takes_time``."""
+    """A source whose signals answer 1, or ``values`` of the time; ``costs_ns`` are reported, and elapse if ``takes_time``."""
 
     clock: Clock
     values: Mapping[str, Callable[[int], Any]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Scripted:
 
 
 class Kept:
-    """A sink that keeps what it is given."""
+    """A sink that keeps its sweeps."""
 
     def __init__(self) -> None:
         self.sweeps: list[Sweep] = []
@@ -86,12 +86,12 @@ class Kept:
 
 
 def every(period_ns: int) -> Callable[[int], int]:
-    """A counter that steps once in a period."""
+    """Return a counter that steps once per period."""
     return lambda now_ns: now_ns // period_ns
 
 
 def silent(_: int) -> None:
-    """A signal this GPU does not answer."""
+    """Return nothing, as for an unanswered signal."""
 
 
 FAST = signals(Lane.FAST)

@@ -1,4 +1,4 @@
-"""What is kept between runs in the state folder: read whatever somebody put there, written over nobody's file."""
+"""Tests of small records in the state folder: any content can be read, and foreign files are not overwritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon's key and its signatures: made once, kept to itself, and good for nothing but what was signed."""
+"""Tests of the daemon's key and signatures: created once, private, and valid only for the signed bytes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_workers_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
 
 
 def test_exposed_or_damaged_key_signs_nothing_and_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A key that others can read, or a damaged one, signs nothing and is left alone."""
+    """A readable or damaged key signs nothing and stays unchanged."""
     made(tmp_path)
     key = tmp_path / "signing.key"
     key.chmod(0o640)
@@ -94,7 +94,7 @@ def test_a_key_of_a_kind_nobody_knows_signs_nothing(tmp_path: Path) -> None:
 def test_a_library_that_panics_signs_nothing_and_ends_nobody(tmp_path: Path) -> None:
     broken = tmp_path / "cryptography"
     broken.mkdir()
-    # As pyo3 does it: what a thread of Rust panicked of is no Exception.
+    # As pyo3 does: a panic of a Rust thread is no Exception.
     (broken / "__init__.py").write_text(
         "PanicException = type('PanicException', (BaseException,), {'__module__': 'pyo3_runtime'})\n"
         "raise PanicException('Python API call failed')\n"
@@ -126,7 +126,7 @@ def test_a_public_key_that_was_changed_is_written_again(tmp_path: Path) -> None:
     ids=lambda each: next(iter(each)),
 )  # fmt: skip
 def test_signature_holds_only_for_what_was_signed(signer: Signer, changed: dict[str, Any]) -> None:
-    """A signature holds for the signed bytes and for nothing else."""
+    """A signature holds for the signed bytes and for no others."""
     signature = signer.sign(said())
     assert holds(signature, said())
     assert not holds(signature, said(**changed))
@@ -150,7 +150,7 @@ def test_another_key_s_signature_is_told_apart(signer: Signer, tmp_path: Path) -
 
 
 def test_openssl_checks_what_was_signed(signer: Signer, tmp_path: Path) -> None:
-    """What is signed and how is no secret of ours: any tool can check it."""
+    """OpenSSL checks a signature, because the signed content and the method are public."""
     openssl = program("openssl")
     own = made(tmp_path)
     (tmp_path / "said").write_bytes(said())

@@ -1,4 +1,4 @@
-"""Text that is not UTF-8, made text that every file and message can hold."""
+"""Tests of text outside UTF-8, converted to text that every file and message can hold."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What only a real GPU can show: `make gpu` runs it, its data is committed and rendered into docs/VALIDATION.md."""
+"""Measurements that need a real GPU: `make gpu` runs them, and their committed data is rendered into docs/VALIDATION.md."""

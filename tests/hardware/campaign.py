@@ -1,4 +1,4 @@
-"""Windows around real work, each with the verdict it must give: their evidence, figures and costs, saved as data.
+"""Windows around real work with their expected verdicts: evidence, figures and costs, saved as data.
 
     python -m tests.hardware.campaign OUT_FOLDER
 
@@ -39,11 +39,11 @@ SMI_COLUMNS = (
 
 @dataclass(frozen=True)
 class Scenario:
-    """One window: what runs before it, in it, and what the verdict must be and name."""
+    """One window: the work before it and in it, and its expected verdict and rules."""
 
     name: str
     body: Callable[[], object]
-    status: str  # what it must be; several with |
+    status: str  # the expected status; alternatives separated by |
     rules: tuple[str, ...] = ()
     before: Callable[[], object] = lambda: None
 
@@ -84,7 +84,7 @@ def neighbours() -> list[tuple[Scenario, tuple[str, ...], int]]:
 
 
 def readings_bytes(state: Path) -> int:
-    """What the readings hold, counted in a copy whose log was written into it."""
+    """Return the size of the readings, counted in a copy with its log written back."""
     import shutil
     import sqlite3
     import tempfile
@@ -104,12 +104,12 @@ def readings_bytes(state: Path) -> int:
 
 
 def thread_cpu_ns(pid: int) -> dict[str, int]:
-    """Processor time of each thread of a process."""
+    """Return the CPU time of each thread of a process."""
     return {task.name: int((task / "schedstat").read_text().split()[0]) for task in Path(f"/proc/{pid}/task").iterdir()}
 
 
 def shares(before: dict[str, int], after: dict[str, int], span_s: float) -> list[float]:
-    """Each thread's share of one processor, largest first."""
+    """Return each thread's share of one processor, largest first."""
     return sorted(((after[name] - ns) / 1e9 / span_s for name, ns in before.items() if name in after), reverse=True)
 
 
@@ -119,7 +119,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def fast_row() -> dict[str, float]:
-    """What reading the fast lane's signals costs on a loaded GPU: back to back, and after the pauses the sampler makes."""
+    """Measure reading the fast lane's signals on a loaded GPU, back to back and after the sampler's pauses."""
     names = signals(Lane.FAST)
     source = Nvml()
     uuid = source.devices()[0].uuid
@@ -138,7 +138,7 @@ def fast_row() -> dict[str, float]:
 
 
 class Campaign:
-    """Runs windows against one daemon and keeps what each gave."""
+    """A run of windows against one daemon, with the results of each."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -181,7 +181,7 @@ class Campaign:
         print(f"{'ok   ' if right else 'WRONG'} {report.text(verdicts[0])}\n", flush=True)
 
     def save(self, figures: dict[str, Any]) -> None:
-        """Everything so far: a campaign that fails later has not been for nothing."""
+        """Save all results so far, so that a later failure loses none."""
         with connect(self.settings) as client:
             status = client.status()
         data = {
@@ -195,7 +195,7 @@ class Campaign:
         (self.out / "h200.capsule").write_bytes(pack(self.evidence))
 
     def run_command(self) -> None:
-        """The same through `gpuwatch run -- python …`, the program knowing nothing of us."""
+        """Run the work through `gpuwatch run -- python …`, in a program without gpuwatch."""
         verdict = self.out / "run.json"
         command = [sys.executable, "-m", "gpuwatch", *self.settings.flags(), "run", "--name", "plain-run", "--json", str(verdict), "--",
                    sys.executable, "-m", "tests.hardware.workloads", "plain"]  # fmt: skip
@@ -206,7 +206,7 @@ class Campaign:
         self.keep(Scenario("plain-run", lambda: None, "rejected", ("idle-stretch", "regime-change")), data["run"], verdicts, {})
 
     def enter_exit(self, count: int = 200) -> dict[str, float]:
-        """What opening and closing cost the benchmark, torch's context present, daemon running."""
+        """Measure the cost of opening and closing to a benchmark with torch's context, beside a running daemon."""
         enter, leave = enter_and_exit(self.settings, count)
         return {
             f"{name}_{rank}_ms": took[at] * 1e3
@@ -215,7 +215,7 @@ class Campaign:
         }
 
     def cost(self, seconds: float = 62.0) -> dict[str, Any]:
-        """The daemon's own cost under load: idle rate, then with a window open; bytes a minute; lateness."""
+        """Measure the daemon's own cost under load: idle rate, then with a window open; bytes per minute; lateness."""
         out: dict[str, Any] = {}
         call = gemm(4096)
         with gpuwatch.window("starts the daemon", settings=self.settings):
@@ -247,7 +247,7 @@ class Campaign:
 def main(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     campaign = Campaign(out)
-    # Before this process has a context of its own: an idle 6 GB neighbour would rightly be flagged.
+    # Before this process has its own context: an idle 6 GB neighbour would be flagged correctly.
     campaign.run_command()
     figures = {"daemon": campaign.cost(), "window": campaign.enter_exit(), "fast_row": fast_row()}
     log = (out / "smi.csv").open("w")

@@ -1,8 +1,8 @@
 """Published ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
 
-``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with an untrusted window of its parent around it.
-Each runs the same harness as leaderboards do (events around every call, one synchronisation a batch) on one submission, and
-claims a number in its file.  Where a way was published stands beside it; none is written after a rule that finds it.
+``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with the parent's untrusted window around it.
+Each runs a leaderboard's harness (events around every call, one synchronisation per batch) on one submission, and
+claims a number in its file.  The published source of each stands beside it; none was written to match a rule.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _elapsed, _counter = torch.cuda.Event.elapsed_time, time.perf_counter
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The number that a submission would be ranked by, and the times handed to a trusted window."""
+    """The number that would rank a submission, and the times passed to a trusted window."""
 
     calls: int
     call_s: float
@@ -66,7 +66,7 @@ class Work:
 
 
 def evaluate(kernel: Kernel) -> list[float]:
-    """Time calls by events, a batch at a time, until the time is over."""
+    """Time calls by events, a batch at a time, until the time is up."""
     times: list[float] = []
     end_ns = clock.now_ns() + round(SECONDS * 1e9)
     while clock.now_ns() < end_ns:
@@ -97,24 +97,24 @@ def honest(work: Work) -> Claimed:
 
 
 def patched_events(work: Work) -> Claimed:
-    """reference-kernels#162: the kernel is honest, ``Event.elapsed_time`` returns a hundredth."""
+    """Return a hundredth from ``Event.elapsed_time`` around an honest kernel: reference-kernels#162."""
     torch.cuda.Event.elapsed_time = lambda begin, end: _elapsed(begin, end) / 100
     return Claimed.of(evaluate(work))
 
 
 def patched_statistics(work: Work) -> Claimed:
-    """reference-kernels#162: the harness's statistics are replaced, which divide by a hundred."""
+    """Replace the harness's statistics by ones that divide by a hundred: reference-kernels#162."""
     return Claimed.of([each / 100 for each in evaluate(work)])
 
 
 def patched_counter(work: Work) -> Claimed:
-    """The same of a harness that reads the host's clock: ``time.perf_counter`` runs a hundred times slower."""
+    """Slow ``time.perf_counter`` a hundred times, against a harness that reads the host's clock."""
     time.perf_counter = lambda: _counter() / 100
     return Claimed.of(evaluate_by_host(work))
 
 
 def other_stream(work: Work) -> Claimed:
-    """KernelBench#82: the work runs on another stream, between whose events nothing waits for it."""
+    """Run the work on another stream, between events that do not wait for it: KernelBench#82."""
     side = torch.cuda.Stream()
 
     def kernel() -> None:
@@ -125,18 +125,18 @@ def other_stream(work: Work) -> Claimed:
 
 
 def cached_result(work: Work) -> Claimed:
-    """reference-kernels#142, #162, kernelbot#501: computed once, then the result is returned."""
+    """Compute once, then return the same result: reference-kernels#142, #162, kernelbot#501."""
     return Claimed.of(evaluate(lambda: work.out))
 
 
 def copied_result(work: Work) -> Claimed:
-    """tensara#238: computed once, then the kept bytes are copied into the output."""
+    """Compute once, then copy the kept bytes into the output: tensara#238."""
     kept = work().clone()
     return Claimed.of(evaluate(lambda: work.out.copy_(kept)))
 
 
 def batch_and_skip(work: Work) -> Claimed:
-    """reference-kernels#104: one call does the work of fifteen, the next fourteen do nothing; the median is claimed."""
+    """Do the work of fifteen calls in one and none in the next fourteen, and claim the median: reference-kernels#104."""
     called = 0
 
     def kernel() -> None:
@@ -151,31 +151,31 @@ def batch_and_skip(work: Work) -> Claimed:
 
 
 def fewer_calls(work: Work) -> Claimed:
-    """pygpubench#7: the submission finds the harness's count and lowers it; the count asked for is claimed."""
+    """Find the harness's count and lower it, and claim the requested count: pygpubench#7."""
     times = evaluate(work)[:BATCH]
     return Claimed(40 * len(times) * round(SECONDS), mean(times), times)
 
 
 def scaled_calls(work: Work) -> Claimed:
-    """The same, with the time scaled so that count times time is what the GPU worked."""
+    """Lower the count, and scale the time so that count times time is the GPU's working time."""
     times = evaluate(work)
     return Claimed(30 * len(times), mean(times) / 30, [each / 30 for each in times for _ in range(30)])
 
 
 def no_work(work: Work) -> Claimed:
-    """pygpubench#7: a kernel that does nothing passes the check; 3.3 µs a call are claimed."""
+    """Pass the check with a kernel that does nothing, and claim 3.3 µs per call: pygpubench#7."""
     time.sleep(SECONDS)
     return Claimed(10_000, 3.3e-6, [3.3e-6] * 10_000)
 
 
 def invented(work: Work) -> Claimed:
-    """Nothing runs, and a plausible time is claimed."""
+    """Run nothing, and claim a plausible time."""
     time.sleep(SECONDS)
     return Claimed(8_000, 0.19e-3, [0.19e-3] * 8_000)
 
 
 def lazy_output(work: Work) -> Claimed:
-    """reference-kernels#162: calls return placeholders, the work is done in the checker, which nobody times."""
+    """Return placeholders, and do the work in the untimed checker: reference-kernels#162."""
     waiting = 0
 
     def kernel() -> None:
@@ -191,7 +191,7 @@ def lazy_output(work: Work) -> Claimed:
 
 
 def unfinished_work(work: Work) -> Claimed:
-    """KernelBench#82 and #162 together: nothing waits, and the window ends while the GPU still works through its queue."""
+    """End the window while the GPU still works through its queue, without waiting: KernelBench#82 and #162 combined."""
     torch.cuda.synchronize = lambda device=None: None
     begin_ns, count = clock.now_ns(), round(SECONDS / 0.2e-3)
     for _ in range(count):
@@ -203,7 +203,7 @@ def unfinished_work(work: Work) -> Claimed:
 
 
 def spinning(work: Work) -> Claimed:
-    """No product is computed: one thread of the GPU spins as long as the claimed calls would take."""
+    """Compute no product, and let one thread of the GPU spin for the claimed time."""
     count = round(SECONDS / 0.2e-3)
     for _ in range(count):
         torch.cuda._sleep(round(0.2e-3 * 1.9e9))
@@ -212,7 +212,7 @@ def spinning(work: Work) -> Claimed:
 
 
 def window_closed(work: Work) -> Claimed:
-    """The submission ends the window around it after honest work, then cheats: it knows socket and run."""
+    """End the surrounding window after honest work by its socket and run, then cheat."""
     run = os.environ.get("GPUWATCH_PARENT", "")
     evaluate(work)
     try:
@@ -234,7 +234,7 @@ _inner: list[gpuwatch.Window] = []
 
 
 def end_trusted(times: list[float]) -> None:
-    """End the windows around the timed part with these times, once: a cheat may work on after them."""
+    """End the windows around the timed part with these times, once, because a cheat may continue to work."""
     while _inner:
         ending = _inner.pop()
         ending.record(times)
@@ -242,7 +242,7 @@ def end_trusted(times: list[float]) -> None:
 
 
 def run(name: str, claim: Path) -> None:
-    """Run one way to cheat, in a trusted and an untrusted window of its own, and write what it claims."""
+    """Run one way to cheat, in its own trusted and untrusted windows, and write its claim."""
     work = Work()
     windows = {
         "untrusted": gpuwatch.window(f"inside-{name}", untrusted=True),
@@ -258,7 +258,7 @@ def run(name: str, claim: Path) -> None:
 
 
 def said(window: gpuwatch.Window) -> dict[str, Any]:
-    """Return a window's status, the rules that made it, and the sentence on the claimed number."""
+    """Return a window's status, the deciding rules, and the sentence on the claimed number."""
     verdict = window.verdict
     return {
         "status": verdict.status.value,

@@ -1,9 +1,10 @@
-"""The price of watching on a real GPU: first window, closing many timed iterations, processor time and memory of the daemon.
+"""The cost of watching on a real GPU: the first window, closing timed iterations, and the daemon's CPU time and memory.
 
     python -m tests.hardware.costs OUT_FOLDER [SECONDS]
 
-Each daemon watches an idle GPU, then a busy one, then one with a window open; ``nvidia-smi -lms 10`` watches the same in the
-same run.  Bytecode is to be compiled first (``python -m compileall``), as pip does.  Writes ``figures-costs.json``: a row a figure, which ``tests.hardware.merged`` keeps.
+Each daemon watches an idle GPU, then a busy one, then one with an open window; ``nvidia-smi -lms 10`` does the same in the
+same run.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes ``figures-costs.json``, a
+row per figure, which ``tests.hardware.merged`` keeps.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.waiting import wait_until
 ROUNDS_COUNT = 5
 WATCHED_S = 15.0
 SETTLE_S = 4.0
-REST_S = 18.0  # until the lanes are measured, and an idle GPU is looked at rarely
+REST_S = 18.0  # time until the lanes are measured, and an idle GPU is read rarely
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
 _ENTERED = """
@@ -69,7 +70,7 @@ Row = dict[str, Any]
 
 
 def starts(how: str, count: int) -> Iterator[Row]:
-    """Time first windows that start their daemon, in processes with torch's context or without."""
+    """Time first windows that start their daemon, in processes with and without torch's context."""
     for _ in range(count):
         with tempfile.TemporaryDirectory(prefix="gw") as folder:
             command = [sys.executable, "-c", _ENTERED, how, *settings(Path(folder), "nvml").flags()]
@@ -81,7 +82,7 @@ def starts(how: str, count: int) -> Iterator[Row]:
 
 
 def closings(found: Settings) -> Iterator[Row]:
-    """Time the ends of windows with many timed iterations, after the GPU is done: it idles for as long."""
+    """Time the ends of windows with many timed iterations, after the GPU's last work: it idles that long."""
     x = torch.zeros(1, device="cuda")
     for how, count in (("stamped", STAMPED_COUNT), ("host", HOST_COUNT)) * ROUNDS_COUNT:
         with _hidden(is_hidden=how == "host"):
@@ -101,7 +102,7 @@ def closings(found: Settings) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def _hidden(*, is_hidden: bool) -> Iterator[None]:
-    """Hide torch from windows that shall time by the host's clock."""
+    """Hide torch from windows that time by the host's clock."""
     hidden = sys.modules.pop("torch") if is_hidden else None
     try:
         yield
@@ -130,7 +131,7 @@ def busy() -> Iterator[None]:
 
 
 def watched(name: str, pid: int, seconds: float) -> Row:
-    """Return what a watcher spends in so many seconds; beside it each thread's part, in the order in which they began."""
+    """Return a watcher's cost over this time, with each thread's part, in order of the threads' start."""
     before = _threads_s(pid)
     with spending(pid) as spent:
         time.sleep(seconds)
@@ -151,7 +152,7 @@ def _threads_s(pid: int) -> dict[int, float]:
 
 
 def daemons(live: Live, seconds: float) -> Iterator[Row]:
-    """Watch an idle GPU, a busy one, and one with a window open."""
+    """Measure daemons on an idle GPU, on a busy one, and on one with an open window."""
     from gpuwatch.client.connection import connect
 
     pid = live.process.pid

@@ -1,11 +1,11 @@
-"""What watching costs the watched, on a real GPU: work in turns with no watcher, with ours, and with others'.
+"""The effect of watching on the watched work, on a real GPU: work without a watcher, with gpuwatch, and with other watchers.
 
     python -m tests.hardware.effect OUT_FOLDER [SECONDS]
 
-Every watcher is stopped (SIGSTOP) outside of its own turns, so that one run, one card and one heat serve all of them.  First
-each has ten seconds alone beside GEMMs, for its processor time.  Then come short turns in orders drawn anew: half a second of an
-fp32 GEMM, which no power limits, and 20 000 launches timed one by one.  Writes ``effect.json``: a row a watcher, differences to
-the turns with none as medians over rounds with 95 % intervals.
+Every watcher is stopped (SIGSTOP) outside its own turns, so that one run, one card and one temperature serve all.  First,
+each has ten seconds alone beside GEMMs, for its CPU time.  Then short turns follow in random orders: half a second of an
+fp32 GEMM below the power limit, and 20 000 launches timed one by one.  It writes ``effect.json``: a row per watcher, with
+differences to the turns without one as medians over rounds with 95 % intervals.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LAUNCHES_COUNT = 20_000
 GEMM_S = 0.5
 STEADY_S = 10.0
 START_S = 3.0
-SETTLE_S = 0.15  # after a watcher goes on
+SETTLE_S = 0.15  # pause after a watcher continues
 BOOTSTRAPS_COUNT = 2000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
 _NVITOP = """
@@ -85,13 +85,13 @@ while True:
 
 @dataclass
 class Watcher:
-    """A process that watches; ``beside`` keeps it busy (a window held open, a scraper) and is not charged to it."""
+    """A watching process; ``beside`` keeps it busy (an open window, a scraper) and does not count in its cost."""
 
     name: str
     process: subprocess.Popen[bytes] | None = None
     beside: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    settings: Settings | None = None  # of a daemon of ours, which says what each of its questions takes
-    cost_ratios: dict[str, float] = field(default_factory=dict)  # by question, of all GPUs
+    settings: Settings | None = None  # gpuwatch's daemon only: it reports the cost of each of its queries
+    cost_ratios: dict[str, float] = field(default_factory=dict)  # by query, for all GPUs
     gpus_count: int | None = None
     steady_cpu_ratio: float | None = None
     memory_bytes: int = 0
@@ -133,7 +133,7 @@ def _daemon(name: str, folder: Path, *more: str) -> Watcher:
 
 @contextlib.contextmanager
 def watchers() -> Iterator[list[Watcher]]:
-    """Every watcher there is here, each stopped, its own cost taken while it was the only one."""
+    """Yield every available watcher, stopped, with its own cost from a time when it ran alone."""
     folder = Path(tempfile.mkdtemp(prefix="gpuwatch-effect-"))
     found = [Watcher("none")]
     try:
@@ -150,7 +150,7 @@ def watchers() -> Iterator[list[Watcher]]:
 
 
 def _started(folder: Path) -> Iterator[Watcher]:
-    """One after the other, each when it is asked for."""
+    """Start the watchers one after the other, each when needed."""
     yield _daemon("gpuwatch, 20 Hz", folder / "idle")
     yield _scraped(_daemon("gpuwatch, 20 Hz, scraped each second", folder / "idle-scraped", "--listen", "127.0.0.1:9478"), 9478)
     yield _busy("gpuwatch, 100 Hz: a window is open", folder / "open")
@@ -164,7 +164,7 @@ def _started(folder: Path) -> Iterator[Watcher]:
 
 
 def _busy(name: str, folder: Path, *more: str) -> Watcher:
-    """A daemon that has a window open."""
+    """Run a daemon with an open window."""
     watcher = _daemon(name, folder, *more)
     time.sleep(START_S)
     assert watcher.settings is not None
@@ -178,7 +178,7 @@ def _scraped(watcher: Watcher, port: int) -> Watcher:
 
 
 def launches() -> tuple[float, float, float]:
-    """The host's time of single launches in a queue that never fills: p50, p99 and p99.9 in seconds."""
+    """Return the host's time of single launches into a queue that never fills: p50, p99 and p99.9 in seconds."""
     x = torch.zeros(1, device="cuda")
     took = np.empty(LAUNCHES_COUNT)
     clock = time.perf_counter_ns
@@ -193,7 +193,7 @@ def launches() -> tuple[float, float, float]:
 
 
 def gemms(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> float:
-    """The median of a GEMM back to back, in seconds, by events."""
+    """Return the median of back-to-back GEMMs, in seconds, by events."""
     pairs = []
     until = time.perf_counter() + GEMM_S
     while time.perf_counter() < until:
@@ -209,7 +209,7 @@ def gemms(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> float:
 
 
 def steady(watcher: Watcher, seconds: float = STEADY_S) -> None:
-    """What it takes while it just watches a busy GPU."""
+    """Return a watcher's cost while it only watches a busy GPU."""
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
     assert watcher.process is not None
     with spending(watcher.process.pid) as spent:
@@ -222,7 +222,7 @@ def steady(watcher: Watcher, seconds: float = STEADY_S) -> None:
 
 
 def _ask(watcher: Watcher, settings: Settings) -> None:
-    """What its questions cost, by its own account."""
+    """Return the cost of the daemon's queries, by its own status."""
     with connect(settings) as client:
         gpus = client.status()["gpus"]
     watcher.gpus_count = len(gpus)
@@ -241,7 +241,7 @@ def going(watcher: Watcher) -> Iterator[None]:
 
 
 def rounds(found: Sequence[Watcher], seconds: float) -> int:
-    """Rounds in which everyone has a turn, in an order drawn anew, for so many seconds."""
+    """Run rounds with one turn per watcher, in random order, for this time."""
     a, b, out = (torch.randn(4096, 4096, device="cuda") for _ in range(3))
     rng, until, count = random.Random(0), time.monotonic() + seconds, 0
     gemms(a, b, out)
@@ -271,9 +271,9 @@ def row(watcher: Watcher, none: Watcher) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of the driver and of everybody who watched."""
+    """Return the versions of the driver and of all watchers."""
     found = {"gpuwatch": __version__}
-    with contextlib.suppress(pynvml.NVMLError):  # a figure without the driver's version is a figure still
+    with contextlib.suppress(pynvml.NVMLError):  # a figure without the driver's version is still valid
         pynvml.nvmlInit()
         found = {"driver": str(pynvml.nvmlSystemGetDriverVersion())} | found
     for name in ("nvitop", "gpustat", "zeus"):
@@ -283,7 +283,7 @@ def versions() -> dict[str, str]:
 
 
 def _interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> list[float]:
-    """Median over rounds, and what 95 % of resampled rounds give."""
+    """Return the median over rounds, and the 95 % interval of resampled rounds."""
     rng = np.random.default_rng(0)
     medians = np.median(rng.choice(values, (BOOTSTRAPS_COUNT, len(values))), axis=1)
     return [float(np.median(values)), *(float(each) for each in np.quantile(medians, (0.025, 0.975)))]

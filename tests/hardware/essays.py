@@ -1,10 +1,10 @@
-"""The essays' own experiments on a real GPU, a window each.
+"""The essays' own experiments on a real GPU, one window each.
 
     python -m tests.hardware.essays OUT [EXPERIMENT …]
 
-``OUT/essays.json`` holds a row a window, in the order of the evidence in ``OUT/essays.capsule``.  The judge answers when the page
-is made, so the table is always of the judge as it is.  ``cards`` is for other cards: the same kernels on each.  No setting of
-the card is changed.
+``OUT/essays.json`` holds a row per window, in the order of the evidence in ``OUT/essays.capsule``.  The judge runs when the
+page is made, so the table always shows the present judge.  ``cards`` is for other cards: the same kernels on each.  It
+changes no setting of the card.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Row: TypeAlias = dict[str, Any]
 Call: TypeAlias = Callable[[], object]
 WARM_S, WINDOW_S, SHORT_S = 3.0, 3.0, 1.5
 EXPERIMENTS = ("contention", "trial_counts", "power_cap", "aggregations", "caches", "methods", "flags", "launches")
-_TRIMMED_RATIO = 0.1  # of each end, as in the essay
+_TRIMMED_RATIO = 0.1  # trimmed at each end, as in the essay
 _KERNEL = r"""
 extern "C" __global__ void waves(const float* in, float* out, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -48,7 +48,7 @@ extern "C" __global__ void waves(const float* in, float* out, int n) {
 
 
 class Essays:
-    """The experiments; each yields rows with the run of its window."""
+    """The experiments; each yields rows with its window's run."""
 
     def __init__(self, settings: Settings) -> None:
         import torch
@@ -67,7 +67,7 @@ class Essays:
         return gpuwatch.window(label, settings=self.settings, **claim)
 
     def cards(self) -> Iterator[Row]:
-        """Kernels whose times other cards are to reproduce."""
+        """Measure kernels whose times other cards can reproduce."""
         from tests.hardware.kernels import KERNELS
         from tests.hardware.workloads import loop
 
@@ -81,7 +81,7 @@ class Essays:
             self.torch.cuda.empty_cache()
 
     def contention(self) -> Iterator[Row]:
-        """The same GEMM with the GPU and the processors free or busy."""
+        """Measure the same GEMM with the GPU and the processors idle or busy."""
         from tests.hardware.workloads import beside, gemm, hogging, loop
 
         call = gemm(4096)
@@ -96,7 +96,7 @@ class Essays:
                 yield self._timed(condition, call, WINDOW_S)
 
     def trial_counts(self) -> Iterator[Row]:
-        """The first so many calls after a pause of three seconds: the power cap comes while they run."""
+        """Measure the first calls after a pause of three seconds: the power cap engages while they run."""
         from tests.hardware.workloads import gemm, loop
 
         call = gemm(4096)
@@ -106,7 +106,7 @@ class Essays:
             yield self._timed(f"{count} calls from idle", call, count=count)
 
     def power_cap(self) -> Iterator[Row]:
-        """A large product back to back, which power caps, and with sleeps, which hide the cap."""
+        """Measure a large product back to back, under the power cap, and with sleeps, which hide the cap."""
         from tests.hardware.workloads import gemm, loop
 
         call = gemm(16384)
@@ -119,7 +119,7 @@ class Essays:
         yield self._timed("GEMM 2048 back to back", call, WINDOW_S)
 
     def aggregations(self) -> Iterator[Row]:
-        """Statistics of the same call, quiet and with busy processors, synchronised after each call."""
+        """Compute statistics of the same call, quiet and with busy processors, synchronised after each call."""
         from tests.hardware.workloads import gemm, hogging, loop
 
         call = gemm(1024)
@@ -137,7 +137,7 @@ class Essays:
             yield self._row(window, "processors busy" if hogs_count else "processors free", times_s)
 
     def caches(self) -> Iterator[Row]:
-        """``gpuwatch.bench`` with either cache."""
+        """Run ``gpuwatch.bench`` with either cache."""
         matrix, vector = (
             self.torch.randn(*shape, device="cuda", dtype=self.torch.bfloat16) for shape in ((4096, 4096), (4096,))
         )
@@ -162,12 +162,12 @@ class Essays:
                 }  # fmt: skip
 
     def methods(self) -> Iterator[Row]:
-        """The same call by each timing method, after a pause of 0.2 s, as a script would; a window around each."""
+        """Measure the same call by each timing method after a pause of 0.2 s, as a script would, with a window around each."""
         from tests.hardware.workloads import gemm
 
         for name, call in (("GEMM 4096", gemm(4096)), ("add of 1024", self._add)):
             for method, measure in self._methods(call).items():
-                measure()  # compiles, captures, makes room
+                measure()  # compiles, captures, allocates
                 time.sleep(0.2)
                 with self.window(f"{name}, {method}") as window:
                     estimates_s = [measure() for _ in range(5)]
@@ -230,7 +230,7 @@ class Essays:
             yield self._row(window, name, issued_s)
 
     def flags(self) -> Iterator[Row]:
-        """The same source with other compiler flags, by ``gpuwatch.compare``."""
+        """Compare the same source with other compiler flags by ``gpuwatch.compare``."""
         cupy = importlib.import_module("cupy")
 
         source = cupy.random.default_rng(0).standard_normal(1 << 22, dtype=cupy.float32)
@@ -268,7 +268,7 @@ class Essays:
     def _timed(
         self, condition: str, call: Call, seconds: float | None = None, *, count: int = 1 << 30, pause_s: float = 0.0
     ) -> Row:
-        """Take one window whose calls are stamped one by one."""
+        """Measure one window whose calls are stamped one by one."""
         until_s = time.perf_counter() + (seconds if seconds is not None else 60.0)
         begin_s = time.perf_counter()
         with self.window(condition) as window:
@@ -319,14 +319,14 @@ def _events(call: Call, *, count: int) -> list[float]:
 
 
 def main(out: Path, names: Sequence[str]) -> None:
-    """Take the windows, then read their evidence."""
+    """Run the windows, then read their evidence."""
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml") as live:
         rows = []
         for row in Essays(live.settings).of(names):
             rows.append({"date": time.strftime("%Y-%m-%d"), **row})
             print(json.dumps({**row, "run": None})[:200], flush=True)
-        time.sleep(2.0)  # the last readings are stored
+        time.sleep(2.0)  # wait until the last readings are stored
         with Reader(live.settings.state) as reader:
             runs = [reader.run(row["run"]) for row in rows]
             (out / "essays.capsule").write_bytes(pack([reader.evidence(run, run.uuids[0]) for run in runs]))

@@ -1,8 +1,8 @@
 """The essays' experiments as committed evidence, and their tables in docs/VALIDATION.md.
 
-    python -m tests.hardware.essays_page add FOLDER      what ``essays.py`` left there, in place of what was committed
+    python -m tests.hardware.essays_page add FOLDER      replaces the committed data by the output of ``essays.py``
 
-The kernels of ``cards`` stay for each card.  ``make pages`` judges the evidence anew.
+The kernels of ``cards`` stay for each card.  ``make pages`` judges the evidence again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
 ESSAYS, CARDS, PROGRAMS = "h200-essays", "h200-cards", "h200-programs"
 _NAMED = (Number.MEDIAN_AT_CLOCK, Number.MEDIAN, Number.MEAN)
-# What the essays printed of the same experiment, on their own cards (000: H100 and H200; 004: B200).
+# The essays' own results of the same experiment, on their cards (000: H100 and H200; 004: B200).
 _PRINTED = {
     "contention": "000: processors busy +0.3 % of the mean, GPU busy +21 %, both +36 %",
     "trial counts": "000: the time depends on the number of trials, because power's cap sets in",
@@ -45,7 +45,7 @@ _PRINTED = {
 
 def add(folder: Path) -> None:
     """Commit a run's windows, identities masked, times rounded."""
-    from tests.hardware.render import masked  # which makes the page of what is read here
+    from tests.hardware.render import masked  # imported late, because it renders the page of this module's data
 
     rows, evidences = json.loads((folder / "essays.json").read_text()), unpack((folder / "essays.capsule").read_bytes())
     taken = [
@@ -63,7 +63,7 @@ def add(folder: Path) -> None:
 
 
 def _digest(evidence: Evidence) -> str:
-    """Name a card so that nobody can look it up and its next windows are known as its own."""
+    """Return a card's pseudonym, constant over windows, that reveals no identity."""
     assert evidence.device is not None
     return hashlib.sha256(evidence.device.uuid.encode()).hexdigest()[:8]
 
@@ -81,7 +81,7 @@ def _write(stem: str, windows: Sequence[tuple[Row, Evidence]]) -> None:
 
 
 def _is_batched(evidence: Evidence) -> bool:
-    """Return whether entries stand for batches: the file of rounded times holds single calls only."""
+    """Return True if entries stand for batches: the file of rounded times holds single calls only."""
     return evidence.timings is not None and evidence.timings.calls_count > 1
 
 
@@ -193,7 +193,7 @@ def section() -> Iterator[str]:
 
 
 def _read(row: Row) -> str:
-    """Write what the experiment's own method read."""
+    """Format the reading of the experiment's own method."""
     if "said" in row:
         return str(row["said"])
     parts = [f"{name} {row[f'{name}_s'] * 1e6:.2f} µs" for name in ("least", "median", "mean", "trimmed") if f"{name}_s" in row]

@@ -1,8 +1,8 @@
-"""Figures that need a real GPU: what the clock's correction buys, how comparisons fare, what timing methods say.
+"""Figures from real GPUs: the benefit of the clock's correction, the results of comparisons, and of timing methods.
 
     python -m tests.hardware.figures OUT_FOLDER [corrections|comparisons|methods|experiments …]
 
-A worker process a GPU takes its share; each writes ``figures-N.json``, a list of rows.  No setting of the card is changed.
+One worker process per GPU takes its share; each writes ``figures-N.json``, a list of rows.  It changes no setting of the card.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import gpuwatch
 Row: TypeAlias = dict[str, Any]
 TRIALS_COUNT = int(os.environ.get("TRIALS", "12"))
 SECONDS = float(os.environ.get("SECONDS_A_TRIAL", "3"))
-TOP_MHZ, NVBENCH_RATIO = 1980.0, 0.75  # its rule leaves out what ran below this share of the card's highest clock
+TOP_MHZ, NVBENCH_RATIO = 1980.0, 0.75  # NVBench's rule drops samples below this ratio of the card's highest clock
 
 
 def corrections(number: int, of: int) -> Iterator[Row]:
-    """Each kernel in two windows of some seconds, iterations stamped: β of the first, applied to the second."""
+    """Measure each kernel in two windows of some seconds with stamps: β of the first, applied to the second."""
     import torch
 
     from annotate.evidence import Timings
@@ -93,7 +93,7 @@ def _once_s(call: Callable[[], object]) -> float:
 
 
 def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[..., Any], Callable[[], tuple[Any, ...]]]:
-    """Two functions and what makes their inputs; equal, or 0.5 % apart by construction: a tile in 200, or as many bytes."""
+    """Return two functions and their inputs' maker; equal, or 0.5 % apart by construction: a tile in 200, or as many bytes."""
     import torch
 
     if kind == "gemm":
@@ -109,7 +109,7 @@ def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[...,
             lambda a, b, out: torch.mm(a[:, :deep], b[:deep], out=out),
             matrices,
         )
-    # No power of two: there memory's banks collide, and a copy of 0.5 % more takes 0.5 % less.
+    # No power of two: memory banks would collide, and a copy of 0.5 % more would take 0.5 % less.
     whole = 132 * 1024 * 1000
     more = 132 * 1024 * 1005 if differ else whole
 
@@ -125,7 +125,7 @@ def _arms(kind: str, *, differ: bool) -> tuple[Callable[..., Any], Callable[...,
 
 
 def _peers(call: Callable[[], object]) -> dict[str, Callable[[], float]]:
-    """How others would time the call, in seconds."""
+    """Return the call's time by other tools, in seconds."""
     from torch.utils.benchmark import Timer
     from triton.testing import do_bench
 
@@ -137,7 +137,7 @@ def _peers(call: Callable[[], object]) -> dict[str, Callable[[], float]]:
 
 
 def comparisons(number: int, of: int) -> Iterator[Row]:
-    """Trials of two equal arms and of two that differ by 0.5 %: what each way of comparing says."""
+    """Run trials of two equal arms and of two that differ by 0.5 %, with each method of comparison."""
     import torch
 
     rng = random.Random(number)
@@ -168,7 +168,7 @@ def comparisons(number: int, of: int) -> Iterator[Row]:
 
 
 def methods(number: int, of: int) -> Iterator[Row]:
-    """The same call timed again and again by each method, from where a user would call it: how far estimates scatter."""
+    """Time the same call repeatedly by each method from a user's position, for the scatter of the estimates."""
     import torch
 
     from tests.hardware.kernels import KERNELS
@@ -208,7 +208,7 @@ def methods(number: int, of: int) -> Iterator[Row]:
 
 
 def experiments(number: int, of: int) -> Iterator[Row]:
-    """Small experiments of the essays: caches, timers down to microseconds, data, graphs."""
+    """Run small experiments of the essays: caches, timers down to microseconds, data, graphs."""
     import torch
 
     from tests.hardware.workloads import gemm
@@ -229,7 +229,7 @@ def experiments(number: int, of: int) -> Iterator[Row]:
         "add of 1024": (torch.add, (tiny, tiny)),
         "GEMM 4096": (torch.mm, (matrix, matrix.t().contiguous())),
     }
-    # Of Any: which choices bench() takes is its own to check.
+    # Any, because bench() checks these arguments itself.
     work: list[tuple[str, Any, Any]] = [
         (name, timer, cache)
         for name in calls
@@ -264,7 +264,7 @@ TABLES = {each.__name__: each for each in (corrections, comparisons, methods, ex
 
 
 def take(folder: Path, names: list[str], number: int, of: int) -> None:
-    """A worker's share of these tables, saved row by row beside what it took before."""
+    """Run a worker's share of these tables, and save row by row beside earlier results."""
     path = folder / f"figures-{number}.json"
     rows: list[Row] = json.loads(path.read_text()) if path.exists() else []
     for name in names:
@@ -291,7 +291,7 @@ def main(arguments: list[str]) -> int:
             [sys.executable, "-m", "tests.hardware.figures", out, *(what or TABLES), "--worker", str(number), str(count)],
             env={
                 **os.environ, "CUDA_VISIBLE_DEVICES": str(number), "GPUWATCH_STATE": str(folder / "state"),
-                "GPUWATCH_SOCKET": f"/tmp/gpuwatch-figures-{folder.resolve().name}/s.sock",  # a folder's own: its daemon stays a minute
+                "GPUWATCH_SOCKET": f"/tmp/gpuwatch-figures-{folder.resolve().name}/s.sock",  # a new folder, because its daemon stays for a minute
             },
         )
         for number in range(count)

@@ -1,4 +1,4 @@
-"""Five harnesses on one GEMM, ten runs each after a second of idle: their numbers, their verdicts, and the numbers at one clock.
+"""Five harnesses on one GEMM, ten runs each after a second of idle: numbers, verdicts, and numbers at one clock.
 
 python -m tests.hardware.harnesses OUT [SECONDS [NAME…]]    on a GPU with torch, triton, CuPy and pytest-benchmark; writes OUT/harnesses.json
 """
@@ -23,8 +23,8 @@ from gpuwatch.harness import session
 
 RUNS_COUNT = 10
 FEWER_RUNS = {"gpuwatch.do_bench": 5, "triton.testing.do_bench_cudagraph": 5}
-IDLE_S = 1.0  # before each run: an H200's clock is at its highest, and its power controller at rest
-SIDE = 4096  # of a product of two matrices of float16: 0.2 ms, at the power cap when it goes on
+IDLE_S = 1.0  # pause before each run: an H200's clock returns to its maximum, and its power controller to rest
+SIDE = 4096  # side of the square float16 matrices: a product takes 0.2 ms, at the power cap in the long run
 _TEST = """
 import time
 
@@ -44,9 +44,9 @@ Row = dict[str, object]
 
 
 def main(folder: Path, seconds: float, names: Sequence[str] = ()) -> None:
-    """Run each harness, or those named, until the time is over, and write what came of it."""
+    """Run each harness, or the named ones, until the time is up, and write the results."""
     deadline_s = time.monotonic() + seconds
-    # Before this process holds a context: pytest runs in a child, to which it would be another process on the GPU.
+    # Before this process has a context: pytest runs in a child, which would see it as another process on the GPU.
     rows: list[Row] = _run_pytest(folder) if not names or "pytest-benchmark" in names else []
     torch = importlib.import_module("torch")
     a, b = (torch.randn(SIDE, SIDE, device="cuda", dtype=torch.float16) for _ in "ab")
@@ -138,7 +138,7 @@ def _harnesses(torch: Any, product: Callable[[], Any]) -> list[tuple[str, Callab
 
 
 def _run_pytest(folder: Path) -> list[Row]:
-    """Run pytest-benchmark in a process of its own; none where it fails."""
+    """Run pytest-benchmark in a separate process; return nothing if it fails."""
     test, report = folder / "test_product.py", folder / "benchmark.json"
     test.write_text(_TEST.format(side=SIDE, count=RUNS_COUNT, idle_s=IDLE_S))
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"

@@ -21,7 +21,7 @@ _KEPT = ("harness", "number_s", "status", "causes", "why", "median_at_clock_s", 
 
 
 def take(paths: Sequence[Path]) -> None:
-    """Make committed data of the output of runs, without ids; each harness's rows are those of the last run that had all of them."""
+    """Convert runs' output to committed data without ids; each harness keeps the rows of its last complete run."""
     found: dict[str, Any] = {}
     by_harness: dict[str, list[dict[str, Any]]] = {}
     for path in paths:
@@ -62,7 +62,7 @@ def _row(name: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def at_reference(rows: Sequence[dict[str, Any]]) -> list[float]:
-    """Return each run's median at the reference clock; a window whose clock stood still is moved there as time in cycles."""
+    """Return each run's median at the reference clock; with a constant clock it is converted as time in cycles."""
     known = [row for row in rows if row.get("median_at_clock_s")]
     return [row["median_at_clock_s"] * row["clock_mhz"] / REFERENCE_MHZ for row in known]
 
@@ -76,7 +76,7 @@ def _scatter(values_s: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the table; with ``--check`` say whether the one there is it; with a file take its data first."""
+    """Write the table; with ``--check`` compare it; with a file convert its data first."""
     if paths := [Path(given) for given in arguments if given != "--check"]:
         take(paths)
     page = PAGE.read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Windows with a hazard on purpose, on a real GPU: what is done, and what the verdict must find.
+"""Windows with a deliberate hazard on a real GPU: the action, and the findings that the verdict must have.
 
-No setting of the card is changed.  Heat, brakes, memory clocks and errors cannot be had that way: the simulator has them.
+No setting of the card changes.  This excludes heat, brakes, memory clocks and errors, which only the simulator has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Body = Callable[[gpuwatch.Window], object]
 
 @dataclass(frozen=True)
 class Injection:
-    """A hazard: the body of its window, what runs before and beside it, and the rules of which one must find it."""
+    """A hazard: the body of its window, the actions before and beside it, and the rules of which one must find it."""
 
     name: str
     rules: tuple[str, ...]
@@ -40,7 +40,7 @@ def steady(call: Callable[[], object], seconds: float = 3.2, **kind: Any) -> Bod
 
 
 def timed(call: Callable[[], object], seconds: float = 2.0) -> Body:
-    """Every call an iteration of the window."""
+    """Record every call as an iteration of the window."""
 
     def body(window: gpuwatch.Window) -> None:
         until = time.monotonic() + seconds
@@ -95,7 +95,7 @@ def _side_stream(call: Callable[[], object]) -> Body:
 
 
 def _side_stream_iterations(call: Callable[[], object]) -> Body:
-    """The window's own iterations, around work on another stream."""
+    """Record the window's own iterations around work on another stream."""
 
     def body(window: gpuwatch.Window) -> None:
         side = torch.cuda.Stream()
@@ -110,7 +110,7 @@ def _side_stream_iterations(call: Callable[[], object]) -> Body:
 
 @contextmanager
 def own_streams() -> Iterator[None]:
-    """Three threads of this very process that add vectors on streams of their own."""
+    """Add vectors on separate streams in three threads of this process."""
     stop = threading.Event()
     x, y = (torch.randn(1 << 26, device="cuda") for _ in range(2))
 
@@ -152,7 +152,7 @@ def _churning(call: Callable[[], object]) -> Body:
 
 
 def _compiled_in_between(call: Callable[[], object]) -> Body:
-    """A kernel that is compiled at its first call, a hundred iterations in."""
+    """Compile a kernel at its first call, after a hundred iterations."""
 
     def body(window: gpuwatch.Window) -> None:
         x = torch.randn(1 << 20, device="cuda")
@@ -169,7 +169,7 @@ def _compiled_in_between(call: Callable[[], object]) -> Body:
 
 
 def _cold(window: gpuwatch.Window) -> None:
-    """A product of a shape and type this process has not seen, from its first call on."""
+    """Measure a product of a new shape and type in this process, from its first call on."""
     a, b = (torch.randn(3000, 3000, device="cuda", dtype=torch.float64) for _ in range(2))
     torch.cuda.synchronize()
     for _ in range(60):
@@ -232,7 +232,7 @@ def _background(call: Callable[[], object]) -> Body:
 
 
 def _in_a_process(*what: str, **environment: str) -> Body:
-    """The window is around another process, which does the work."""
+    """Open the window around another process, which does the work."""
 
     def body(_: gpuwatch.Window) -> None:
         subprocess.run(
@@ -252,7 +252,7 @@ def _crashing(call: Callable[[], object]) -> Body:
 
 
 def injections() -> Iterator[Injection]:
-    """Every hazard that can be had; each is made when it is reached, so that memory is free again."""
+    """Yield every available hazard; each is made when needed, so that memory is free again."""
     gemm4k = gemm(4096)
     warm = lambda: loop(gemm4k, 3.0)  # noqa: E731 - said often below
     woken = lambda: loop(gemm4k, 0.3)  # noqa: E731 - where the hazard has nothing to do with the clock

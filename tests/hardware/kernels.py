@@ -1,4 +1,4 @@
-"""Kinds of kernel for windows on a real GPU.  ``recorded`` ones are in recordings that limits were set on; others are not."""
+"""Kinds of kernel for windows on a real GPU.  Rules' limits were set on recordings of the ``recorded`` ones only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kind of work: its name, how it is made, and whether the rules' limits were set with it at hand."""
+    """One kind of work: its name, its factory, and whether the rules' limits were set with it."""
 
     name: str
     make: Callable[[], Call]
@@ -98,9 +98,9 @@ def _graph_gemm() -> Call:
 
 
 def _decode() -> Call:
-    """A token through eight layers: products of few rows, which read weights from memory, and an activation after each."""
+    """Return a token's way through eight layers: products of few rows, which read weights from memory, with activations."""
     x = _random(8, 8192)
-    weights = [_random(8192, 8192) / 90.0 for _ in range(8)]  # keeps the numbers' size
+    weights = [_random(8192, 8192) / 90.0 for _ in range(8)]  # keeps the numbers' magnitude
 
     def call() -> None:
         y = x
@@ -111,9 +111,9 @@ def _decode() -> Call:
 
 
 def _decode_graph() -> Call:
-    """One token through 48 small layers, replayed as a graph: the host launches once."""
+    """Return one token's way through 48 small layers, replayed as a graph, so that the host launches once."""
     x = _random(8, 4096)
-    weights = [_random(4096, 4096) / 64.0 for _ in range(48)]  # keeps the numbers' size
+    weights = [_random(4096, 4096) / 64.0 for _ in range(48)]  # keeps the numbers' magnitude
 
     def layers() -> torch.Tensor:
         y = x
@@ -129,7 +129,7 @@ def _decode_graph() -> Call:
 
     def call() -> object:
         graph.replay()
-        return x, weights  # what a replay reads, for whoever changes it
+        return x, weights  # the replay's input, for callers that change it
 
     return call
 
@@ -152,7 +152,7 @@ KERNELS = (
     Kernel("graph-of-gemm-2048", _graph_gemm, recorded=False),
     Kernel("gemm-and-copy", _mixed, recorded=False),
     Kernel("layer-norm", _layer_norm, recorded=False),
-    Kernel("fft", _fft, recorded=True),  # a limit of the first judge was moved with its first windows at hand
+    Kernel("fft", _fft, recorded=True),  # a limit of the first judge was changed after its first windows
     Kernel("sort", _sort, recorded=False, capped=False),
     Kernel("gather", _gather, recorded=False, capped=False),
     Kernel("cumsum", _cumsum, recorded=False, capped=False),

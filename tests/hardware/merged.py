@@ -20,7 +20,7 @@ Row: TypeAlias = dict[str, Any]
 TRACES = Path(__file__).parents[1] / "traces"
 VERDICTS = "h200-verdicts.jsonl"
 FIGURES = "h200-figures.jsonl"
-# Hazards a limit was set or mended with, from the recordings or from rows of these very tables.
+# Hazards that helped to set or mend a limit, from the recordings or from rows of these tables.
 RECORDED_HAZARDS = frozenset({
     "from-idle-1s", "from-idle-3s", "neighbour", "cpu-hogs", "sleeps-20ms", "sleeps-500ms", "zeros", "own-streams",
     "side-stream-iterations", "background-threads", "tiny-eager", "gemv-eager",
@@ -32,7 +32,7 @@ def rows(path: Path) -> list[Row]:
 
 
 def append(folder: Path, data: Path = TRACES) -> None:
-    """A run's rows, each once."""
+    """Append a run's rows, each once."""
     verdicts = [
         row for path in sorted(folder.glob("verdicts-*.jsonl")) for row in map(json.loads, path.read_text().splitlines())
     ]
@@ -49,7 +49,7 @@ def append(folder: Path, data: Path = TRACES) -> None:
 
 
 def due(row: Row) -> bool:
-    """Whether the verdict was right: a status it may have, and for a hazard one of the rules that are to find it."""
+    """Return True if the verdict was right: an allowed status, and for a hazard one of its rules."""
     if row["status"] not in row["status_due"].split("|"):
         return False
     found = {rule for rule, _ in row["hazards"]}
@@ -57,12 +57,12 @@ def due(row: Row) -> bool:
 
 
 def caught(row: Row) -> bool:
-    """Whether an injected hazard at least kept the verdict from being valid."""
+    """Return True if an injected hazard at least prevented the status valid."""
     return bool(row["status"] != "valid")
 
 
 def page(data: Path = TRACES) -> Iterator[str]:
-    """The sections of docs/VALIDATION.md, as lines."""
+    """Return the lines of sections of docs/VALIDATION.md."""
     verdicts, figures = rows(data / VERDICTS), rows(data / FIGURES)
     if verdicts:
         yield from _verdicts(verdicts)
@@ -232,7 +232,7 @@ def _corrections(of: list[Row]) -> Iterator[str]:
 
 
 def _nvbench(pairs: list[Row]) -> str:
-    """How far the mean of what NVBench's rule leaves is from the mean of all."""
+    """Return the distance of the mean after NVBench's rule from the mean of all samples."""
     apart = [row["nvbench_mean_s"] / row["mean_s"] - 1.0 for row in pairs if row.get("nvbench_mean_s") is not None]
     return f"{np.median(apart):+.2%}" if apart else "–"
 
@@ -316,7 +316,7 @@ def _experiments(of: list[Row]) -> Iterator[str]:
         "| call | timer | cache | median µs | calls an entry | host's part µs | true MHz | verdict | hazards |",
         "|---|---|---|---|---|---|---|---|---|",
     )
-    # Measured again after a change, the later says how it is.
+    # A later measurement after a change replaces the earlier one.
     latest = {(row["call"], row["timer"], row["cache"]): row for row in of}
     for row in latest.values():
         if "refused" in row:
@@ -333,7 +333,7 @@ def _experiments(of: list[Row]) -> Iterator[str]:
 
 
 def _instances(of: list[Row]) -> Iterator[str]:
-    """Only the latest of each: they show what happens, and are no rates."""
+    """Keep only the latest of each: they are examples, not rates."""
     yield from (
         "## Two cards of one model",
         "",

@@ -1,10 +1,10 @@
-"""Windows with a known truth on a real GPU: each disturbed one between two clean ones of the same work in the same process.
+"""Windows with a known truth on a real GPU: each disturbed one between two clean ones of the same work in one process.
 
     python -m tests.hardware.paired OUT --seconds 500 --seed N [--work NAME …] [--mode MODE] [--families NAME …]
 
-One daemon watches; one process a kind of work takes windows, clean, disturbed, clean, disturbed, clean; other processes are
-started from here, never by the measured one.  ``OUT/paired-N.json`` holds a row and the truth of each window, in their order,
-``OUT/paired-N-K.capsule`` the evidence of the windows of two sessions.  It stops by itself within the seconds.
+One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  This
+program starts other processes, never the measured one.  ``OUT/paired-N.json`` holds a row and the truth of each window in
+order, ``OUT/paired-N-K.capsule`` the evidence of two sessions' windows.  It stops by itself within the seconds.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tests.hardware.paired_work import PRETENCE, WORKLOADS
 from tests.hardware.paired_worker import Answer, Task
 from tests.waiting import wait_until
 
-_START_S = 90.0  # a process that imports torch on a machine that has not read it yet
-_ANSWER_S = 40.0  # beyond what a window takes by plan
-_WARM_S = {True: 3.1, False: 1.0}  # where power caps, and elsewhere
-_OVERHEAD_S = 1.0  # of a window: its tail, times handed over, a neighbour's start now and then
-_ENDING_S = 12.0  # of the run: the last session's evidence is read and written
+_START_S = 90.0  # limit for a process that imports torch with a cold file cache
+_ANSWER_S = 40.0  # limit beyond a window's planned time
+_WARM_S = {True: 3.1, False: 1.0}  # under the power cap, and without it
+_OVERHEAD_S = 1.0  # extra time per window: its tail, the transfer of times, an occasional start of a neighbour
+_ENDING_S = 12.0  # extra time per run: the last session's evidence is read and written
 _JUDGED_S = 10.0
-_TOGETHER_COUNT = 2  # sessions a file, which come to few enough
-_STALLS_COUNT = 2  # clean windows with a stall in a row; then the pair goes
+_TOGETHER_COUNT = 2  # sessions per file, few enough for its size limit
+_STALLS_COUNT = 2  # consecutive clean windows with a stall, after which the pair is dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draws:
-    """What windows are drawn from, and how many disturbed ones a session has at most."""
+    """The sources of random windows, and the maximum of disturbed ones per session."""
 
     seed: int
     families: Sequence[str] = tuple(FAMILIES)
@@ -58,7 +58,7 @@ class Draws:
 
 @dataclass(slots=True)
 class Session:
-    """The windows of one kind of work, taken until a moment."""
+    """The windows of one kind of work, taken until a given time."""
 
     work: str
     mode: str
@@ -79,11 +79,11 @@ class Run:
         self.seed, self._draws = draws.seed, draws
         self._settings, self._neighbours, self._uuid = settings, neighbours, uuid
         self._deck = deck(draws.seed, draws.families)
-        self._held: list[str] = []  # families that did not suit a session
+        self._held: list[str] = []  # families that did not fit a session
         self._number = 0
 
     def session(self, work: str, mode: str, until_s: float) -> Session:
-        """Take windows until the time is over; whatever fails ends this session only."""
+        """Take windows until the time is up; a failure ends only this session."""
         made = Session(work, mode, until_s)
         task = Task(
             work=work, mode=mode, source=self._settings.source, state=str(self._settings.state),
@@ -114,7 +114,7 @@ class Run:
             self._clean(session, lines)
 
     def _clean(self, session: Session, lines: Lines) -> None:
-        """Take a clean window, and another one in place of one that holds a stall."""
+        """Take a clean window, and replace one that contains a stall."""
         for _ in range(_STALLS_COUNT):
             row = self._take(session, lines, self._planned(session, disturbed=False))
             if row.failed or not row.is_stalled or session.left_s < session.warm_s + _OVERHEAD_S + self._draws.lengths_s[1]:
@@ -127,7 +127,7 @@ class Run:
         return Planned(number=number, length_s=window_s, warm_s=session.warm_s, disturbance=happens)
 
     def _family(self, mode: str) -> str:
-        """Deal the next family that suits the mode; the others wait for their turn."""
+        """Deal the next family that fits the mode; the others wait for their turn."""
         for name in self._held:
             if not (FAMILIES[name].needs_times and mode == PLAIN):
                 self._held.remove(name)
@@ -162,7 +162,7 @@ class Run:
         return row
 
     def _ask(self, lines: Lines, planned: Planned) -> Answer:
-        """Let the window be taken, with other processes beside it where they disturb it."""
+        """Request the window, with other processes beside it if they are the disturbance."""
         warm = _answer(lines, planned.warm_s + _ANSWER_S)
         if warm.says != "warm":
             return warm
@@ -178,7 +178,7 @@ class Run:
 
 
 def _entered(stack: contextlib.ExitStack, neighbours: Neighbours, of: Disturbance, life_s: float) -> str:
-    """Start the other processes; return why they could not be, empty where they were."""
+    """Start the other processes; return the reason for a failure, empty without one."""
     try:
         stack.enter_context(neighbours.beside(of, life_s))
     except RuntimeError as error:
@@ -187,7 +187,7 @@ def _entered(stack: contextlib.ExitStack, neighbours: Neighbours, of: Disturbanc
 
 
 def _answer(lines: Lines, within_s: float) -> Answer:
-    """Return the next answer; other lines are what libraries print."""
+    """Return the next answer; skip lines that libraries print."""
     while not (line := lines.next(within_s)).startswith("{"):
         print(line)
     return msgspec.json.decode(line, type=Answer)
@@ -198,7 +198,7 @@ def evidence_of(settings: Settings, rows: Sequence[data.Row]) -> Iterator[tuple[
     done = [row for row in rows if row.run_id and not row.failed]
     with Reader(settings.state) as reader:
         if done:
-            with contextlib.suppress(AssertionError):  # then its evidence is put together from the readings
+            with contextlib.suppress(AssertionError):  # after that its evidence is assembled from the readings
                 wait_until(lambda: reader.run(done[-1].run_id).verdicts, what="the last verdict", deadline_s=_JUDGED_S)
         for row in done:
             run = reader.run(row.run_id)
@@ -207,7 +207,7 @@ def evidence_of(settings: Settings, rows: Sequence[data.Row]) -> Iterator[tuple[
 
 
 def take(asked: argparse.Namespace, settings: Settings, begun_s: float) -> None:
-    """Take all sessions, and write each when it ends."""
+    """Run all sessions, and write each at its end."""
     is_pretended = PRETENCE in asked.work
     uuid = ""
     if is_pretended:

@@ -1,4 +1,4 @@
-"""Rows of paired windows, and the truth of each: how far its numbers are from those of the clean windows before and after it."""
+"""Rows of paired windows with their truth: the distance of their numbers from the neighbouring clean windows' numbers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.hardware.paired_disturbances import Disturbance
 
 STALL_S = 1e-3  # a clean window with a longer gap is no reference
 THROUGHPUT, MEAN, MEDIAN, AT_ONE_CLOCK = NUMBERS = ("throughput", "mean", "median", "median_at_one_clock")
-_MOVED_RATIO = 0.02  # beyond the clocks of both references: the exponent fitted on them is not asked any further out
+_MOVED_RATIO = 0.02  # allowed distance beyond both references' clocks: the fitted exponent is not extrapolated further
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One window as its process counted it; a clean one has no disturbance."""
+    """One window as counted by its process; a clean one has no disturbance."""
 
     number: int
     seed: int
@@ -61,9 +61,9 @@ Kept = tuple[Row, Evidence]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
-    """How far each number of a window is from the mean of both references, less one, and the references from each other.
+    """The relative distance of each number of a window from the mean of both references, and between the references.
 
-    A number that was not taken is absent.  ``by_events`` is the throughput by the GPU's clock from first to last mark.
+    An unmeasured number is absent.  ``by_events`` is the throughput by the GPU's clock from first to last mark.
     """
 
     deviation: Mapping[str, float]
@@ -82,9 +82,9 @@ def by_session(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 
 def references(rows: Sequence[Row]) -> dict[str, tuple[Row, Row]]:
-    """Return the nearest references before and after each window that is none, with no disturbed one in between.
+    """Return the nearest references before and after each other window, without a disturbed one in between.
 
-    ``rows`` are those of one process.
+    ``rows`` belong to one process.
     """
     ordered = sorted(rows, key=lambda each: each.number)
     found: dict[str, tuple[Row, Row]] = {}
@@ -134,7 +134,7 @@ def _event_rate(row: Row) -> float:
 
 
 def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, list[float]]:
-    """Return mean, median and median at one clock of the three; the last only where the references' clocks allow it."""
+    """Return mean, median and median at one clock of the three windows; the last only within the references' clocks."""
     of = (own, before, after)
     found = {
         MEAN: [float(each.took_s.mean()) for each in of],
@@ -145,9 +145,9 @@ def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, li
 
 
 def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[float] | None:
-    """Return the medians at the references' clock, by the references' own sensitivity; raw ones where the clock stood still.
+    """Return the medians at the references' clock by the references' own sensitivity; raw ones if the clock was constant.
 
-    None where nothing was stamped, or the window ran at clocks that the references did not see.
+    None without stamps, or if the window ran at clocks outside the references' range.
     """
     clocks = [each.sm_clock_mhz for each in (own, before, after)]
     stamped = [np.isfinite(each) for each in clocks if each is not None]
@@ -169,7 +169,7 @@ def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[
 
 
 def write_truth(path: Path, kept: Sequence[Kept], facts: Mapping[str, Any]) -> None:
-    """Write the row and the truth of each window, and of which card they are."""
+    """Write the row and the truth of each window, and their card."""
     device = next((evidence.device for _, evidence in kept if evidence.device is not None), None)
     of_card = {"uuid": device.uuid, "card": device.name, "driver": device.driver_version} if device is not None else {}
     true = truths(kept)
@@ -179,7 +179,7 @@ def write_truth(path: Path, kept: Sequence[Kept], facts: Mapping[str, Any]) -> N
 
 
 def table(kept: Sequence[Kept], failed: Sequence[Row], took_s: float) -> str:
-    """Return how many windows of each kind there are, as text."""
+    """Return the number of windows of each kind, as text."""
     true = truths(kept)
     lines = [f"\n{len(kept)} windows in {took_s:.0f} s, {len(failed)} failed"]
     lines.append(f"{'work':16} mode     clean stalled disturbed with truth")

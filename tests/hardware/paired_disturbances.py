@@ -1,4 +1,4 @@
-"""Disturbances of paired windows: drawn from random processes in the order of a shuffled deck, and done between the calls."""
+"""Disturbances of paired windows: drawn from random processes in the order of a shuffled deck, and applied between calls."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from tests.proof.chance import generator, log_uniform
 from tests.proof.disturbances import share_of_window
 from tests.proof.shapes import Piece, Shape, pieces
 
-PLAIN, TIMED, STAMPED = MODES = ("plain", "timed", "stamped")  # what the measured process tells of its calls
+PLAIN, TIMED, STAMPED = MODES = ("plain", "timed", "stamped")  # the measured process's declarations about its calls
 LENGTH_S = (2.0, 4.0)
 _SHORTEST_S = 1e-3
 _PERIOD_S = (5e-3, 0.3)
-_LEAST_BUSY_S = 3e-4  # of a neighbour's turn: what one launch of its graph takes
-_COLLECTED_A_S = 2.5e7  # tracked objects that a full collection of CPython 3.12 passes in a second
+_LEAST_BUSY_S = 3e-4  # duration of one launch of a neighbour's graph
+_COLLECTED_A_S = 2.5e7  # tracked objects that a full collection of CPython 3.12 visits per second
 _TRAINS = (Shape.PULSE, Shape.SQUARE, Shape.TELEGRAPH, Shape.BURSTS)
 _PARTS = (Shape.STEP, Shape.PULSE, Shape.SQUARE)
-_LITTERED_A_S = 1.5e7  # tracked objects that a depth of 1 makes in a second
+_LITTERED_A_S = 1.5e7  # tracked objects that a depth of 1 creates per second
 
-Turn: TypeAlias = Callable[[float, int], None]  # at which second of the window, before or in which call
+Turn: TypeAlias = Callable[[float, int], None]  # the second of the window, and whether before or in a call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One kind of disturbance: what its depth is, between which depths, its shapes and varieties.
+    """One kind of disturbance: the meaning and range of its depth, its shapes and varieties.
 
-    ``outside``: other processes do it.  ``needs_times``: there is nothing to disturb where no call is timed.
+    ``outside``: other processes do it.  ``needs_times``: it disturbs only timed calls.
     """
 
     name: str
@@ -85,7 +85,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """One disturbance of one window.  ``throughout``: alike from before the window's first moment to its last."""
+    """One disturbance of one window.  ``throughout``: constant from before the window's begin to its end."""
 
     family: str
     kind: str
@@ -112,7 +112,7 @@ class Planned:
 
 
 def deck(seed: int, names: Sequence[str] = tuple(FAMILIES)) -> Iterator[str]:
-    """Yield families: each once in every round, in another order."""
+    """Yield families without end, each once per round, in random order."""
     rng = generator(seed, "deck")
     while True:
         yield from (str(name) for name in rng.permutation(list(names)))
@@ -130,7 +130,7 @@ def drawn(family: str, seed: int, number: int, window_s: float, processors_count
     parts = _pieces(family, shape, depth, window_s, rng)
     made = tuple(
         Piece(float(each.begin_s), float(each.end_s), float(each.level)) for each in parts
-    )  # none of numpy's, to be sent
+    )  # no numpy types, because JSON carries it
     period_s = log_uniform(rng, *_PERIOD_S)
     count = 0
     if family == "hogs":
@@ -168,7 +168,7 @@ def _stands(family: str, kind: str, made: tuple[Piece, ...], window_s: float) ->
 
 
 class Course:
-    """The level of a disturbance along the window, asked for at growing moments."""
+    """The level of a disturbance along the window, queried at increasing times."""
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         self._left = deque(pieces)
@@ -179,12 +179,12 @@ class Course:
         return self._left[0].level if self._left and self._left[0].begin_s <= at_s else 0.0
 
     def due(self, at_s: float) -> Piece | None:
-        """Return the next piece once, when it has begun."""
+        """Return the next piece once, after its begin."""
         return self._left.popleft() if self._left and self._left[0].begin_s <= at_s else None
 
 
 def turns(work: Work, window: gpuwatch.Window, disturbance: Disturbance | None) -> tuple[Turn, Turn]:
-    """Return what a disturbance does between calls, and what inside of them."""
+    """Return the disturbance's actions between calls, and inside them."""
     if disturbance is None:
         return _nothing, _nothing
     of, course = disturbance, Course(disturbance.pieces)
@@ -210,7 +210,7 @@ def turns(work: Work, window: gpuwatch.Window, disturbance: Disturbance | None) 
             return (_littering(of) if of.kind == "litter" else _collecting(course)), _nothing
         case "compilation":
             return (lambda at_s, _: _compile(work, of.kind, course.due(at_s))), _nothing
-    return _nothing, _nothing  # other processes, or the pause before, do it all
+    return _nothing, _nothing  # other processes, or the pause before, do everything
 
 
 def _nothing(at_s: float, call: int) -> None: ...
@@ -257,7 +257,7 @@ def _collecting(course: Course) -> Turn:
 
 
 def _littering(of: Disturbance) -> Turn:
-    """From the first piece on objects are made and kept, and the collector comes when it likes."""
+    """Create and keep objects from the first piece on, with the collector at its own times."""
     litter: list[object] = []
     last_s = of.pieces[0].begin_s
 

@@ -1,9 +1,9 @@
-"""Other processes beside a measured one, started from outside of it: forked from one that imported torch and uses no GPU.
+"""Processes beside a measured one, started outside it: forks of a process that imported torch and uses no GPU.
 
     python -m tests.hardware.paired_neighbours [torch]     reads a ``Request`` a line, answers ``forked PID``, then ``ready PID`` or ``failed PID why``
 
-Importing torch takes seconds, in which a window would wait; a fork of a process that did it has a context after a second.
-Every one of them ends by itself: with the process that asked for it, or after its time.
+Importing torch takes seconds, too long for a window; a fork of a process with torch has a context after a second.
+Each fork ends by itself: with the requesting process, or after its time.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ import msgspec
 from tests.hardware.paired_disturbances import Disturbance
 from tests.waiting import wait_until
 
-READY_S = 20.0  # a context and a graph take one or two
+READY_S = 20.0  # a context and a graph take 1 to 2 s
 _PR_SET_PDEATHSIG = 1
-_HELD_BYTES = 100e9  # a depth of 1
-_COPIED_COUNT = 1 << 24  # numbers a copy
-_GRAPH_COUNT = 20  # products a launch
-_BUSY_S = 0.5  # warms the kernels of a neighbour before it is ready
+_HELD_BYTES = 100e9  # work at a depth of 1
+_COPIED_COUNT = 1 << 24  # numbers per copy
+_GRAPH_COUNT = 20  # products per launch
+_BUSY_S = 0.5  # warm-up of a neighbour's kernels before it is ready
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One process to start, and how long it may live."""
+    """One process to start, and its lifetime."""
 
-    kind: str  # of the plan's disturbances
+    kind: str  # one of the plan's disturbances
     depth: float
     period_s: float
     life_s: float
-    delay_s: float = 0.0  # before it touches the GPU
-    works_s: float = 1e9  # then it leaves
+    delay_s: float = 0.0  # pause before it uses the GPU
+    works_s: float = 1e9  # lifetime
 
 
 def request(of: Disturbance, life_s: float) -> Request:
@@ -52,7 +52,7 @@ def request(of: Disturbance, life_s: float) -> Request:
 
 
 class Lines:
-    """What a process says, read as it comes."""
+    """A process's output, line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -85,13 +85,13 @@ class Lines:
         return line
 
     def drop(self) -> None:
-        """Forget what was said so far."""
+        """Drop the output so far."""
         while not self._queue.empty():
             self._queue.get()
 
 
 class Neighbours:
-    """The process from which neighbours are forked, and those that live."""
+    """The process that forks neighbours, and its living forks."""
 
     def __init__(self, *, has_gpu: bool) -> None:
         self._process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Neighbours:
 
     @contextlib.contextmanager
     def beside(self, of: Disturbance, life_s: float) -> Iterator[set[int]]:
-        """Let these processes run meanwhile, and say which.  Raises RuntimeError: where one cannot."""
+        """Run these processes during the body, and yield their PIDs.  Raises RuntimeError: when one cannot start."""
         pids: set[int] = set()
         ready_count, asked_count = 0, max(1, of.count)
         self._lines.drop()
@@ -123,7 +123,7 @@ class Neighbours:
             wait_until(lambda: not any(Path(f"/proc/{each}").exists() for each in pids), what="the neighbours are gone")
 
     def close(self) -> None:
-        """End it, and with it every neighbour."""
+        """End the process, and with it every neighbour."""
         self._process.kill()
         self._process.wait()
 
@@ -132,20 +132,20 @@ def _serve(has_gpu: bool) -> int:
     if has_gpu:
         import torch  # noqa: F401 - for the forks
     _end_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # init reaps them
     while line := sys.stdin.readline():
         asked = msgspec.json.decode(line, type=Request)
         pid = os.fork()
         if pid == 0:
             _live(asked, has_gpu=has_gpu)
-        _tell("forked", pid)  # so that one that is never ready is ended too
+        _tell("forked", pid)  # include those that are never ready
     return 0
 
 
 def _live(asked: Request, *, has_gpu: bool) -> None:
-    """Be the neighbour until killed."""
+    """Run as a neighbour until killed."""
     _end_with_parent()
-    signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # its default action ends the process, also inside the driver
+    signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # its default action ends the process, even inside the driver
     code = 0
     try:
         if not has_gpu and asked.kind != "hog":
@@ -215,7 +215,7 @@ def _copies(kind: str) -> tuple[Callable[[], object], Callable[[], None]]:
 
 
 def _tell(word: str, pid: int | None = None, why: str = "") -> None:
-    """Write one line at once, so that those of many processes on one pipe stay whole."""
+    """Write one line at once, so that lines of many processes on one pipe stay whole."""
     os.write(1, f"{word} {pid or os.getpid()} {why}".strip().encode() + b"\n")
 
 

@@ -28,7 +28,7 @@ _OWN = ("work-growth", "work-modes", "own-other-work", "own-stream", "eased-data
 _FOREIGN = tuple(name for name, family in FAMILIES.items() if family.outside and name != "hogs")
 
 
-# What a reader must know before pooling the committed calls; whoever adds one says here what changed before it.
+# Notes for readers who pool the committed calls; a new call gets a note about the changes before it.
 _BETWEEN_CALLS = (
     "Between seed 1 and seed 2 four things changed together, so no difference between those calls has one cause: the recorder (events",
     "that the collector does not track, clocks of fewer SMs), the driver (it kept each window's events in a cycle until then, and collects",
@@ -41,7 +41,7 @@ _BETWEEN_CALLS = (
 
 
 def section(folder: Path = TRACES) -> list[str]:
-    """Return the lines of the part of the page; none before any windows were taken."""
+    """Return the lines of this part of the page; none without windows."""
     found = load(folder)
     if found is None:
         return []
@@ -49,7 +49,7 @@ def section(folder: Path = TRACES) -> list[str]:
 
 
 def calls(judged: Judged) -> list[str]:
-    """Each call of the driver apart: what changed between them is told beside them."""
+    """Return a table per call of the driver, with the changes between calls."""
     out = [
         *_BETWEEN_CALLS,
         "| card | seed | clean | not valid | stalled, no reference | disturbed | with references | throughput covered |",
@@ -107,7 +107,7 @@ def _head(judged: Judged) -> list[str]:
 
 
 def _cards(cards: Iterable[tuple[str, str, str, str]]) -> str:
-    """Name the cards by numbers, in the order they came."""
+    """Name the cards by numbers, in order of appearance."""
     numbers: dict[str, int] = {}
     return "; ".join(
         f"card {numbers.setdefault(card, len(numbers) + 1)}: {model}, driver {driver}, {date}"
@@ -116,7 +116,7 @@ def _cards(cards: Iterable[tuple[str, str, str, str]]) -> str:
 
 
 def covered(scored: Sequence[Scored]) -> list[str]:
-    """How often the truth lies within bound plus repeatability, by number."""
+    """Return how often the truth lies within bound plus repeatability, by number."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     within = [each for each in told if not each.throughout]
     out = [
@@ -163,7 +163,7 @@ def halves(scored: Sequence[Scored]) -> list[str]:
 
 
 def missed_together(scored: Sequence[Scored]) -> list[str]:
-    """Coverage without the windows that the specification leaves open, and how many misses lie between references far apart."""
+    """Return the coverage without windows outside the specification, and the number of misses with distant references."""
     told = [each for each in scored if not each.row.clean and each.has_truth and not each.throughout]
     open_ones = [each for each in told if each.row.variant == PLAIN and each.row.family in _OWN]
     rest = [each for each in told if each not in open_ones]
@@ -192,12 +192,12 @@ def missed_together(scored: Sequence[Scored]) -> list[str]:
 
 
 def _card_names(scored: Sequence[Scored]) -> tuple[str, ...]:
-    """The cards in the order they came."""
+    """Return the cards in order of appearance."""
     return tuple(dict.fromkeys(each.card for each in scored))
 
 
 def covered_by_family(scored: Sequence[Scored]) -> list[str]:
-    """Coverage of each family, those that stand throughout included."""
+    """Return the coverage of each family, including constant disturbances."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
         "Covered, by family, of so many windows; those that stand throughout are counted too:\n",
@@ -213,7 +213,7 @@ def covered_by_family(scored: Sequence[Scored]) -> list[str]:
 
 
 def sharp(scored: Sequence[Scored]) -> list[str]:
-    """The bounds of clean windows."""
+    """Return the bounds of clean windows."""
     out = [
         "### Sharpness on GPUs\n",
         f"Bounds of clean windows of {SHARP_S:.0f} s and more.\n",
@@ -236,7 +236,7 @@ def _sharp_cells(rows: Sequence[Row], name: str, *, is_stamped: bool) -> list[st
 
 
 def repeats(scored: Sequence[Scored]) -> list[str]:
-    """How far clean windows lie apart, and how far each number moved where something happened."""
+    """Return the scatter of clean windows, and the shift of each number in disturbed ones."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
         "### Repeatability on GPUs\n",

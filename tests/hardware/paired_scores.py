@@ -1,7 +1,7 @@
 """The judge on paired windows of real GPUs: their evidence as committed data, its answers as rows.
 
-    python -m tests.hardware.paired_scores add FOLDER …      what ``paired.py`` left in these folders to the committed data, then judge
-    python -m tests.hardware.paired_scores judge             every stored window by the judge as it is, into paired-results.json
+    python -m tests.hardware.paired_scores add FOLDER …      adds the output of ``paired.py`` to the committed data, then judges
+    python -m tests.hardware.paired_scores judge             judges every stored window again, into paired-results.json
 
 ``make pages`` makes the tables of them.  Times are rounded as ``tests/truth_windows.py`` says; identities are masked.
 """
@@ -39,19 +39,19 @@ _UNBOUNDED = 1e9  # JSON has no infinity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One judged window; its truth lacks a number that was not taken, or that no reference tells."""
+    """One judged window; its truth lacks numbers that were not measured, or that no reference gives."""
 
     row: Row
     card: str
     date: str
     is_capped: bool
     throughout: bool = False
-    has_truth: bool = True  # a clean window deviates by nothing; any other without references by nobody knows what
+    has_truth: bool = True  # a clean window has no deviation; another one without references has an unknown one
     references_differ: Mapping[str, float]
     words: str = ""
 
     def is_clear_miss(self, number: str) -> bool:
-        """Return whether the truth lies outside by more than the references are apart: else they may not tell."""
+        """Return True if the truth lies outside by more than the references' distance, which is the truth's own uncertainty."""
         row = self.row
         if number not in row.truth or row.covers(number) is not False:
             return False
@@ -64,10 +64,10 @@ class Scored:
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """One window's facts as they are committed; its evidence stands at the same place of the capsule."""
+    """One window's committed facts; its evidence stands at the same place of the capsule."""
 
     window: data.Row
-    card: str  # a digest of its UUID, by which nobody can look it up and its next windows are known as its own
+    card: str  # a digest of its UUID: constant over windows, without identifying the card
     model: str
     driver: str
     torch: str
@@ -77,12 +77,12 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def call(self) -> tuple[str, str, int]:
-        """Return which call of the driver took it."""
+        """Return the driver's call that took it."""
         return self.card, self.date, self.window.seed
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True):
-    """All windows, and how many failed, which are not among them."""
+    """All windows, and the number of failed ones, which are left out."""
 
     failed_count: int
     windows: list[Stored]
@@ -93,7 +93,7 @@ Windows: TypeAlias = tuple[Whole, list[Evidence]]
 
 def read_runs(folder: Path) -> Iterator[Windows]:
     """Yield the windows of each call whose files lie in a folder."""
-    from tests.hardware.render import masked  # which makes the page of what is read here
+    from tests.hardware.render import masked  # imported late, because it renders the page of this module's data
 
     for path in sorted(folder.glob("paired-*.json")):
         said = json.loads(path.read_text(encoding="utf-8"))
@@ -115,7 +115,7 @@ def read_runs(folder: Path) -> Iterator[Windows]:
 
 
 def add(runs: Iterable[Windows], folder: Path = TRACES) -> None:
-    """Add windows to the committed data; a call that is there already stays as it is."""
+    """Add windows to the committed data; an already committed call stays unchanged."""
     whole, evidences = read(folder) if (folder / f"{STEM}.json.xz").exists() else (Whole(failed_count=0, windows=[]), [])
     for run, found in runs:
         if {each.call for each in run.windows} & {each.call for each in whole.windows}:
@@ -140,7 +140,7 @@ def scored(stored: Stored, evidence: Evidence) -> Scored:
 
 
 def as_scored(stored: Stored, answered: Answer) -> Scored:
-    """Put an answer beside the truth: of a clean window none, of another what its references tell."""
+    """Put an answer beside the truth: zero for a clean window, the references' truth for another."""
     window, of = stored.window, stored.window.disturbance
     is_clean = window.is_reference
     deviation = dict.fromkeys(data.NUMBERS, 0.0) if is_clean else stored.deviation or {}
@@ -182,7 +182,7 @@ def judge_all(folder: Path = TRACES) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """The committed windows with the committed answers, and when which judge gave them."""
+    """The committed windows with the committed answers, their judge and date."""
 
     whole: Whole
     scored: list[Scored]
@@ -191,7 +191,7 @@ class Judged:
 
 
 def load(folder: Path = TRACES) -> Judged | None:
-    """Return what is committed; None where no windows were taken yet."""
+    """Return the committed results; None without any."""
     path = folder / f"{STEM}-results.json"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Statuses of paired windows of real GPUs: both errors, what was named, what was missed; and the words all tables share."""
+"""Statuses of paired windows of real GPUs: both error rates, named hazards, misses; and the words that all tables share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.proof.judged import CLAIMED_NAMES
 from tests.proof.published import OWN
 from tests.proof.scores import TOLERANCE_RATIO, VALID, Row, Share, status_errors
 
-CLUSTERS_COUNT = 10  # fewer independent ones give no interval
+CLUSTERS_COUNT = 10  # fewer independent clusters give no interval
 _UNPROVEN = "unproven"
 _MISSES_COUNT = 30
 _STALLS, _NEIGHBOURS = OWN["host-stall"], OWN["neighbour-slices"]
-# The rules that name each family's hazard; whatever else speaks is by-catch.
+# The rules that name each family's hazard; other findings do not count.
 NAMES: Mapping[str, frozenset[str]] = {
     STALLED: _STALLS,
     "host-stall": _STALLS,
@@ -43,7 +43,7 @@ NAMES: Mapping[str, frozenset[str]] = {
 
 
 def statuses(scored: Sequence[Scored]) -> list[str]:
-    """Both errors of the status at the default tolerance."""
+    """Return both error rates of the status at the default tolerance."""
     clean = [each for each in scored if each.row.clean]
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
@@ -84,7 +84,7 @@ def _where(clean: Sequence[Scored], scored: Sequence[Scored]) -> list[str]:
 
 
 def misses(scored: Sequence[Scored]) -> list[str]:
-    """Windows called valid that are off by more than tolerance plus repeatability, worst first."""
+    """Return windows called valid with an error above tolerance plus repeatability, worst first."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     off = [each for each in told if each.row.answer.status == VALID and claimed(each).is_off(TOLERANCE_RATIO)]
     if not off:
@@ -105,7 +105,7 @@ def misses(scored: Sequence[Scored]) -> list[str]:
 
 
 def named(scored: Sequence[Scored]) -> list[str]:
-    """Misses and false alarms of each family; a hazard counts as named only by a rule of its own."""
+    """Return misses and false alarms of each family; a hazard counts as named only by its own rules."""
     told = [each for each in scored if not each.row.clean and each.has_truth]
     out = [
         "### Misses and false alarms on GPUs, by family\n",
@@ -129,7 +129,7 @@ def named(scored: Sequence[Scored]) -> list[str]:
 
 
 def alarms(scored: Sequence[Scored]) -> list[str]:
-    """The rules that flagged or rejected clean windows."""
+    """Return the rules that flagged or rejected clean windows."""
     clean = [each.row for each in scored if each.row.clean]
     counts = Counter(name for row in clean for name in row.answer.named)
     said = ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
@@ -137,7 +137,7 @@ def alarms(scored: Sequence[Scored]) -> list[str]:
 
 
 def likeness(scored: Sequence[Scored]) -> list[str]:
-    """How alike windows of one cluster are."""
+    """Return the similarity of windows in one cluster."""
     told = [each for each in scored if not each.row.clean and each.has_truth and data.THROUGHPUT in each.row.truth]
     clean = [each for each in scored if each.row.clean]
     covers = within_clusters(told, lambda each: float(each.row.covers(data.THROUGHPUT) is not False))
@@ -163,7 +163,7 @@ def within_clusters(scored: Sequence[Scored], value: Callable[[Scored], float]) 
 
 
 def claimed(each: Scored) -> Row:
-    """The row with the numbers that decide its status: without times the throughput alone."""
+    """Return the row with the numbers that decide its status: without times the throughput alone."""
     names = CLAIMED_NAMES if each.row.variant != PLAIN else (data.THROUGHPUT,)
     row = each.row
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}

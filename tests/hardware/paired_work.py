@@ -1,4 +1,4 @@
-"""The work of paired windows, by calls: kernels of a real GPU, and a pretence without one for tests."""
+"""The work of paired windows, by calls: kernels of a real GPU, and a stand-in without a GPU for tests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 PRETENCE = "pretence"
-# Kernels of ``kernels.py``; a call of each takes 0.2 to 2.5 ms of an H200.
+# Kernels of ``kernels.py``; one call takes 0.2 to 2.5 ms on an H200.
 WORKLOADS = ("gemm-4096", "softmax-fp32", "attention", "copy-1g", "conv-3x3", "gemm-4096-fp32", "decode-graph")
-_FILLER_COUNT = 1 << 24  # numbers: the longest piece of other work takes about 50 us, and more pieces are launched
+_FILLER_COUNT = 1 << 24  # array length: the longest piece of other work takes about 50 us; longer work launches several pieces
 _TRITON = """
 import triton
 import triton.language as tl
@@ -25,33 +25,33 @@ def kernel_{number}(x, out, n, size: tl.constexpr):
 
 
 class Work(Protocol):
-    """The calls that are measured, and what can be done to them and beside them."""
+    """The measured calls, and the possible disturbances in and beside them."""
 
-    capped: bool  # by power, so that its clock takes 3 s to settle
+    capped: bool  # a power-capped clock takes 3 s to settle
 
     def step(self, calls: int, *, aside: bool = False) -> None:
-        """Launch so many calls; ``aside`` on another stream."""
+        """Launch this number of calls; ``aside`` on another stream."""
 
     def add(self, share: float, *, aside: bool = False) -> None:
-        """Launch other work that takes about this share of a call."""
+        """Launch other work of about this ratio of a call."""
 
     def ease(self, share: float) -> None:
-        """Make this share of the inputs zero from now on."""
+        """Make this ratio of the inputs zero from now on."""
 
     def compile(self, kind: str, number: int) -> None:
-        """Compile a kernel that nobody has compiled, and launch it."""
+        """Compile a new kernel, and launch it."""
 
     def join(self) -> None:
         """Let the stream of the calls wait for the other one."""
 
     def mark(self) -> Any:
-        """Mark a moment of the GPU."""
+        """Mark a point in the GPU's work."""
 
     def passed_s(self, first: Any, last: Any) -> float:
-        """Wait for the last of two marks; return what passed between them."""
+        """Wait for the last of two marks; return the time between them."""
 
     def synchronize(self) -> None:
-        """Wait for everything."""
+        """Wait for all GPU work."""
 
 
 class Pretence:
@@ -108,8 +108,8 @@ class TorchWork:
         self._call_s = self._took_s(lambda: self.step(1))
         self._filler_s = max(self._took_s(lambda: self._fill(_FILLER_COUNT)), 1e-6)
         for kind in ("triton", "jiterator"):
-            with contextlib.suppress(Exception):  # the windows that need this compiler fail, and no others
-                self.compile(kind, 0)  # a window pays for one kernel, not for the compiler's own start
+            with contextlib.suppress(Exception):  # only the windows that need this compiler fail
+                self.compile(kind, 0)  # a window pays for one kernel, without the compiler's start
         self.ease(0.5)
         self._call()
         self.ease(0.0)
@@ -143,7 +143,7 @@ class TorchWork:
         self._torch.mul(self._from[:numbers], 1.001, out=self._into[:numbers])
 
     def ease(self, share: float) -> None:
-        """Switch between two sets of inputs: the second is prepared at the first use of a share, so before the window."""
+        """Switch between two sets of inputs: the second is prepared at the first use of a ratio, before the window."""
         if share and share != self._share:
             for tensor, kept in self._kept:
                 tensor.copy_(kept * (self._torch.rand(tensor.shape, device="cuda") >= share))
@@ -192,7 +192,7 @@ class TorchWork:
 
 
 def _tensors(call: Any) -> list[Any]:
-    """Return the floating-point tensors that a call closes over: its inputs, and outputs that it overwrites."""
+    """Return the floating-point tensors in a call's closure: its inputs, and outputs that it overwrites."""
     cells = [cell.cell_contents for cell in call.__closure__ or ()]
     found = [each for cell in cells for each in (cell if isinstance(cell, list | tuple) else [cell])]
     return [each for each in found if getattr(each, "is_floating_point", lambda: False)()]

@@ -1,9 +1,9 @@
-"""The measured process of a paired run: one kind of work, a window for each line that it is sent.
+"""The measured process of a paired run: one kind of work, and a window for each line of input.
 
     python -m tests.hardware.paired_worker TASK     TASK is a ``Task`` as JSON
 
-It answers ``ready`` once, ``warm`` when the work of a window has run long enough (and goes on until it is told ``go``), and
-``done`` with what it counted.  Other processes are started by whoever started this one, never by it.
+It answers ``ready`` once, ``warm`` when a window's work has run long enough (it continues until the input ``go``), and
+``done`` with its counts.  The process that started this one starts the other processes, never this one.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from gpuwatch.config import settings as config
 from tests.hardware.paired_disturbances import PLAIN, TIMED, Disturbance, Planned, turns
 from tests.hardware.paired_work import Work, made
 
-_BLOCK_S = 2e-3  # of calls between two marks
-_AHEAD_COUNT = 4  # blocks before the GPU at most
+_BLOCK_S = 2e-3  # duration of the calls between two marks
+_AHEAD_COUNT = 4  # most blocks queued ahead of the GPU
 _POLLED_S = 0.05
 _HEAP_MOST_COUNT = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What one process measures, and with which daemon."""
+    """One process's work, and its daemon."""
 
     work: str
     mode: str
     source: str
     state: str
     socket: str
-    uuid: str = ""  # of the GPU, where no context tells
+    uuid: str = ""  # of the GPU, without a context to query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +53,13 @@ class Answer:
     run_id: str = ""
     calls_count: int = 0
     window_s: float = 0.0
-    events_s: float = 0.0  # between the first and the last mark
-    longest_gap_s: float = 0.0  # by which the longest block exceeds the median one
+    events_s: float = 0.0  # time between the first and the last mark
+    longest_gap_s: float = 0.0  # excess of the longest block over the median one
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 class Calls:
-    """Calls one after another, never far before the GPU, with a mark after each block of them."""
+    """Calls in sequence, queued a few blocks ahead of the GPU, with a mark after each block."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -80,7 +80,7 @@ class Calls:
         self._marks.append(self._work.mark())
 
     def end(self) -> None:
-        """Wait for all of them; a block that is not full counts too."""
+        """Wait for all calls; an incomplete block counts too."""
         if self.count % self.block_count:
             self._mark()
         while len(self._marks) > 1:
@@ -98,11 +98,11 @@ class Worker:
         flags = {"source": task.source, "state": task.state, "socket": task.socket}
         self.settings = config.load(flags, environment={"HOME": "/"})
         self.task = task
-        if task.mode == TIMED:  # without its bindings no iteration is stamped, as on machines that lack them
+        if task.mode == TIMED:  # without the bindings no iteration is stamped, as on machines that lack them
             sys.modules["cuda.bindings"] = None  # type: ignore[assignment]
         self.work = made(task.work)
         self.block_count = self._blocks()
-        with self._window() as window, window.iteration():  # the first of a process takes 0.1 s to make room
+        with self._window() as window, window.iteration():  # the first of a process takes 0.1 s to allocate
             self.work.step(1)
         gc.collect()
         gc.freeze()
@@ -111,14 +111,14 @@ class Worker:
         return gpuwatch.window(self.task.work, settings=self.settings, gpus=[self.task.uuid] if self.task.uuid else None)
 
     def _blocks(self) -> int:
-        """Return how many calls fill a block, after some calls."""
+        """Return the number of calls per block, after some calls."""
         self._loop(0.2, Calls(self.work))
         calls = Calls(self.work)
         self._loop(0.3, calls)
         return max(1, round(_BLOCK_S * calls.count / 0.3))
 
     def _loop(self, seconds: float, calls: Calls, until: Callable[[], bool] = lambda: True) -> None:
-        """Call back to back for so long, and then until it is true."""
+        """Call back to back for this time, and then until the condition is true."""
         begin_s = polled_s = time.perf_counter()
         while True:
             self.work.step(1)
@@ -131,7 +131,7 @@ class Worker:
         calls.end()
 
     def take(self, planned: Planned) -> Answer:
-        """Warm up, say so, go on until told to go, and take the window."""
+        """Warm up, report that, continue until the input ``go``, and take the window."""
         disturbance = planned.disturbance
         litter = self._prepare(disturbance)
         warm = Calls(self.work)
@@ -149,14 +149,14 @@ class Worker:
         assert window.begin_ns is not None
         assert window.end_ns is not None
         blocks_s = np.array(calls.blocks_s)
-        later_s = blocks_s[1:]  # in the first one gpuwatch makes room for marks
+        later_s = blocks_s[1:]  # gpuwatch allocates marks in the first window
         return Answer(
             says="done", run_id=window.run_id or "", calls_count=calls.count, window_s=(window.end_ns - window.begin_ns) / 1e9,
             events_s=float(blocks_s.sum()), longest_gap_s=float(later_s.max() - np.median(later_s)) if len(later_s) else 0.0,
         )  # fmt: skip
 
     def _prepare(self, disturbance: Disturbance | None) -> list[object]:
-        """Do beforehand what belongs to a disturbance and is none itself; litter of the window before is collected."""
+        """Do a disturbance's preparations before the window; collect garbage of the previous window."""
         gc.collect()
         if disturbance is None:
             return []
@@ -184,7 +184,7 @@ class Worker:
 
 
 class Timed:
-    """One call, as the mode and wrong timing tell of it."""
+    """One call, declared according to the mode and to wrong timing."""
 
     def __init__(self, work: Work, window: gpuwatch.Window, mode: str, disturbance: Disturbance | None) -> None:
         self._work, self._window = work, window
@@ -194,7 +194,7 @@ class Timed:
         self._marks: deque[tuple[Any, Any]] = deque()
         self._took_s: list[float] = []
         self._at_ns: list[int] = []
-        # Functions of the class: a bound method would make a cycle, which keeps this window until a collection in a later one.
+        # Functions of the class: a bound method would make a cycle, and keep this window until a collection in a later one.
         self._how = {
             "plain": Timed._plain, "iteration": Timed._iteration, "scaled": Timed._scaled, "other-stream": Timed._elsewhere,
             "no-sync": Timed._launch_only,
@@ -217,7 +217,7 @@ class Timed:
         first = self._work.mark()
         self._work.step(1)
         self._marks.append((first, self._work.mark()))
-        if len(self._marks) > 100:  # far behind the marks of blocks, which were waited for
+        if len(self._marks) > 100:  # far behind the marks of awaited blocks
             self._read()
 
     def _read(self) -> None:
@@ -245,7 +245,7 @@ def say(answer: Answer) -> None:
 
 
 def _is_told() -> bool:
-    """Return whether a line came; it says go.  Where nobody is left to say it, this process ends."""
+    """Return True if a line came: it is ``go``.  At the end of input this process exits."""
     if not select.select([sys.stdin], [], [], 0)[0]:
         return False
     if not sys.stdin.readline():
@@ -255,7 +255,7 @@ def _is_told() -> bool:
 
 def main(task: Task) -> int:
     worker = Worker(task)
-    torch = str(getattr(sys.modules.get("torch"), "__version__", ""))  # torch's own type of text is not sent
+    torch = str(getattr(sys.modules.get("torch"), "__version__", ""))  # convert torch's own text type
     say(Answer(says="ready", facts={"capped": worker.work.capped, "torch": torch}))
     while line := sys.stdin.readline():
         try:

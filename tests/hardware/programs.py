@@ -1,9 +1,9 @@
-"""Honest programs on a real GPU in plain windows: without torch, in other libraries, in C++, after a pause, unseen by others.
+"""Honest programs on a real GPU in plain windows: without torch, in other libraries, in C++, after a pause, undeclared.
 
     python -m tests.hardware.programs OUT
 
-Each works alike before, in and after its window, so that nothing disturbs its number.  ``OUT/essays.json`` and
-``OUT/essays.capsule`` are as ``essays.py`` writes them; nothing of the card is changed.
+Each does the same work before, in and after its window, so that nothing disturbs its number.  ``OUT/essays.json`` and
+``OUT/essays.capsule`` have the form of ``essays.py``; the card's settings stay unchanged.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ int main() {
   return cudaGetLastError();
 }
 """
-# Name, how the call is made, seconds of warm-up and of pause before the window.
+# Name, factory of the call, seconds of warm-up and of pause before the window.
 PYTHON = (
     ("torch, warmed", _TORCH, 3.5, 0.0),
     ("torch, 1 s after a pause", _TORCH, 3.5, 1.0),
@@ -91,7 +91,7 @@ _UNSEEN = ("unshare", "--pid", "--fork", "--mount-proc")
 
 
 def taken(settings: Settings) -> list[dict[str, str]]:
-    """Run every program; a row each."""
+    """Run every program; return a row for each."""
     rows = [_python(settings, *each) for each in PYTHON]
     rows.append(_python(settings, "CuPy, in a PID namespace of its own", _CUPY, 1.0, 0.0, before=_UNSEEN))
     with tempfile.TemporaryDirectory(prefix="gwc") as folder:
@@ -124,14 +124,14 @@ def _command(settings: Settings, name: str, command: list[str]) -> dict[str, str
 
 
 def main(out: Path) -> None:
-    """Take the windows, then read their evidence."""
+    """Run the windows, then read their evidence."""
     out.mkdir(parents=True, exist_ok=True)
     os.environ["PATH"] += ":/usr/local/cuda/bin"
     with tempfile.TemporaryDirectory(prefix="gw") as folder, running(Path(folder), "nvml") as live:
         rows = taken(live.settings)
         for row in rows:
             print(row, flush=True)
-        time.sleep(2.0)  # the last readings are stored
+        time.sleep(2.0)  # wait until the last readings are stored
         done = [row for row in rows if "run" in row]
         with Reader(live.settings.state) as reader:
             runs = [reader.run(row["run"]) for row in done]

@@ -1,9 +1,9 @@
-"""Real GPUs that `gpuwatch selftest --qualify` ran on: committed as data, shipped as the reference, a table in docs/FLEET.md.
+"""Real GPUs after `gpuwatch selftest --qualify`: committed data, the shipped reference, and a table in docs/FLEET.md.
 
-    python -m tests.hardware.qualified add FOLDER…      what `qualify` runs left there: *.json of --save-reference or --json
-    python -m tests.hardware.qualified [--check]        write the table, or say whether it is fresh
+    python -m tests.hardware.qualified add FOLDER…      adds results of `qualify` runs: *.json of --save-reference or --json
+    python -m tests.hardware.qualified [--check]        writes the table, or compares it
 
-The first clean run with torch on a card becomes the reference that gpuwatch ships; later runs of it show how a card repeats.
+The first clean run with torch on a card becomes the shipped reference; its later runs show the card's repeatability.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BEGIN, _END = "<!-- qualified: python -m tests.hardware.qualified -->\n", "<!--
 
 @cache
 def runs() -> tuple[Qualification, ...]:
-    """Return every committed run, in the order of time."""
+    """Return every committed run, in order of time."""
     found = msgspec.convert(json.loads(DATA.read_bytes())["runs"], list[Qualification])
     return tuple(sorted(found, key=lambda run: run.measured_wall_s))
 
 
 def reference(every: Sequence[Qualification]) -> tuple[Qualification, ...]:
-    """Return the first clean run of each card that has every number."""
+    """Return each card's first clean run with every number."""
     whole = [run for run in every if run.is_clean and all(probe.name in run.amounts for probe in PROBES)]
     return tuple({run.device.uuid: run for run in reversed(whole)}.values())[::-1]
 
 
 def add(folders: Sequence[Path]) -> None:
-    """Commit what runs left in these folders, and ship the references that follow."""
+    """Commit the runs in these folders, and ship the resulting references."""
     before = [run.without_uuids() for run in runs()] if DATA.exists() else []
     known = {(run.card_key, run.measured_wall_s) for run in before}
     for folder in folders:
@@ -105,7 +105,7 @@ def _spread_ratio(cards: Sequence[Qualification], name: str) -> float:
 
 
 def _repeats(cards: Sequence[Qualification]) -> Iterator[str]:
-    """Yield how far later runs on a card lay from its first."""
+    """Yield the distance of a card's later runs from its first."""
     first = {card.device.uuid: card for card in cards}
     apart: dict[str, list[float]] = {probe.name: [] for probe in PROBES}
     for run in runs():
@@ -127,7 +127,7 @@ def written(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Add runs, write the table, or with ``--check`` compare it: 0, else 1."""
+    """Add runs, write the table, or with ``--check`` compare it; return 0 or 1."""
     if arguments[:1] == ["add"]:
         add([Path(each) for each in arguments[1:]])
         return 0

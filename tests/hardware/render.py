@@ -1,4 +1,4 @@
-"""What the campaign saw, as fixtures and pages: identities masked, every figure from the data.
+"""The campaign's results as fixtures and pages: identities masked, every figure from the data.
 
 python -m tests.hardware.render CAMPAIGN_FOLDER    data and fixtures from a campaign's output, then the pages
 python -m tests.hardware.render                    the pages again from the committed data; --check only compares
@@ -37,11 +37,11 @@ README = ROOT / "README.md"
 
 MASKED_UUID = "GPU-00000000-0000-0000-0000-000000000200"
 LOGGED = ("steady-gemm-4096", "from-idle-gemm-4096-1s", "sleeps-100ms-gemm-16384")
-_SHOWN, _COLUMNS = "neighbour-gemm-4096", 110  # the verdict the README shows, as a terminal of that width prints it
+_SHOWN, _COLUMNS = "neighbour-gemm-4096", 110  # width of the README's verdict, that of a terminal
 
 
 def masked(evidence: Evidence) -> Evidence:
-    """The same evidence of a GPU and a host that nobody can look up."""
+    """Return the same evidence with an anonymous GPU and host."""
     assert evidence.device is not None
     host = replace(evidence.host, boot_id="boot", hostname="host")
     process_lists = tuple(replace(process_list, uuid=MASKED_UUID) for process_list in evidence.trace.process_lists)
@@ -56,7 +56,7 @@ def masked(evidence: Evidence) -> Evidence:
 
 
 def take(folder: Path) -> None:
-    """Make committed data of a campaign's output."""
+    """Convert a campaign's output to committed data."""
     data = json.loads((folder / "h200.json").read_text())
     evidence = [masked(each) for each in unpack((folder / "h200.capsule").read_bytes())]
     rows = data["rows"]
@@ -76,7 +76,7 @@ def take(folder: Path) -> None:
         ],
     }  # fmt: skip
     DATA.write_text(json.dumps(kept, indent=1) + "\n")
-    # A piece of the log around three windows: one is quiet, and two show what a log alone can and cannot tell.
+    # A piece of the log around three windows: one is quiet, and two show the limits of a log alone.
     lines = [log[0]]
     for name in LOGGED:
         begin_s, end_s = spans[name]
@@ -102,7 +102,7 @@ def _wall_s(line: str) -> float:
 
 
 def _smi(trace: Any, span_s: tuple[float, float] | None) -> dict[str, Any] | None:  # a Trace on the wall clock
-    """What somebody watching nvidia-smi would have written down."""
+    """Return the log that nvidia-smi would have written."""
     if span_s is None:
         return None
     begin_ns, end_ns = (int(edge * 1e9) for edge in span_s)
@@ -120,14 +120,14 @@ def _smi(trace: Any, span_s: tuple[float, float] | None) -> dict[str, Any] | Non
 
 
 def judged() -> Iterator[tuple[dict[str, Any], Evidence, Verdict]]:
-    """Each committed scenario, its evidence, and the verdict of the rules as they are now."""
+    """Return each committed scenario, its evidence, and the current rules' verdict."""
     scenarios = json.loads(DATA.read_text())["scenarios"]
     for scenario, evidence in zip(scenarios, unpack(CAPSULE.read_bytes()), strict=True):
         yield scenario, evidence, judge(evidence)
 
 
 def page() -> str:
-    """docs/VALIDATION.md."""
+    """Return docs/VALIDATION.md."""
     data = json.loads(DATA.read_text())
     out = [
         "# What gpuwatch says of real work\n",
@@ -196,7 +196,7 @@ def page() -> str:
 
 
 def from_log() -> Iterator[tuple[str, Verdict]]:
-    """The windows the log was kept beside, judged by the log alone."""
+    """Return the windows beside the log, judged by the log alone."""
     (whole,) = load(LOG)
     spans = {scenario["name"]: scenario["wall_s"] for scenario in json.loads(DATA.read_text())["scenarios"]}
     for name in LOGGED:
@@ -267,7 +267,7 @@ def _shown(smi: dict[str, Any] | None) -> str:
 
 
 def readme() -> str:
-    """README.md with the verdict of one real window in its place."""
+    """Return README.md with the verdict of one real window in its place."""
     text = next(report.text(verdict, width=_COLUMNS) for scenario, _, verdict in judged() if scenario["name"] == _SHOWN)
     block = f"```text\n{text}\n```"
     return re.sub(

@@ -1,8 +1,8 @@
-"""The metrics page of a daemon on real GPUs, scraped while a window is open around a GEMM under its power cap on the first.
+"""The metrics page of a daemon on real GPUs, scraped during a window around a GEMM under the first GPU's power cap.
 
     python -m tests.hardware.scrape OUT.om
 
-Identities are masked: the page is kept as tests/traces/h200-scrape.om.
+Identities are masked, and tests/traces/h200-scrape.om keeps the page.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def page() -> tuple[str, float]:
 
 
 def masked(text: str) -> str:
-    """Each card's identity by its number."""
+    """Replace each card's identity by its number."""
     for number, uuid in re.findall(r'gpuwatch_device_info\{.*?gpu="(\d+)".*?uuid="([^"]+)"', text):
         text = text.replace(uuid, f"GPU-00000000-0000-0000-0000-{200 + int(number):012d}")
     return text

@@ -1,4 +1,4 @@
-"""What stamps cost, whether they see every SM, and how they lie to events and to the host's clock, as a table.
+"""A table of the cost of stamps, their coverage of the SMs, and their distance from events and the host's clock.
 
 python -m tests.hardware.stamps OUT_FOLDER
 """
@@ -43,7 +43,7 @@ def event_pair_us(between: Callable[[], object], count: int = 300) -> float:
 
 
 def behind_work_us(stamps: Stamps, call: Callable[[], object], count: int, *, stamped: bool) -> float:
-    """Time of a call in a full queue, with or without a stamp after each."""
+    """Return the time of a call in a full queue, with or without a stamp after each."""
     torch.cuda.synchronize()
     first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     call()
@@ -58,7 +58,7 @@ def behind_work_us(stamps: Stamps, call: Callable[[], object], count: int, *, st
 
 
 def _spread_ratio(stamped: Stamped, first: int, second: int) -> float | None:
-    """Return the range of the SMs' clocks as a share of their median: near zero, because one clock drives them all."""
+    """Return the range of the SMs' clocks as a ratio of their median: near zero, because one clock drives them all."""
     seen = (stamped.at_ns[first] > 0) & (stamped.at_ns[second] > stamped.at_ns[first])
     if not seen.any():
         return None

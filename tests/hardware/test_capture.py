@@ -1,4 +1,4 @@
-"""Windows beside CUDA graphs, on a real GPU: inside a capture nothing of ours may synchronise, or the graph is lost."""
+"""Tests of windows beside CUDA graphs on a real GPU: a synchronisation by gpuwatch during a capture would destroy the graph."""
 
 from __future__ import annotations
 

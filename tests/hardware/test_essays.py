@@ -1,4 +1,4 @@
-"""The essays' experiments on a real H200: what the judge says of their recorded windows."""
+"""Tests of the judge on the essays' recorded windows from a real H200."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _of(experiment: str) -> dict[str, Verdict]:
 
 
 def test_no_experiment_is_told_that_nothing_worked() -> None:
-    """The GPU worked in every window, in some with kernels of one block for a fiftieth of the time."""
+    """No verdict says that the GPU was idle, although some windows have one-block kernels for a fiftieth of the time."""
     accused = [row["condition"] for row, verdict in judged() if any(each.rule == "no-work" for each in verdict.hazards)]
     assert not accused
 
@@ -27,14 +27,14 @@ def test_a_neighbour_rejects_the_essay_s_contention(condition: str) -> None:
 
 
 def test_sleeps_between_products_are_never_valid() -> None:
-    """They read 15 % less time, because the cap has no time to set in."""
+    """Products with sleeps between them, which read 15 % less time without the cap, are never valid."""
     by_condition = _of("power cap")
     assert by_condition["GEMM 16384 back to back"].status is Status.VALID
     assert all(verdict.status is not Status.VALID for condition, verdict in by_condition.items() if "sleeps" in condition)
 
 
 def test_trials_from_idle_agree_at_one_clock() -> None:
-    """One thousand, ten and thirty thousand calls: raw medians differ by 4 %."""
+    """Medians of ten, one thousand and thirty thousand calls differ by 4 % raw and agree at one clock."""
     values = [
         number.value
         for verdict in _of("trial counts").values()

@@ -1,4 +1,4 @@
-"""Rows of runs on real GPUs are merged once each, and make tables."""
+"""Tests of the merge of runs on real GPUs: each row once, and tables from them."""
 
 from __future__ import annotations
 

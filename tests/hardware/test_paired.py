@@ -1,4 +1,4 @@
-"""The driver of paired windows without a GPU: its bookkeeping, its processes, and its truth."""
+"""Tests of the driver of paired windows without a GPU: its bookkeeping, its processes, and its truth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pairs_of(*rows: Row) -> dict[str, tuple[str, str]]:
 
 
 def kept(of: Row, took_s: float | None = None, clock_mhz: float | None = None) -> Kept:
-    """A window whose iterations all take so long, a tenth of them longer, at one clock."""
+    """Return a window with constant iterations, a tenth of them longer, at one clock."""
     if took_s is None:
         return of, evidence(length_s=1.0)
     times = np.full(200, took_s)
@@ -55,13 +55,13 @@ def test_a_clean_window_serves_both_its_neighbours() -> None:
 
 
 def test_a_stalled_reference_is_replaced_and_measured() -> None:
-    """The clean window after it takes its place, and the stall nobody intended has a truth of its own."""
+    """The next clean window replaces a stalled reference, and the stalled one gets its own truth."""
     found = pairs_of(row(1), row(2, disturbed=True), row(3, gap_s=0.2), row(4), row(5, disturbed=True), row(6))
     assert found == {"2": ("1", "4"), "3": ("1", "4"), "5": ("4", "6")}
 
 
 def test_a_pair_without_a_whole_reference_is_dropped() -> None:
-    """Two disturbed windows with nothing but stalls between them share no reference; at the edges there is none."""
+    """Two disturbed windows with only stalls between them share no reference; at the edges there is none."""
     rows = (row(1), row(2, disturbed=True), row(3, gap_s=0.2), row(4, disturbed=True), row(5), row(6, disturbed=True))
     assert pairs_of(*rows) == {}
 
@@ -83,7 +83,7 @@ def test_the_truth_is_against_the_mean_of_both_references() -> None:
 
 
 def test_the_truth_at_one_clock_needs_the_references_clocks() -> None:
-    """A window at a clock that no reference saw has none, and so has one whose times carry no clock."""
+    """A window at a clock outside the references' range, or without a clock, has no truth at one clock."""
     before, after = kept(row(1), 1e-3, 1500.0), kept(row(3), 1e-3, 1505.0)
     for clock_mhz in (1700.0, None):
         found = truths([before, kept(row(2, disturbed=True), 1e-3, clock_mhz), after])["2"].deviation
@@ -95,7 +95,7 @@ def test_the_truth_of_a_plain_window_is_its_throughput() -> None:
 
 
 def test_a_run_without_a_gpu_keeps_rows_truth_and_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Windows come in their order, every one with its evidence, and a neighbour that cannot be had costs its own window only."""
+    """Windows keep their order, each with its evidence, and a failing neighbour costs only its own window."""
     command = [str(tmp_path), "--seconds", "90", "--seed", "1", "--work", "pretence", "--mode", "stamped", "--rounds", "2"]
     families = ["host-stall", "neighbour-holds"]
     options = ["--families", *families, "--lengths", "0.3", "0.4", "--source", "simulated:steady-copy"]

@@ -1,4 +1,4 @@
-"""What disturbs paired windows, drawn and done to work that only notes what it is asked."""
+"""Tests of paired windows' disturbances, drawn and applied to work that only notes its calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW_S = 3.0
 
 
 class Noting:
-    """Work that does nothing and remembers."""
+    """Work that does nothing and notes its calls."""
 
     capped = False
 
@@ -48,7 +48,7 @@ class Noting:
 
 
 def done(of: Disturbance, moments_s: tuple[float, ...] = (0.0, 1.0, 2.0)) -> list[tuple[str, Any]]:
-    """What a disturbance does between and inside of calls at these moments."""
+    """Return a disturbance's actions between and inside of calls at these moments."""
     work = Noting()
     between, inside = turns(work, gpuwatch.window("never entered"), of)
     for call, at_s in enumerate(moments_s):
@@ -88,7 +88,7 @@ def test_what_is_drawn_can_be_sent_to_another_process(family: str) -> None:
 
 
 def test_depths_are_drawn_as_often_small_as_large() -> None:
-    """Half of the depths lie below the geometric middle of their range."""
+    """Half of the drawn depths lie below the geometric middle of their range."""
     low, high = FAMILIES["host-stall"].depth
     small = sum(drawn("host-stall", 5, number, WINDOW_S, 16).depth < (low * high) ** 0.5 for number in range(200))
     assert 70 <= small <= 130
@@ -106,7 +106,7 @@ def test_lengths_lie_where_asked() -> None:
 
 
 def test_only_what_stands_from_first_to_last_stands_throughout() -> None:
-    """A neighbour there before and after is steady, a late one and a stall are not."""
+    """A neighbour before and after the window counts as throughout; a late one and a stall do not."""
     standing = {
         family: [drawn(family, 4, number, WINDOW_S, 16).throughout for number in range(60)]
         for family in ("neighbour-slices", "hogs", "neighbour-late", "host-stall", "work-growth", "own-stream")
@@ -152,7 +152,7 @@ def test_a_rhythm_waits_once_a_period() -> None:
 
 
 def collections(of: Disturbance, moments_s: tuple[float, ...]) -> list[int]:
-    """The generations that the collector went through meanwhile."""
+    """Count the collector's runs by generation during the body."""
     seen: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -172,7 +172,7 @@ def test_the_collector_runs_where_a_piece_begins() -> None:
 
 
 def test_litter_makes_the_collector_come() -> None:
-    """Objects are kept from the first piece on: a fifth of fifteen million a second."""
+    """Kept objects trigger the collector from the first piece on: a fifth of fifteen million per second."""
     litter = a("garbage", "litter", Piece(0.5, 0.6))
     assert len(collections(litter, (0.0, 0.4))) < 5
     assert len(collections(litter, (0.0, 0.51, 0.52))) > 20

@@ -1,4 +1,4 @@
-"""Scores of paired windows: a tiny stored sample of real ones, and rows that are made up."""
+"""Tests of the scores of paired windows: a tiny stored sample of real ones, and synthetic rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UUID = "GPU-0badcafe-0000-0000-0000-000000000001"
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stalled softmax between two clean ones, as the driver leaves it, made committed data and judged."""
+    """Make committed data of a stalled softmax between two clean ones, and judge it."""
     folder = tmp_path_factory.mktemp("paired")
     triple = truth_windows()["stall-0.3-softmax"]
     kept = [_kept(1, triple.before), _kept(2, triple.disturbed, STALL), _kept(3, triple.after)]
@@ -62,7 +62,7 @@ def made_up(
     work: str = "gemm",
     family: str = "host-stall",
 ) -> Scored:
-    """A window whose throughput is off by so much; one of the family ``nothing`` is clean."""
+    """Return a window with this error of its throughput; one of the family ``nothing`` is clean."""
     truth: Mapping[str, float] = dict.fromkeys(NUMBERS, 0.0) | {"throughput": throughput}
     row = ScoreRow(
         seed=1, family=family, clean=family == paired_scores.CLEAN, workload=work, variant="stamped", length_s=3.5, truth=truth,
@@ -96,7 +96,7 @@ def test_a_call_is_added_once(stored: Path, tmp_path: Path) -> None:
 
 
 def test_a_stored_stall_is_covered_and_not_valid(stored: Path) -> None:
-    """The judge's bound holds the truth that the clean windows around it tell."""
+    """The judge's bound covers the truth from the surrounding clean windows."""
     found = paired_scores.load(stored)
     assert found is not None
     before, disturbed, after = found.scored
@@ -125,7 +125,7 @@ def test_the_page_shows_the_sample(stored: Path) -> None:
 
 
 def test_the_page_shows_each_call_apart(stored: Path) -> None:
-    """What was taken with other code is not hidden in a pool."""
+    """The page shows each call separately, so that a pool hides no change of the code."""
     found = paired_scores.load(stored)
     assert found is not None
     valid = sum(each.row.answer.status == "valid" for each in found.scored if each.row.clean)
@@ -137,7 +137,7 @@ def test_the_page_is_silent_without_windows(tmp_path: Path) -> None:
 
 
 def test_intervals_need_ten_independent_clusters() -> None:
-    """A card, a day and a kernel are one cluster, however many windows it has."""
+    """A card, a day and a kernel form one cluster, whatever its number of windows, and few clusters give no interval."""
     few = [made_up(0.0, work="gemm") for _ in range(40)]
     many = [made_up(0.0, work=f"kernel {i}") for i in range(10)]
     assert any("| throughput | 40 | 100.0% | 0 | 0 | – |" in line for line in paired_page.covered(few))
@@ -145,7 +145,7 @@ def test_intervals_need_ten_independent_clusters() -> None:
 
 
 def test_a_miss_smaller_than_the_references_differ_is_not_clear() -> None:
-    """Their mean is uncertain by as much as they are apart: 0.1 % here, beside a bound of 0.2 %."""
+    """A miss below the references' distance is not clear: their mean is uncertain by 0.1 % here, beside a bound of 0.2 %."""
     unclear, clear = made_up(0.0025), made_up(0.0035)
     assert [each.row.covers("throughput") for each in (unclear, clear)] == [False, False]
     assert [each.is_clear_miss("throughput") for each in (unclear, clear)] == [False, True]
@@ -167,7 +167,7 @@ def test_a_hazard_counts_as_named_by_its_own_rules_only() -> None:
 
 
 def test_every_family_has_rules_that_name_it() -> None:
-    """They exist, too: a rule that was renamed would count as by-catch."""
+    """Every family has existing rules that name it, because a renamed rule would not count."""
     assert paired_statuses.NAMES.keys() == {*FAMILIES, paired_scores.STALLED}
     assert frozenset().union(*paired_statuses.NAMES.values()) - RETIRED.keys() <= {rule.name for rule in RULES} | {
         "mid-run-compile"
@@ -183,7 +183,7 @@ def test_status_counts_false_alarms_of_clean_windows() -> None:
 
 @pytest.mark.parametrize(("second", "said"), [((0.0, 0.0), "1.00"), ((1.0, 1.0), "none (all alike)")])
 def test_correlation_within_clusters(second: tuple[float, float], said: str) -> None:
-    """It is 1 where only the cluster decides."""
+    """The correlation within clusters is 1 if only the cluster decides."""
     of = [*(made_up(value, card="1") for value in (1.0, 1.0)), *(made_up(value, card="2") for value in second)]
     assert paired_statuses.within_clusters(of, lambda each: each.row.truth["throughput"]) == said
 
@@ -197,7 +197,7 @@ def test_windows_without_references_are_left_out() -> None:
 def test_own_stream_throughout_is_bounded_by_the_record() -> None:
     """A second stream of the same process took 23.6 % of a plain window's throughput from first to last.
 
-    By itself the window shows nothing of it, and its verdict says so.  Five clean windows of the same work make a record whose
+    The window itself shows nothing of it, and its verdict says so.  Five clean windows of the same work make a record whose
     steady clock it exceeds by 7.6 %; the clean windows stay valid under the record.
     """
     whole, evidences = paired_scores.read()
@@ -213,6 +213,6 @@ def test_own_stream_throughout_is_bounded_by_the_record() -> None:
     assert "against itself only" in str(alone)
     kept = [recorded_window(about, judge(about)) for about in clean]
     clocks = [RecordedWindow(steady_clock_mhz=each.steady_clock_mhz) for each in kept if each is not None]
-    record = work_record([*clocks, clocks[0]])  # the recording holds four, and a record five
+    record = work_record([*clocks, clocks[0]])  # the recording holds four, and a record needs five
     assert judge(replace(stream, record=record)).finding("record-shift").severity == "reject"
     assert {judge(replace(about, record=record)).status for about in clean} == {Status.VALID}

@@ -1,4 +1,4 @@
-"""What the rules about times say of kernels recorded on a real H200: clean ones pass, spoilt ones do not."""
+"""Tests of the rules about times on kernels recorded on a real H200: clean ones pass, disturbed ones do not."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ TRACES = Path(__file__).parents[1] / "traces"
 TOLERANCE_RATIO = 0.01
 RULES = (*warmup.RULES, *numbers.RULES, *shape.RULES)
 
-# What is found worse than a note in the whole of each recording.
+# Findings worse than a note in the whole of each recording.
 SPOILT = {
     "cold_start_gemm4k": {"cold-start"},
     "gpu_contention_gemm4k": {"outliers"},
-    "burst_contention_gemm4k": set(),  # 13 turns of 2.3 ms take 0.4 % of 7.5 s, and are noted
-    "cpu_contention_gemm4k": {"outliers", "bimodal"},  # the smaller of its two speeds leaves the median, and moves the mean
-    "per_iteration_gemm16k": set(),  # three seconds from idle: the cap's onset is telemetry's to tell
+    "burst_contention_gemm4k": set(),  # 13 turns of 2.3 ms take 0.4 % of 7.5 s: a note
+    "cpu_contention_gemm4k": {
+        "outliers",
+        "bimodal",
+    },  # the slower of its two speeds stays out of the median, and moves the mean
+    "per_iteration_gemm16k": set(),  # three seconds from idle: telemetry shows the cap's onset
 }
 NOTED = {
     "clean_gemm2k": {"mean-vs-median-gap", "bimodal"},  # launch jitter of 20 µs calls is no outlier
@@ -38,7 +41,7 @@ NOTED = {
     "zeros_gemm16k": set(),
     "sleep100_gemm16k": set(),
 }
-# No whole second of idling, no neighbour, no lack of processors; from idle only in the scenario's first moments.
+# No whole second of idling, no neighbour, no lack of processors; starts from idle only at the scenario's begin.
 CLEAN = (
     "clean_gemm2k", "clean_gemm4k", "power_cap_gemm16k", "zeros_gemm16k", "clean_copy1g", "warm_l2_gemv4k", "cold_l2_gemv4k",
     "natural_gemm4k_bf16", "natural_gemm16k_bf16", "natural_conv3x3", "natural_attention",
@@ -63,12 +66,12 @@ def found(about: Evidence) -> dict[str, Severity]:
 
 
 def is_printed(answer: Found) -> bool:
-    """A hazard whose bounds stay below a tenth of the tolerance is not printed."""
+    """Return False for a hazard whose bounds stay below a tenth of the tolerance."""
     return not answer.bounds or max(bound.size_ratio for bound in answer.bounds) >= PRINTED_RATIO * TOLERANCE_RATIO
 
 
 def made_of(answer: Found) -> Severity:
-    """Return what one rule alone does to a sustained verdict: its largest bound of that claim's numbers, or its own severity."""
+    """Return one rule's effect on a sustained verdict: its largest bound of that claim's numbers, or its own severity."""
     if not answer.bounds:
         return answer.severity
     claimed = [bound.size_ratio for bound in answer.bounds if bound.number in (Number.THROUGHPUT, Number.MEAN)]
@@ -76,7 +79,7 @@ def made_of(answer: Found) -> Severity:
 
 
 def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
-    """Windows of 2 to 6 s, each begun a third of its length after the one before."""
+    """Yield windows of 2 to 6 s, each begun a third of its length after the previous one."""
     begin_ns, end_ns = about.window.begin_ns, about.window.end_ns
     for length_s in (2.0, 3.0, 4.0, 6.0):
         length_ns = int(length_s * 1e9)
@@ -87,7 +90,7 @@ def sliding(about: Evidence, *, least_s: float) -> Iterator[Evidence]:
 
 @pytest.mark.parametrize("name", sorted(recorded()))
 def test_recording_is_flagged_only_for_its_hazards(name: str) -> None:
-    """A recording is worse than noted for the hazards that spoilt it, and for no other."""
+    """A recording has findings above a note only for its own hazards."""
     worse = {rule for rule, severity in found(recorded()[name]).items() if severity is not Severity.NOTE}
     assert worse == SPOILT.get(name, set())
 
@@ -116,7 +119,7 @@ def test_two_clocks_of_a_capped_gemm_are_one_speed_at_one_clock() -> None:
 
 
 def test_clean_window_of_three_seconds_is_only_noted() -> None:
-    """No clean window of three seconds or more is worse than noted."""
+    """No clean window of three seconds or more has a finding above a note."""
     alarms: Counter[tuple[str, str]] = Counter()
     windows = 0
     for name in CLEAN:

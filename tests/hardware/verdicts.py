@@ -1,11 +1,11 @@
-"""How often the verdict is right on real GPUs: clean windows and injected hazards, appended to a folder's files.
+"""The judge's error rates on real GPUs: clean windows and injected hazards, appended to a folder's files.
 
-    python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      so many windows on every GPU of the machine
-    python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS [NAME …] every hazard (or these) so many times on every GPU
+    python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      COUNT clean windows on every GPU of the machine
+    python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS [NAME …] every (or each named) hazard ROUNDS times on every GPU
     python -m tests.hardware.verdicts OUT_FOLDER all COUNT                that many clean ones, every hazard once, the figures
     python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than processors
 
-One daemon watches all GPUs; a worker process a GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row a
+One daemon watches all GPUs; one worker process per GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row per
 window) and ``verdicts-N-….capsule`` (their evidence, in the same order).
 """
 
@@ -33,12 +33,12 @@ WINDOW_S = 3.2
 
 
 def settings(out: Path) -> Settings:
-    # A socket's path is short, and a folder's own: another daemon keeps another folder's store.
+    # A short path for the socket, and one per folder, because another daemon serves another folder's store.
     return config.load({"state": str(out / "state"), "socket": f"/tmp/gpuwatch-{out.resolve().name}/s.sock"})
 
 
 class Worker:
-    """Runs windows on the one GPU this process sees and keeps what each gave."""
+    """A run of windows on the one GPU of this process, with their results."""
 
     def __init__(self, out: Path, number: int) -> None:
         self.settings = settings(out)
@@ -49,7 +49,7 @@ class Worker:
         self.waiting: list[tuple[gpuwatch.Window, dict[str, Any]]] = []
 
     def window(self, facts: dict[str, Any], run: Any) -> None:
-        """One window; its verdict is asked for later, so that it need not be waited for."""
+        """Run one window; its verdict is requested later, to save the wait."""
         begin = time.perf_counter()
         window = gpuwatch.window(facts["name"], settings=self.settings)
         window.__enter__()
@@ -92,16 +92,16 @@ class Worker:
         self.waiting.clear()
 
     def save(self) -> None:
-        """Every row so far; the evidence since the last time, in a file of its own."""
+        """Save every row so far, and the evidence since the last save in a new file."""
         self.path.with_suffix(".jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.rows))
         if self.evidence:
             self.path.with_name(f"{self.path.name}-{len(self.rows):04}.capsule").write_bytes(pack(self.evidence))
             self.evidence.clear()
 
     def clean(self, count: int, first: int) -> None:
-        """Windows of every kind of kernel in turn, every other with its iterations timed; warmed as the rules ask for.
+        """Run clean windows of every kind of kernel in turn, every other with timed iterations, warmed as the rules demand.
 
-        Handing over many times takes longer than a clock stays where the cap held it, so what power limits is warmed for
+        Transferring many times takes longer than a clock stays at the cap's level, so a power-limited kernel is warmed for
         3 s before each window.
         """
         import torch
@@ -144,7 +144,7 @@ class Worker:
                 self.save()
 
     def everything(self, count: int, first: int, workers_count: int) -> None:
-        """Clean windows, every hazard once, and this worker's share of the figures: for a machine lent for minutes."""
+        """Run clean windows, every hazard once, and this worker's share of the figures: for a machine lent for minutes."""
         from tests.hardware import figures
 
         self.clean(count, first)
@@ -185,7 +185,7 @@ def main(arguments: list[str]) -> int:
     first = rest[0] if rest and not names else "0"
     with gpuwatch.window("starts the daemon", settings=settings(folder)):
         pass
-    # Twice as many as processors: with as many, some windows went unharmed.
+    # Twice the number of processors: with an equal number, some windows were not disturbed.
     with hogging(2 * (os.cpu_count() or 1) if what == "hogs" else 0):
         workers = [
             subprocess.Popen(

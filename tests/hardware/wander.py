@@ -1,6 +1,6 @@
-"""What the clock's correction buys on one run: how far short estimates of the same kernel scatter, raw and at one clock.
+"""The benefit of the clock's correction on one run: the scatter of short estimates of a kernel, raw and at one clock.
 
-β is fitted on the first half of the run and applied to the second, so nothing is corrected with itself.
+β is fitted on the first half of the run and applied to the second, so that no data is corrected with its own fit.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity, wa
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """The standard deviation of estimates of this length, medians of what ran in it, as a share of their mean."""
+    """The standard deviation of estimates of this length, each the median of its iterations, as a ratio of their mean."""
 
     block_s: float
     blocks_count: int
     raw_ratio: float
-    corrected_ratio: float | None  # None: the correction was refused, the raw one stands
+    corrected_ratio: float | None  # None: the correction was refused, and the raw one counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Wander:
     count: int
     cold_count: int
     time_s: float
-    clock_low_mhz: float  # 5 and 95 % of the iterations
+    clock_low_mhz: float  # 5 and 95 % quantiles of the iterations
     clock_high_mhz: float
     fit: Sensitivity | NoFit
     cv_raw_ratio: float
@@ -43,9 +43,9 @@ class Wander:
 
 
 def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0.3)) -> Wander:
-    """The row of a run whose iterations carry their clocks; cold ones are counted and left out.
+    """Return the row of a run whose iterations carry their clocks; cold ones are counted and left out.
 
-    Raises ValueError for fewer than four warm iterations with a clock.
+    Raises ValueError: for fewer than four warm iterations with a clock.
     """
     warm, cold_count = warm_and_stamped(timings)
     if warm is None or warm.sm_clock_mhz is None or len(warm.took_s) < 4:
@@ -73,7 +73,7 @@ def wander(kernel: str, timings: Timings, *, blocks_s: Sequence[float] = (0.1, 0
 
 
 def part(timings: Timings, first: int, end: int) -> Timings:
-    """The iterations from one index up to another."""
+    """Return the iterations from one index up to another."""
     cut = slice(first, end)
     clock_mhz = timings.sm_clock_mhz
     return replace(
@@ -95,8 +95,8 @@ def _cv(values: Values) -> float:
 
 
 def block_medians(at_ns: Times, took_s: Values, width_ns: int) -> Values:
-    """Return the medians of consecutive blocks of equal width; a rest at the end is left out."""
-    # The last value stands as long as a typical one does, so the grid's end is one step after it.
+    """Return the medians of consecutive blocks of equal width; an incomplete last block is left out."""
+    # The last value lasts as long as a typical one, so the grid's end is one step after it.
     end_ns = int(at_ns[-1]) + int(np.median(np.diff(at_ns)))
     edges_ns = np.arange(at_ns[0], end_ns + 1, width_ns)
     bounds = pairwise(np.searchsorted(at_ns, edges_ns))

@@ -1,4 +1,4 @@
-"""What entering and leaving a window costs on a real GPU, with a CUDA context and stamps, in turns with Zeus where it is there.
+"""The cost of entering and leaving a window on a real GPU, with a CUDA context and stamps, alternating with Zeus if installed.
 
 python -m tests.hardware.windows OUT_FOLDER
 """

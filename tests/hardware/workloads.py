@@ -1,4 +1,4 @@
-"""Real torch work with a known hazard, or none.  Run as a program it is a neighbour, a CPU hog, or a plain benchmark."""
+"""Real torch work with a known hazard, or none.  As a program it is a neighbour, a CPU hog, or a plain benchmark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def matrices(size: int, *, zeros: bool = False, dtype: torch.dtype = torch.bfloa
 
 
 def loop(call: Callable[[], object], seconds: float, *, pause_s: float = 0.0, ahead: int = 50) -> int:
-    """Call back to back for a while, never more than ``ahead`` calls before the GPU; how many calls."""
+    """Call back to back for this time, at most ``ahead`` calls before the GPU; return the number of calls."""
     until = time.monotonic() + seconds
     count = 0
     waiting: list[torch.cuda.Event] = []
@@ -53,7 +53,7 @@ def copy() -> Callable[[], object]:
 
 
 def vector_adds(burst_s: float | None = None) -> None:
-    """A neighbour: vector adds without end, or in bursts once a second."""
+    """Run as a neighbour: vector adds without end, or in bursts once a second."""
     x = torch.randn(1 << 26, device="cuda")
     y = torch.randn_like(x)
     tell_ready()
@@ -66,12 +66,12 @@ def vector_adds(burst_s: float | None = None) -> None:
 
 
 def tell_ready() -> None:
-    """One write, so that the lines of many processes on one pipe stay whole."""
+    """Write one line at once, so that lines of many processes on one pipe stay whole."""
     os.write(1, f"ready {os.getpid()}\n".encode())
 
 
 def hog() -> None:
-    """A process of numpy products, each on as many threads as there are processors."""
+    """Run numpy products, each on as many threads as there are processors."""
     a = np.random.default_rng(0).standard_normal((2000, 2000))
     tell_ready()
     while True:
@@ -79,7 +79,7 @@ def hog() -> None:
 
 
 def plain() -> None:
-    """What somebody's bench.py does: warm up, time a GEMM with events, print."""
+    """Run a typical bench.py: warm up, time a GEMM with events, print."""
     call = gemm(4096)
     loop(call, 3.0)
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -92,8 +92,8 @@ def plain() -> None:
 
 @contextmanager
 def beside(*what: str, count: int = 1) -> Iterator[None]:
-    """Other processes doing this meanwhile, none of them a descendant of ours, each ready before the body begins."""
-    # The shell in between ends at once, so that the neighbour is an orphan: a child would be part of the measured tree.
+    """Run other processes during the body, none a descendant of this one, each ready before the body begins."""
+    # The shell in between ends at once, which makes the neighbour an orphan: a child would be part of the measured tree.
     command = f'for i in $(seq {count}); do setsid "$0" "$@" & done'
     launcher = subprocess.Popen(
         ["sh", "-c", command, sys.executable, "-m", "tests.hardware.workloads", *what], stdout=subprocess.PIPE, text=True
@@ -111,7 +111,7 @@ def beside(*what: str, count: int = 1) -> Iterator[None]:
 
 @contextmanager
 def hogging(count: int) -> Iterator[None]:
-    """So many busy processes, none of them of a measured tree."""
+    """Run this number of busy processes outside every measured tree."""
     hogs = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
     try:
         yield

@@ -129,7 +129,7 @@ def _contents(names: Sequence[PublicName]) -> str:
 
 
 def _heading(name: PublicName) -> str:
-    """Return the heading's words: ``window`` and ``Window`` have the same link without the word for a class."""
+    """Return the heading's text: without the word for a class, ``window`` and ``Window`` would have one link."""
     if name.path.startswith("pytest_gpuwatch"):
         return f"fixture `{name.path.rpartition('.')[2]}`"
     return f"class `{name.path}`" if isinstance(name.value, type) else f"`{name.path}`"
@@ -140,7 +140,7 @@ def _anchor(name: PublicName) -> str:
 
 
 def promise(parts: Parts) -> str:
-    """Return the word for the promise that a name gives."""
+    """Return the word for a name's stability promise."""
     return "provisional" if parts.provisional else "stable"
 
 
@@ -174,7 +174,7 @@ def _body(parts: Parts) -> Iterator[str]:
 
 
 def _example(parts: Parts) -> Iterator[str]:
-    """Yield sessions as code and the words between them as text."""
+    """Yield sessions as code and the text between them."""
     if parts.example_file:
         yield f"Example: [{parts.example_file}](../{parts.example_file})\n"
         yield f"```py\n{(ROOT / parts.example_file).read_text()}```\n"
@@ -201,7 +201,7 @@ def _table(head: str, entries: Mapping[str, str]) -> str:
 
 
 def _signature(name: PublicName) -> str:
-    """Return the signature, each parameter on its own line where one line is too short."""
+    """Return the signature, with each parameter on its own line if it is too long for one."""
     signature = name.signature
     bare = signature.replace(
         parameters=[
@@ -216,7 +216,7 @@ def _signature(name: PublicName) -> str:
 
 
 def _short_default(value: object) -> object:
-    """Return a default that prints in a few characters, and the same in every process."""
+    """Return a default that prints in a few characters, and identically in every process."""
     return value if value is inspect.Parameter.empty or len(repr(value)) <= _DEFAULT_LENGTH else Ellipsis
 
 
@@ -231,7 +231,7 @@ def _facts() -> str:
 
 
 def main(arguments: Sequence[str], page_path: Path = PAGE) -> int:
-    """Write the page; with ``--check`` return 1 where the one in the tree differs."""
+    """Write the page; with ``--check`` return 1 if the one in the tree differs."""
     return write_or_check(page_path, page(), "the docstrings say", arguments)
 
 

@@ -47,7 +47,7 @@ class CliCommand:
 
     @property
     def context(self) -> click.Context:
-        # A command keeps the help option of the first context that asks: it must know -h, as the program's own does.
+        # A command keeps the help option of its first context, which must have -h, as in the real program.
         settings: dict[str, Any] = {"help_option_names": cli.context_settings["help_option_names"]}
         parent = None if len(self.words) == 1 else click.Context(cli, info_name=" ".join(self.words[:-1]), **settings)
         return click.Context(self.command, info_name=self.words[-1], parent=parent, **settings)
@@ -62,7 +62,7 @@ class CliCommand:
 
     @property
     def example(self) -> str:
-        """The example of the epilog, else the first command line of the help; empty without one."""
+        """Return the example of the epilog, else the first command line of the help; empty without one."""
         if (self.command.epilog or "").startswith(_EXAMPLE):
             return (self.command.epilog or "").removeprefix(_EXAMPLE)
         shown = re.search(rf"(?m)^\s*({self.path} .*?)(  .*)?$", self.help)
@@ -70,7 +70,7 @@ class CliCommand:
 
     @property
     def options(self) -> list[click.Option]:
-        """The options of this command alone."""
+        """Return the options of this command alone."""
         found = [each for each in self.command.params if isinstance(each, click.Option) and not each.hidden]
         return [each for each in found if each.name not in COMMON]
 
@@ -123,7 +123,7 @@ def render(each: CliCommand) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield help as Markdown; a block that click leaves as it stands becomes code."""
+    """Yield help as Markdown; a block that click leaves unwrapped becomes code."""
     for paragraph in re.split(r"\n\s*\n", text):
         if paragraph.lstrip().startswith("\b"):
             lines = [line.strip() for line in paragraph.strip("\b \n").splitlines()]
@@ -147,7 +147,7 @@ def _options(options: Sequence[click.Option], each: CliCommand) -> str:
 
 
 def _default(option: click.Option) -> str:
-    """Return the default in words; those that are worked out stand in the meaning."""
+    """Return the default in words; the option's meaning describes computed ones."""
     noted = re.search(r"\[default: (.*)\]|Default: (.*)\.$", option.help or "")
     value = option.default
     if noted is not None:
@@ -160,7 +160,7 @@ def _cell(text: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` return 1 where the one in the tree differs."""
+    """Write the page; with ``--check`` return 1 if the one in the tree differs."""
     return write_or_check(PAGE, page(), "the commands say", arguments)
 
 

@@ -1,4 +1,4 @@
-"""Docstrings of public names as their parts: summary, arguments, attributes, returns, raises, examples."""
+"""Docstrings of public names in parts: summary, arguments, attributes, returns, raises, examples."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Parts:
     attributes: dict[str, str] = field(default_factory=dict)
     returns: str = ""
     raises: tuple[tuple[str, str], ...] = ()  # class and occasion; ("", occasion) for "Raises nothing"
-    example: str = ""  # lines of a Python session, with words between them
+    example: str = ""  # lines of a Python session, with text between them
     example_file: str = ""
     provisional: str = ""
 
 
 def split_docstring(docstring: str | None) -> Parts:
-    """Split a docstring into its parts; without one every part is empty."""
+    """Split a docstring into its parts; without a docstring every part is empty."""
     sections = _sections(inspect.cleandoc(docstring or ""))
     paragraphs, raises, provisional = [], [], ""
     for paragraph in sections[""].split("\n\n")[1:]:
@@ -54,7 +54,7 @@ def split_docstring(docstring: str | None) -> Parts:
 
 
 def _sections(text: str) -> dict[str, str]:
-    """Return the lines below each heading; a line that is not indented ends a section."""
+    """Return the lines below each heading; an unindented line ends a section."""
     found: dict[str, list[str]] = {"": [], **{name: [] for name in _SECTIONS}}
     current = ""
     for line in text.splitlines():
@@ -80,7 +80,7 @@ def _entries(section: str) -> dict[str, str]:
 
 
 def _raises(words: str) -> Iterator[tuple[str, str]]:
-    """Read "Raises X: when …" sentences, several of which may stand in one paragraph; "Raises nothing" has no class."""
+    """Read "Raises X: when …" sentences, possibly several per paragraph; "Raises nothing" has no class."""
     for sentence in re.split(r"(?<=\.) +(?=Raises )", words):
         named = re.fullmatch(r"Raises ([\w.]+): (.*)", sentence)
         yield (named[1], named[2]) if named is not None else ("", sentence)

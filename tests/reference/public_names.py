@@ -1,4 +1,4 @@
-"""The public names of Python, by the module that a user imports them from, and what their docstrings lack."""
+"""The public names of Python, by their import module, and the gaps in their docstrings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 CONSTANTS = {"__version__": "Version of gpuwatch, as text."}
 CALLED_BY_OTHERS = {"load_ipython_extension"}  # IPython calls it for `%load_ext gpuwatch`
-_OURS = ("annotate", "gpuwatch", "pytest_gpuwatch", "tests")  # of tests, classes with gaps
+_OURS = ("annotate", "gpuwatch", "pytest_gpuwatch", "tests")  # for tests: classes with gaps
 _NOT_FIRST = {"what", "who", "which", "where", "whether", "how", "by", "this"}
 _UNITS = re.compile(
     r"seconds|milliseconds|nanoseconds|MHz|\bratio|\bshare|[Cc]ount|Number of|Bytes|bytes|whole number|quantiles|in the (same )?unit|threshold",
@@ -81,7 +81,7 @@ def list_members(name: PublicName) -> list[PublicName]:
 
 
 def attributes_of(value: type) -> set[str]:
-    """Return the public attributes that instances have besides methods and properties."""
+    """Return the public attributes of instances besides methods and properties."""
     found: set[str] = set()
     for base in _bases(value):
         found |= {name for name in vars(base).get("__annotations__", {}) if not name.startswith("_")}
@@ -92,7 +92,7 @@ def attributes_of(value: type) -> set[str]:
 
 
 def documented_attributes(value: type) -> dict[str, str]:
-    """Return the attributes that a class and its bases describe."""
+    """Return the attributes that the docstrings of a class and its bases describe."""
     found: dict[str, str] = {}
     for base in reversed(_bases(value)):
         found |= split_docstring(base.__doc__).attributes
@@ -114,7 +114,7 @@ def _set_in(function: Any) -> Iterator[str]:
 
 
 def find_gaps(name: PublicName) -> Iterator[str]:
-    """Yield what the docstrings of a name and of its members lack."""
+    """Yield the gaps in the docstrings of a name and of its members."""
     yield from _summary_gaps(name)
     if isinstance(name.value, type):
         yield from _class_gaps(name)
@@ -182,7 +182,7 @@ def _function_gaps(name: PublicName) -> Iterator[str]:
 
 
 def undocumented() -> set[str]:
-    """Return the names that gpuwatch offers at its top and this page lacks."""
+    """Return the names in gpuwatch's top level that this page lacks."""
     offered = {
         name
         for name, value in vars(gpuwatch).items()

@@ -1,7 +1,7 @@
-"""Every example of a public name's docstring, run as it stands: ``python -m tests.reference.run_examples`` in a prepared folder.
+"""Runner of every example in public docstrings: ``python -m tests.reference.run_examples`` in a prepared folder.
 
-The folder holds ``window.capsule``; the environment names a daemon.  An example line that ends in ``# varies`` shows what
-depends on the machine: there any number stands for any number, and any status or decision for any other.
+The folder holds ``window.capsule``; the environment names a daemon.  A line that ends in ``# varies`` has output that
+depends on the machine: there any number matches any number, and any status or decision matches any other.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def normalize(text: str) -> str:
 
 
 class ExampleChecker(doctest.OutputChecker):
-    """A checker that knows which outputs vary: the runner marks those by a leading word."""
+    """A checker for varying outputs, which the runner marks by a leading word."""
 
     def check_output(self, want: str, got: str, optionflags: int) -> bool:
         if want.startswith(VARIES):
@@ -40,7 +40,7 @@ class ExampleChecker(doctest.OutputChecker):
 
 
 def list_sessions() -> Iterator[tuple[str, str]]:
-    """Yield the name and the Python session of each function and class; those of its members follow a class's own."""
+    """Yield the name and the Python session of each function and class; its members' sessions follow a class's own."""
     for name in list_names():
         examples = [name.parts.example, *(member.parts.example for member in list_members(name))]
         text = "\n\n".join(filter(None, examples))
@@ -49,7 +49,7 @@ def list_sessions() -> Iterator[tuple[str, str]]:
 
 
 def run_session(path: str, text: str, report: Any = None) -> tuple[int, int]:
-    """Run one session; return how many examples failed, and how many there are."""
+    """Run one session; return the number of failed examples, and of all."""
     names = {"gpuwatch": gpuwatch, "time": time, "Path": Path, "judge": judge, "unpack": unpack}
     test = doctest.DocTestParser().get_doctest(text + "\n", names, path, path, 0)
     for example in test.examples:
@@ -60,7 +60,7 @@ def run_session(path: str, text: str, report: Any = None) -> tuple[int, int]:
 
 
 def main() -> int:
-    """Run all; print failures, and last how many examples ran."""
+    """Run all sessions; print failures, and at the end the number of examples."""
     ran = [run_session(path, text) for path, text in list_sessions()]
     sys.stdout.write(f"{sum(failed for failed, _ in ran)} of {sum(count for _, count in ran)} failed\n")
     return int(any(failed for failed, _ in ran))

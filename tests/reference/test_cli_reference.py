@@ -1,4 +1,4 @@
-"""The reference of the command line: every command has an example that parses, every option a sentence, every code a meaning."""
+"""Tests of the command line's reference: every command has an example that parses, every option a sentence, every code a meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.reference.cli_page import CliCommand, list_commands, page
 
 COMMANDS = list(list_commands())
 LEAVES = [each for each in COMMANDS if each.is_leaf]
-# First words of sentences that describe instead of telling what the option does.
+# First words of sentences that describe the option instead of stating its effect.
 DESCRIBING = {
     "the",
     "a",
@@ -36,7 +36,7 @@ DESCRIBING = {
 
 @pytest.mark.parametrize("each", LEAVES, ids=lambda each: each.path)
 def test_command_has_an_example_that_parses(each: CliCommand) -> None:
-    """The example names this command and options that it has, with as many arguments as it takes."""
+    """The example names this command, existing options, and an accepted number of arguments."""
     words = shlex.split(each.example)
     assert tuple(words[: len(each.words)]) == each.words
     rest = words[len(each.words) :]

@@ -1,4 +1,4 @@
-"""The public names of Python: each is documented in all its parts, and its examples run."""
+"""Tests of Python's public names: each is documented in all its parts, and its examples run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDING = ROOT / "tests/traces/h200-side-stream.capsule"
 
 @pytest.mark.parametrize("name", list(list_names()), ids=lambda name: name.path)
 def test_public_name_is_documented_in_all_parts(name: PublicName) -> None:
-    """A docstring has a summary, every argument with its unit, what it returns and raises, and an example."""
+    """A docstring has a summary, every argument with its unit, its return value, its exceptions, and an example."""
     assert list(find_gaps(name)) == []
 
 
@@ -34,7 +34,7 @@ def test_page_lists_every_public_name() -> None:
 
 
 def test_examples_of_docstrings_run(tmp_path: Path) -> None:
-    """Every example runs as it stands, in one process beside one daemon on a simulated GPU."""
+    """Every example runs unchanged, in one process beside one daemon on a simulated GPU."""
     shutil.copy(RECORDING, tmp_path / "window.capsule")
     with running(tmp_path) as live:
         given = {f"GPUWATCH_{name.upper()}": str(getattr(live.settings, name)) for name in ("source", "state", "socket")}
@@ -50,7 +50,7 @@ def test_examples_of_docstrings_run(tmp_path: Path) -> None:
 
 
 def test_example_files_run_in_tests() -> None:
-    """An example that is a file is one of those that the tests of harnesses run."""
+    """The tests of harnesses run every example that is a file."""
     files = {Path(name.parts.example_file).name for name in list_names() if name.parts.example_file}
     assert files
     assert files <= set(NEEDED)

@@ -1,1 +1,1 @@
-"""Who gets at what: one file a threat, each against real daemons.  SECURITY.md names the test behind every promise."""
+"""Tests of access, one file per threat, each against real daemons.  SECURITY.md names the test behind every promise."""

@@ -1,4 +1,4 @@
-"""Another local user, for tests that root runs."""
+"""Another local user, for tests that run as root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ only_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become an
 
 
 def as_nobody(work: Callable[[], str]) -> str:
-    """What this gives to nobody; what it raises is its answer too."""
+    """Return the function's result as the user nobody, or its exception."""
 
     def told() -> str:
         try:
@@ -30,7 +30,7 @@ def as_nobody(work: Callable[[], str]) -> str:
 
 @contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder that other users may enter, as pytest's own are not."""
+    """Make a folder that other users may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         Path(name).chmod(0o755)
         yield Path(name)

@@ -1,4 +1,4 @@
-"""A few kilobytes that stand for gigabytes: each reader refuses them, or reads them, within a bounded memory and time."""
+"""Tests of files of some kilobytes that unpack to gigabytes: readers refuse or read them in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpuwatch.report import record
 from tests.annotate.builders import evidence
 from tests.waiting import PATIENCE_S
 
-MOST_BYTES = 3 << 30  # of address space, an interpreter with numpy and scipy included: threads reserve much and use little
+MOST_BYTES = 3 << 30  # of address space, with an interpreter, numpy and scipy: threads reserve much and use little
 _PROGRAM = f"""
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MOST_BYTES}, {MOST_BYTES}))
@@ -44,12 +44,12 @@ _GOOD = pack.pack([evidence(length_s=1.0, signals={"power_w": 600.0, "power_cap_
 
 @dataclass
 class Reader:
-    """A process with so much memory that reads one file after the other; what kills it costs only its own test."""
+    """A process with limited memory that reads files one after the other; a crash costs only its own test."""
 
     process: subprocess.Popen[str] | None = None
 
     def __call__(self, kind: str, path: Path) -> str:
-        """What it says of a file: the refusal in a line, or nothing."""
+        """Return the answer to a file: the refusal in a line, or nothing."""
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -91,14 +91,14 @@ def altered(change: Callable[[dict[str, Any]], None], arrays: bytes = b"") -> by
 
 
 def _many_columns(manifest: dict[str, Any]) -> None:
-    """One array of eight million numbers, under two thousand names."""
+    """Return one array of eight million numbers, under two thousand names."""
     manifest["arrays"].append([8_000_000, 1])
     number = len(manifest["arrays"]) - 1
     manifest["evidence"][0]["columns"] = {f"n{i}": [number, number] for i in range(2000)}
 
 
 def _many_repeats(manifest: dict[str, Any]) -> None:
-    """Each column's two rows an hour apart, repeated each millisecond."""
+    """Return two rows per column an hour apart, repeated each millisecond."""
     manifest["arrays"] += [[2, 1], [0, 1]]
     times, silent = len(manifest["arrays"]) - 2, len(manifest["arrays"]) - 1
     manifest["evidence"][0]["columns"] = {f"n{i}": [times, times, 1_000_000, silent] for i in range(2000)}
@@ -126,7 +126,9 @@ CAPSULES: dict[str, Callable[[], bytes]] = {
 def _of_method(method: int) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
-        archive.writestr("manifest.json", b"{" + b" " * (1 << 20))  # refused before it is unpacked: packing more takes seconds
+        archive.writestr(
+            "manifest.json", b"{" + b" " * (1 << 20)
+        )  # refused before it is unpacked, because packing more takes seconds
         archive.writestr("arrays", b"")
     return out.getvalue()
 
@@ -176,11 +178,11 @@ def test_archive_beyond_a_day_of_readings_is_refused(read: Reader, tmp_path: Pat
 def test_report_bomb_is_read_in_bounded_memory(read: Reader, tmp_path: Path) -> None:
     """A report whose library unpacks to gigabytes is read within bounds.
 
-    Of this version's own making, by what it says: then its page is compared with what this version would write.
+    The report names this version as its maker, so that its page is compared with one that this version writes.
     """
     packing = zlib.compressobj(9, wbits=31)
     head = packing.compress(b"") + packing.flush(zlib.Z_FULL_FLUSH)
-    zeroes = packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH)  # stands for itself wherever it is put
+    zeroes = packing.compress(bytes(1 << 24)) + packing.flush(zlib.Z_FULL_FLUSH)  # a replacement that contains itself
     bomb = head + zeroes * 512  # eight gigabytes
     data, packed = record.to_data(record.Record(windows=(), maker=record.maker()))
     page = (

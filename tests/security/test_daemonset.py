@@ -1,6 +1,6 @@
-"""The DaemonSet's own command, and windows of pods: another user in another PID namespace.
+"""Tests of the DaemonSet's own command, and of windows of pods: another user in another PID namespace.
 
-Not run on a cluster: the daemon has the manifest's command and no capability, and each client the kernel's own separation.
+Not run on a cluster: the daemon has the manifest's command and no capability, and the kernel separates each client.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ print(os.getuid(), os.getpid(), w.run_id or "-", w.verdict.status.value, w.verdi
 
 @pytest.fixture
 def root() -> None:
-    """Skip where other users and PID namespaces cannot be had; on CI, root that cannot make them fails."""
+    """Skip without other users and PID namespaces; on CI, fail for a root that cannot make them."""
     if os.getuid() != 0:
         pytest.skip("only root can become another user and make PID namespaces: run the tests as root")
     missing = [name for name in ("unshare", "setpriv") if shutil.which(name) is None]
@@ -48,7 +48,7 @@ def root() -> None:
 
 
 def manifest_command() -> list[str]:
-    """The daemon container's command line, as the manifest has it."""
+    """Return the daemon container's command line from the manifest."""
     line = re.search(r"command:\s*\[gpuwatch, (daemon, [^]]*)\]", MANIFEST.read_text())
     assert line is not None
     return [word.strip().strip('"') for word in line[1].split(",")]
@@ -56,7 +56,7 @@ def manifest_command() -> list[str]:
 
 @contextmanager
 def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
-    """The manifest's daemon in a folder of the test, started by ``before``."""
+    """Run the manifest's daemon in a folder of the test, started by ``before``."""
     found, log = settings(folder), folder / "log"
     places = {"--state": str(found.state), "--socket": str(found.socket), "--listen": "127.0.0.1:0"}
     words = [f"{name}={places[name]}" if (name := word.partition("=")[0]) in places else word for word in manifest_command()]
@@ -67,7 +67,7 @@ def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
         wait_for(found, process, log)
         yield found
     finally:
-        asking = connect_at(found.socket, found)  # unshare passes no signal on
+        asking = connect_at(found.socket, found)  # unshare forwards no signal
         if asking is not None:
             with asking:
                 handover.ask_to_leave(asking, wait_s=PATIENCE_S, now=True)
@@ -75,7 +75,7 @@ def daemonset(folder: Path, *before: str) -> Iterator[Settings]:
 
 
 def pod_window(found: Settings, *before: str, user: int = NOBODY) -> tuple[int, int, str, str, str]:
-    """A window of another user: uid and PID as it sees them, its run, its status, and why."""
+    """Open a window as another user; return its own uid and PID, its run, its status, and the reason."""
     environment = {
         "PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONPATH": str(MANIFEST.parents[2]),
         "GPUWATCH_SOURCE": found.source, "GPUWATCH_SOCKET": str(found.socket),
@@ -92,7 +92,7 @@ def pod_window(found: Settings, *before: str, user: int = NOBODY) -> tuple[int, 
 
 @pytest.mark.usefixtures("root")
 def test_window_of_another_pod_and_user_is_judged() -> None:
-    """With the host's PIDs the daemon knows the pod's process; without --system it would turn every user but root away."""
+    """With hostPID the daemon sees the pod's process, and with --system it serves users other than root."""
     no_capability = ("setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs")
     with open_folder() as folder, daemonset(folder, *no_capability) as found:
         uid, pid, run, status, why = pod_window(found, "unshare", "--pid", "--fork")
@@ -100,14 +100,14 @@ def test_window_of_another_pod_and_user_is_judged() -> None:
         assert run != "-", why
         kept = judged_run(found.state, run)
         assert (kept.uid, kept.label, kept.status) == (NOBODY, "of a pod", status)
-        assert kept.pid not in (0, 1)  # as the daemon sees it
+        assert kept.pid not in (0, 1)  # the daemon's view
         assert kept.uuids, why  # its process was found on the GPU
         assert kept.verdicts
 
 
 @pytest.mark.usefixtures("root")
 def test_window_that_a_daemon_cannot_see_says_why() -> None:
-    """Without hostPID the daemon knows no process of another pod: the verdict is unproven and names the remedy."""
+    """Without hostPID the daemon sees no process of another pod: the verdict is unproven and names the remedy."""
     with open_folder() as folder, daemonset(folder, "unshare", "--pid", "--fork", "--mount-proc") as found:
         *_, run, status, why = pod_window(found)
         assert run != "-"
@@ -118,7 +118,7 @@ def test_window_that_a_daemon_cannot_see_says_why() -> None:
 
 @pytest.mark.usefixtures("root")
 def test_window_refused_by_a_users_daemon_says_what_to_do() -> None:
-    """A daemon without --system serves its owner only; the refusal names who that is and what serves everybody."""
+    """A daemon without --system serves its owner only; the refusal names the owner and the remedy."""
     with open_folder() as folder:
         found, log = settings(folder), folder / "log"
         command = [sys.executable, "-P", "-m", "gpuwatch", *found.flags(), "daemon"]

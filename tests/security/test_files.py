@@ -1,4 +1,4 @@
-"""What is written to disk: with which modes, never through somebody's link, and without anybody's secrets."""
+"""Tests of written files: their modes, no writes through links, and no secrets in them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What a command prints, run in this process."""
+    """Return a command's output, run in this process."""
     capfd.readouterr()
     code = main(list(arguments))
     told = capfd.readouterr()
@@ -46,7 +46,7 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Command lines, the environment, an exception's words, the folder and the program's name stay out of everything we make."""
+    """Command lines, the environment, exceptions' texts, the folder and the program's name appear in no output of gpuwatch."""
     work = tmp_path / SECRETS[3]
     work.mkdir()
     program = work / f"{SECRETS[4]}.py"
@@ -76,7 +76,7 @@ def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd
     assert {path.suffix for path in made} >= {".db", ".html", ".capsule", ".parquet"}
     texts = {str(path): path.read_bytes() for path in made} | {"metrics": page, "show": shown, "log": live.log.read_bytes()}
     texts |= {f"{name} unpacked": blob for name, blob in _unpacked(found.state, out).items()}
-    # Looked for in earnest: what should be there is found in the same way.
+    # A control: the same search finds data that should be there.
     assert any(b"plain label" in text for text in texts.values())
     for secret in SECRETS:
         for name, text in texts.items():
@@ -84,7 +84,7 @@ def test_no_secret_of_a_process_is_kept_shown_or_handed_on(tmp_path: Path, capfd
 
 
 def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
-    """What is kept compressed: verdicts, evidence, the report's, and the rows of Parquet."""
+    """Yield the content of compressed data: verdicts, evidence, the report's, and the rows of Parquet."""
     import pyarrow.parquet as parquet
 
     from annotate.capsule.pack import unpack
@@ -104,7 +104,7 @@ def _unpacked(state: Path, out: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("mask", [0o022, 0o000])
 def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> None:
-    """Everything that a user's daemon makes is closed to other users, whatever the umask."""
+    """Every file of a user's daemon is closed to other users, whatever the umask."""
     folder = tmp_path / "made"
     folder.mkdir()
     found = settings(folder)
@@ -114,7 +114,7 @@ def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> N
         "with gpuwatch.window('a', settings=s) as w: pass\n"
         "print(w.verdict.status)"
     )
-    # The daemon a window starts, with its log; it is ended by the test.
+    # The daemon that a window starts, with its log; the test ends it.
     ended = subprocess.run(
         [sys.executable, "-c", program, str(found.state), str(found.socket), str(mask)], capture_output=True, text=True,
         timeout=PATIENCE_S, check=False,
@@ -127,14 +127,14 @@ def test_daemon_files_are_closed_under_any_umask(tmp_path: Path, mask: int) -> N
         assert any(name.startswith("state/readings-") for name in made)
         assert made["state"] == 0o700
         open_ = {name: oct(mode) for name, mode in made.items() if mode & 0o077}
-        assert open_ in ({}, {"state/signing.pub": "0o644"})  # which is for others to know, in a folder they do not enter
+        assert open_ in ({}, {"state/signing.pub": "0o644"})  # a public file, in a folder closed to others
     finally:
         with connect(found, start=False) as client:
             os.kill(int(client.status()["pid"]), 15)
 
 
 def test_daemon_log_follows_no_link(tmp_path: Path) -> None:
-    """The daemon does not write through a link in the place of its log."""
+    """The daemon does not write through a link in place of its log."""
     found = settings(tmp_path)
     found.state.mkdir(mode=0o700)
     precious = tmp_path / "precious"
@@ -150,7 +150,7 @@ def test_daemon_log_follows_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["run.capsule", "report.html"])
 def test_output_replaces_a_link(tmp_path: Path, name: str) -> None:
-    """A command replaces a link in the place of its output and does not write through it."""
+    """A command replaces a link in place of its output and does not write through it."""
     capsule = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
     precious, target = tmp_path / "precious", tmp_path / name
     precious.write_text("untouched")
@@ -186,7 +186,7 @@ def test_nothing_is_run_from_the_folder_a_daemon_was_started_in(tmp_path: Path, 
 
 
 def test_a_daemon_runs_one_other_process_and_that_one_only_reads(tmp_path: Path) -> None:
-    """What root would run, if root ran the daemon: itself and the judge's worker, which holds no lock, socket or listener."""
+    """A daemon runs only itself and the judge's worker, which holds no lock, socket or listener."""
     with running(tmp_path) as live, connect(live.settings) as client:
         pid = int(client.status()["pid"])
         opened = client.open()

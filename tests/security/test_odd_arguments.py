@@ -1,4 +1,4 @@
-"""Odd objects, bytes and files where gpuwatch expects plain ones: each is refused in one line, and no benchmark breaks."""
+"""Tests of odd objects, bytes and files as arguments: each is refused in one line, and no benchmark breaks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gpuwatch.wire.timings import recorded
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, wait_until
 
-DEADLINE_S = PATIENCE_S / 5  # of each of four
+DEADLINE_S = PATIENCE_S / 5  # bytes, for each of four values
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def hazards(w: gpuwatch.Window) -> set[str]:
     return {finding.rule for finding in w.verdict.findings if finding.answered is Answered.FOUND}
 
 
-# Declared facts never hide a fact that gpuwatch saw itself
+# Declared facts never hide a fact that gpuwatch itself saw
 
 
 def test_declaration_hides_no_seen_tampering(daemon: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_declaration_hides_no_seen_tampering(daemon: Settings, monkeypatch: pyte
 
 
 def test_declaration_hides_no_profiler_of_the_beginning(daemon: Settings) -> None:
-    """A profiler that ran when the window opened stays in the verdict, though it is gone at the end and declared absent."""
+    """A profiler at the window's opening stays in the verdict, even if it ends later and is declared absent."""
     before = sys.getprofile()
     sys.setprofile(lambda *_: None)
     try:
@@ -80,7 +80,7 @@ def test_declaration_hides_no_profiler_of_the_beginning(daemon: Settings) -> Non
 
 
 def test_declaration_hides_no_looked_at_inputs() -> None:
-    """Sampled zeros win over a declared share of zeros."""
+    """Sampled zeros override a declared ratio of zeros."""
     testimony = Testimony()
     testimony.look_at((np.zeros(1000, np.float32),))
     testimony.declare({"input_zero_ratio": 0.01})
@@ -96,11 +96,11 @@ def test_declaration_of_a_hazard_is_kept() -> None:
     assert (told["profiler_used"], told["tampered"]) == (True, "my.timer")
 
 
-# The measured process
+# Cases of the measured process
 
 
 def test_window_survives_closed_descriptors(daemon: Settings) -> None:
-    """A body that closes every descriptor of its process, as daemons do, ends without an exception of gpuwatch's."""
+    """A body that closes every descriptor, as daemons do, ends without an exception of gpuwatch's."""
     program = (
         "import os, sys, gpuwatch\n"
         "from gpuwatch.config import settings as config\n"
@@ -118,7 +118,7 @@ def test_window_survives_closed_descriptors(daemon: Settings) -> None:
 
 @pytest.mark.parametrize("name", ["label", "claim", "gpus", "policy", "settings", "on_reject"])
 def test_window_refuses_objects_without_repr(name: str) -> None:
-    """An argument whose representation fails is a UsageError like any other wrong argument."""
+    """An argument whose representation fails raises UsageError like any other wrong argument."""
     arguments: dict[str, Any] = {name: Hostile(3)}
     with pytest.raises(UsageError, match=f"^{name}: expected"):
         gpuwatch.window(**arguments)
@@ -142,7 +142,7 @@ def test_inputs_refuses_lists_that_hold_themselves(daemon: Settings) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_record_counts_complex_and_failing_times_as_none() -> None:
-    """Neither numpy's warnings nor the exceptions of a caller's iterable reach the benchmark: they are no durations."""
+    """Complex numbers and failing iterables count as no durations; the benchmark sees neither warnings nor exceptions."""
 
     def failing() -> Iterator[float]:
         yield 1.0
@@ -155,11 +155,11 @@ def test_record_counts_complex_and_failing_times_as_none() -> None:
     assert recorded([5e-324], None, 0, 10).took_s[0] > 0
 
 
-# Files and command line
+# Cases of files and the command line
 
 
 def waits(work: Callable[[], object], fifo: Path) -> bool:
-    """Do it in a child, and tell whether it waited for somebody to write to the pipe."""
+    """Run it in a child, and return True if it blocks on the pipe."""
     child = os.fork()
     if child == 0:
         try:
@@ -180,7 +180,7 @@ def waits(work: Callable[[], object], fifo: Path) -> bool:
 
 
 def test_pipes_in_the_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
-    """A pipe that nobody writes to is refused: a recording, the signing key, a trusted key, the database."""
+    """A pipe without a writer is refused in place of a recording, the signing key, a trusted key and the database."""
     fifo = tmp_path / "lab.pub"
     for name in (fifo.name, KEY, PUBLIC_KEY, "gpuwatch.db"):
         os.mkfifo(tmp_path / name, 0o600)
@@ -217,8 +217,8 @@ def test_command_refuses_odd_values_in_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Years and counts beyond any, and bytes that are no text, neither end in a traceback nor blame the database."""
-    monkeypatch.chdir(tmp_path)  # where an empty folder name would lead
+    """Excessive years and counts, and undecodable bytes, cause neither a traceback nor an error about the database."""
+    monkeypatch.chdir(tmp_path)  # the target of an empty folder name
     with gpuwatch.window("one", settings=daemon) as w:
         pass
     assert w.verdict

@@ -1,4 +1,4 @@
-"""Another user of the machine: at the system's daemon, at somebody's own, and in places they made first."""
+"""Tests of another user of the machine: at the system's daemon, at a user's own, and with folders that they made first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = only_root
 
 @dataclass(frozen=True)
 class Shared:
-    """The system's daemon, and where."""
+    """The system's daemon, with its place."""
 
     settings: Settings
     process: subprocess.Popen[bytes]
@@ -54,7 +54,7 @@ def shared() -> Iterator[Shared]:
 
 
 def replies(path: Path, *messages: wire.Message) -> str:
-    """What each is answered, a line each, after the greeting."""
+    """Return the replies to each message after the greeting, a line each."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         connection.connect(str(path))
@@ -68,7 +68,7 @@ def replies(path: Path, *messages: wire.Message) -> str:
 
 
 def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
-    """Nobody ends, closes, times, asks for or sees the window of another user."""
+    """The user nobody cannot end, close, time, query or see the window of another user."""
     path = shared.settings.socket
     with connect(shared.settings) as client:
         opened = client.open(label="secret-label")
@@ -92,20 +92,20 @@ def test_window_of_another_user_is_out_of_reach(shared: Shared) -> None:
 
 
 def test_window_belongs_to_the_user_the_kernel_names(shared: Shared) -> None:
-    """A window belongs to the user whom the kernel names, whatever its client declares."""
+    """A window belongs to the kernel's user of the connection, whatever its client declares."""
     path = shared.settings.socket
     forged = wire.Open(label="forged", parent="0" * 18, declared={"exception": "none", "uid": 0, "user": "root", "pid": 1})
     said = as_nobody(lambda: replies(path, forged))
     assert '"opened"' in said, said
     with connect(shared.settings) as client:
         run = said.partition('"run":"')[2].partition('"')[0]
-        client.verdicts(run)  # root may ask for everybody's
+        client.verdicts(run)  # root may see all users' windows
     from gpuwatch.store import Reader
 
     with Reader(shared.settings.state) as reader:
         found = reader.run(run)
-        assert (found.uid, found.declared.get("user")) == (NOBODY, "root")  # what is told is kept as told
-        assert found.user in (None, "nobody")  # looked up by the process's number: it may have ended first
+        assert (found.uid, found.declared.get("user")) == (NOBODY, "root")  # declared facts are stored unchanged
+        assert found.user in (None, "nobody")  # looked up by PID, and the process may have ended
 
 
 def test_told_facts_of_absurd_size_are_refused(shared: Shared) -> None:
@@ -206,7 +206,7 @@ def test_foreign_socket_folder_is_refused(kind: str) -> None:
 
 
 def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The daemon does not keep a store in a temporary folder of another user."""
+    """The daemon keeps no store in a temporary folder of another user."""
     with open_folder() as folder:
         theirs = folder / f"gpuwatch-{os.getuid()}"
         theirs.mkdir()
@@ -217,9 +217,9 @@ def test_store_in_a_foreign_temporary_folder_is_refused(monkeypatch: pytest.Monk
 
 
 def test_second_connection_speaks_for_its_users_windows(shared: Shared) -> None:
-    """A second connection of the same user speaks for its windows; one of another user never does.
+    """A second connection of the same user may act on its windows; one of another user never may.
 
-    A window belongs to a user, so that `gpuwatch run` may close what its child opened.
+    A window belongs to a user, so that `gpuwatch run` may close its child's windows.
     """
     with connect(shared.settings) as one, connect(shared.settings) as two:
         opened = one.open(label="shared among mine")

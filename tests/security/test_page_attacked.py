@@ -1,4 +1,4 @@
-"""The metrics page under attack: the sampler does not notice, nobody waits for long, and refusals tell nothing."""
+"""Tests of the metrics page under attack: sampling continues, clients wait briefly, and refusals reveal nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, str, int]]:
-    """A daemon's settings, and host and port of its page."""
+    """Run a daemon; yield its settings, and host and port of its page."""
     with running(tmp_path_factory.mktemp("page"), environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live:
         with connect(live.settings) as client:
             parts = urlsplit(client.status()["metrics"])
@@ -33,7 +33,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Settings, s
 
 
 def asked(settings: Settings) -> tuple[int, int]:
-    """How often the fast lane was read and how often it was not read in time."""
+    """Return the numbers of fast-lane readings, and of missed ones."""
     with connect(settings) as client:
         lane = client.status()["gpus"][0]["questions"]["fast"]
         return int(lane["asked_count"]), int(lane.get("missed_count", 0))
@@ -52,7 +52,7 @@ def answered(host: str, port: int, raw: bytes) -> bytes:
 
 @contextlib.contextmanager
 def attack(host: str, port: int) -> Iterator[None]:
-    """Slow, hanging and very many clients meanwhile."""
+    """Run slow, hanging and very many clients during the body."""
     stop = threading.Event()
 
     def many() -> None:
@@ -61,7 +61,7 @@ def attack(host: str, port: int) -> Iterator[None]:
                 connection.sendall(b"GET /metrics HTTP/1.1\r\nAccept-Encoding: gzip\r\n\r\n")
 
     with contextlib.ExitStack() as stack:
-        for _ in range(AT_ONCE_COUNT // 2):  # and the rest for those that come and go
+        for _ in range(AT_ONCE_COUNT // 2):  # the other connections open and close repeatedly
             slow = stack.enter_context(socket.create_connection((host, port), timeout=PATIENCE_S))
             slow.sendall(b"GET /metr")
         threads = [threading.Thread(target=many) for _ in range(3)]
@@ -76,7 +76,7 @@ def attack(host: str, port: int) -> Iterator[None]:
 
 
 def test_sampling_goes_on_under_attack(page: tuple[Settings, str, int]) -> None:
-    """Sampling goes on under slow, hanging and very many clients."""
+    """Sampling continues under slow, hanging and very many clients."""
     settings, host, port = page
     with attack(host, port):
         before_count, _ = asked(settings)
@@ -90,7 +90,7 @@ def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, in
         before, begun_s = asked(settings), time.monotonic()
         sample_for(3.0)
         rate_hz = (asked(settings)[0] - before[0]) / (time.monotonic() - begun_s)
-    assert rate_hz > 10  # of 20, on a machine that the attack itself keeps busy
+    assert rate_hz > 10  # of 20, on a machine that the attack itself loads
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_sampling_keeps_half_its_rate_under_attack(page: tuple[Settings, str, in
     ids=["one header", "many headers", "path", "length", "chunks"],
 )
 def test_huge_request_leaves_the_next_served(page: tuple[Settings, str, int], raw: bytes) -> None:
-    """A huge request is refused or passed over, and the next one is served."""
+    """A huge request is refused or skipped, and the next one is served."""
     _, host, port = page
     said = answered(host, port, raw)
     assert not said or said.startswith(b"HTTP/1.1 ")
@@ -132,7 +132,7 @@ def test_there_are_no_files_behind_the_page(page: tuple[Settings, str, int], pat
 
 
 def test_request_reaches_no_header_of_the_answer(page: tuple[Settings, str, int]) -> None:
-    """An answer takes nothing of the request into its headers."""
+    """No part of a request reaches the headers of the answer."""
     _, host, port = page
     connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
     with contextlib.closing(connection):

@@ -1,4 +1,4 @@
-"""Limits of a daemon that serves many users: what one user sends costs no other user a window."""
+"""Tests of the limits of a shared daemon: one user's messages cost no other user a window."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def shared() -> Iterator[Settings]:
 
 @contextlib.contextmanager
 def unfinished(found: Settings) -> Iterator[list[str]]:
-    """Many connections of nobody's, each amid a line of a megabyte; gives the answers of those that the daemon refused."""
+    """Open many connections as nobody, each inside a line of a megabyte; return the answers to refused ones."""
     hello = messages.encode(messages.Hello(protocol=1, version="0")).decode().strip()
     command = [sys.executable, "-c", HOLDS, str(found.socket), str(UNFINISHED_COUNT), str(NOBODY), hello]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/") as other:
@@ -81,7 +81,7 @@ def unfinished(found: Settings) -> Iterator[list[str]]:
 
 
 def test_unfinished_lines_end_only_their_own_users_connections(shared: Settings) -> None:
-    """Windows of another user hand over times, whose line takes many pieces, while nobody holds all it may."""
+    """Another user's windows deliver times in long lines while nobody's connections use up their limit."""
     count = messages.TIMES_AT_ONCE_COUNT
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connect(shared)) for _ in range(WINDOWS_COUNT)]

@@ -1,4 +1,4 @@
-"""Windows of code that may cheat, against that code: it knows the socket and the run, and is the same user."""
+"""Tests of windows of untrusted code against that code, which knows the socket and the run, and is the same user."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def refusals(client: Client, run: str) -> list[str]:
-    """Try to end, close and feed a window, and return what each attempt is answered."""
+    """Try to end, close and feed a window; return the answer to each attempt."""
     now_ns = clock.now_ns()
     times = PackedTimes(now_ns.to_bytes(8, "little"), b"\0" * 8, b"", 1)
     spans = Spans(run=run, what="other", begin_ns=b"", end_ns=b"", named=b"", names=[])
@@ -44,7 +44,7 @@ def refusals(client: Client, run: str) -> list[str]:
 
 
 def test_untrusted_window_hears_only_its_opener(found: Settings) -> None:
-    """The measured program, which has a connection of its own, can neither end the window nor add to it."""
+    """The measured program's own connection can neither end the window nor add to it."""
     with gpuwatch.window("outer", untrusted=True, sync=False, settings=found) as w, connect(found) as inner:
         answers = refusals(inner, w.run_id or "")
     assert {each.partition(" takes ")[2] for each in answers} == {"times, facts and its end only from whoever opened it"}
@@ -55,7 +55,7 @@ def test_untrusted_window_hears_only_its_opener(found: Settings) -> None:
 
 
 def test_mark_hears_only_its_name(found: Settings) -> None:
-    """A run's id, which everybody of the user can read, ends no mark."""
+    """A run's id, which all of the user's processes can read, ends no mark."""
     with connect(found) as client:
         opened = client.exchange(OpenMark(name="held", expires_s=60.0, label="held"), Opened)
         assert all("whoever opened it" in each for each in refusals(client, opened.run))
@@ -63,7 +63,7 @@ def test_mark_hears_only_its_name(found: Settings) -> None:
 
 
 def test_untrusted_window_restates_nothing_at_its_end(found: Settings) -> None:
-    """What was stated before the code ran stands: the claim's parts, the work, and that it is untrusted."""
+    """Statements from before the code's run are final: the claim's parts, the work, and the mark as untrusted."""
     w = gpuwatch.window("stated", untrusted=True, sync=False, settings=found)
     w.declare(call_flops_count=1e12)
     with w:
@@ -76,7 +76,7 @@ def test_untrusted_window_restates_nothing_at_its_end(found: Settings) -> None:
 
 
 def test_untrusted_window_hears_of_a_timer_replaced_meanwhile(found: Settings) -> None:
-    """A hazard that was looked for at the opening, and was not there, is news at the end; one that was there stays."""
+    """A hazard that is new at the end is added; one that was present at the opening stays."""
     with connect(found) as client:
         opened = client.open(label="late", declared={"untrusted": True, "tampered": "", "profiler_used": True})
         now_ns = clock.now_ns()
@@ -87,7 +87,7 @@ def test_untrusted_window_hears_of_a_timer_replaced_meanwhile(found: Settings) -
 
 
 def test_untrusted_window_is_as_long_as_the_daemon_saw(found: Settings) -> None:
-    """A client that says its work ended early cuts nothing off."""
+    """A client's early end of its work shortens no window."""
     with connect(found) as client:
         opened = client.open(label="cut", declared={"untrusted": True})
         let_pass(0.15, "the piece that is cut off")

@@ -1,6 +1,6 @@
-"""Runs a command under what a unit allows: ``python -m tests.systemd.confined UNIT COMMAND …``.
+"""A command under a unit's restrictions: ``python -m tests.systemd.confined UNIT COMMAND …``.
 
-The system calls of SystemCallFilter (else EPERM), no capability, no new privileges, no memory that is both written and run.
+The system calls of SystemCallFilter (else EPERM), no capability, no new privileges, no memory both writable and executable.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # of seccomp(2)
-_SET_MDWE, _REFUSE_EXEC_GAIN, _SET_NO_NEW_PRIVS = 65, 1, 38  # of prctl(2)
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000  # from seccomp(2)
+_SET_MDWE, _REFUSE_EXEC_GAIN, _SET_NO_NEW_PRIVS = 65, 1, 38  # from prctl(2)
 
 
 def allowed(unit: Path) -> frozenset[str]:
-    """The names of system calls that a unit allows; systemd takes the lines in order, and those with ~ take away."""
+    """Return the names of a unit's allowed system calls; systemd applies the lines in order, and those with ~ remove."""
     found: set[str] = set()
     for line in unit.read_text().splitlines():
         name, _, value = line.partition("=")
@@ -29,7 +29,7 @@ def allowed(unit: Path) -> frozenset[str]:
 
 
 def _calls(word: str) -> set[str]:
-    """The system calls of a set, as this machine's systemd knows it."""
+    """Return the system calls of a set, from this machine's systemd."""
     if not word.startswith("@"):
         return {word}
     listed = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
@@ -38,7 +38,7 @@ def _calls(word: str) -> set[str]:
 
 
 def confine(calls: frozenset[str]) -> None:
-    """For this process and all that it starts, for good."""
+    """Apply the restrictions permanently to this process and its children."""
     libc, seccomp = ctypes.CDLL(None, use_errno=True), ctypes.CDLL("libseccomp.so.2")
     seccomp.seccomp_init.restype = ctypes.c_void_p
     context = ctypes.c_void_p(seccomp.seccomp_init(_ERRNO | errno.EPERM))
@@ -46,7 +46,7 @@ def confine(calls: frozenset[str]) -> None:
         number = seccomp.seccomp_syscall_resolve_name(call.encode())
         if number >= 0:
             seccomp.seccomp_rule_add(context, _ALLOW, number, 0)
-    # Kernels before 6.3 do not know it.
+    # Kernels before 6.3 lack it.
     libc.prctl(_SET_MDWE, ctypes.c_ulong(_REFUSE_EXEC_GAIN), 0, 0, 0)
     libc.prctl(_SET_NO_NEW_PRIVS, ctypes.c_ulong(1), 0, 0, 0)
     if seccomp.seccomp_load(context):

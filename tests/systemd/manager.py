@@ -1,4 +1,4 @@
-"""A service manager for tests: it listens where NOTIFY_SOCKET says, starts daemons, and hands them sockets."""
+"""A service manager for tests: it listens at NOTIFY_SOCKET, starts daemons, and passes them sockets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 from gpuwatch import clock
 from tests.waiting import PATIENCE_S
 
-# LISTEN_PID is the number that the daemon itself has, so it is set where that number is known; from far away first, so that no
-# descriptor is overwritten before it was moved.
+# LISTEN_PID is the daemon's own PID, so the child sets it; sockets move to high numbers first, so that no descriptor is
+# overwritten before it was moved.
 _HAND_OVER = """
 import os, sys
 far = [os.dup2(int(number), 100 + at) for at, number in enumerate(sys.argv[1].split(","))]
@@ -28,14 +28,14 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass
 class Manager:
-    """What the service said so far, a message each, with when it came."""
+    """The service's messages so far, each with its time."""
 
     address: str
     connection: socket.socket
     said: list[tuple[int, dict[str, str]]] = field(default_factory=list)
 
     def until(self, holds: Callable[[dict[str, str]], bool], patience_s: float = PATIENCE_S) -> dict[str, str]:
-        """The next message for which this holds."""
+        """Return the next message that fulfils the condition."""
         deadline_ns = clock.now_ns() + int(patience_s * 1e9)
         while (left_s := (deadline_ns - clock.now_ns()) / 1e9) > 0:
             self.connection.settimeout(left_s)
@@ -48,7 +48,7 @@ class Manager:
         raise AssertionError(f"it was never said; said was: {[message for _, message in self.said]}")
 
     def during(self, span_s: float) -> list[dict[str, str]]:
-        """All that is said within this time."""
+        """Return all messages within this time."""
         begun = len(self.said)
         with contextlib.suppress(AssertionError):
             self.until(lambda _: False, span_s)
@@ -57,7 +57,7 @@ class Manager:
 
 @contextlib.contextmanager
 def manager(address: Path | str) -> Iterator[Manager]:
-    """Listens at a path, or under an abstract name that begins with @."""
+    """Listen at a path, or under an abstract name that begins with @."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
         connection.bind("\0" + str(address)[1:] if str(address).startswith("@") else str(address))
         yield Manager(str(address), connection)
@@ -68,7 +68,7 @@ def service(
     told: Manager, arguments: Sequence[str], *, log: Path, environment: Mapping[str, str] | None = None,
     sockets: Sequence[socket.socket] = (), launcher: Sequence[str] = (sys.executable, "-m", "gpuwatch"),
 ) -> Iterator[subprocess.Popen[bytes]]:  # fmt: skip
-    """A daemon started as a service manager starts it, and stopped at the end as one stops it."""
+    """Start a daemon like a service manager, and stop it like one at the end."""
     env = {**os.environ, "NOTIFY_SOCKET": told.address, **(environment or {})}
     numbers = [one.fileno() for one in sockets]
     command = [*launcher, *arguments]

@@ -1,4 +1,4 @@
-"""A real systemd, a user's manager in a mount namespace of its own: install, activation, restart, uninstall."""
+"""Tests with a real systemd, a user's manager in its own mount namespace: install, activation, restart, uninstall."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE_S
 SYSTEMD = Path("/lib/systemd/systemd")
 NEEDED = ("unshare", "dbus-daemon", "systemctl")
 
-# sd_booted(3) asks for this folder; in a namespace of ours it changes nothing for anybody else.
+# sd_booted(3) checks for this folder; in a private namespace it affects no other process.
 MANAGER = """
 mount -t tmpfs none /run/systemd && mkdir /run/systemd/system || exit 77
 dbus-daemon --session --address=unix:path=$XDG_RUNTIME_DIR/bus --nofork --nopidfile 2>/dev/null & bus=$!

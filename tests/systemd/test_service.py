@@ -1,4 +1,4 @@
-"""The daemon as a service: what it tells its manager, when it lets the watchdog bite, and sockets that are handed to it."""
+"""Tests of the daemon as a service: its messages to the manager, the watchdog, and sockets from the manager."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def fed(message: dict[str, str]) -> bool:
 
 
 def test_service_notifies_its_manager(tmp_path: Path) -> None:
-    """The daemon says READY, feeds the watchdog, reloads, and says that it stops."""
+    """The daemon sends READY, feeds the watchdog, reloads, and reports its stop."""
     with manager(tmp_path / "notify") as told:
         flags = settings(tmp_path).flags()
         with service(told, [*flags, "daemon"], log=tmp_path / "log", environment=WATCHDOG) as process:
             assert "1 × SIMULATED NVIDIA H200" in told.until(ready)["STATUS"]
-            with connect(settings(tmp_path), start=False) as client:  # READY means that it answers
+            with connect(settings(tmp_path), start=False) as client:  # READY means that the daemon answers
                 assert client.status()["pid"] == process.pid
             said = told.during(2.2)
             assert 3 <= sum(map(fed, said)) <= 5
@@ -70,7 +70,7 @@ def test_service_starts_without_a_driver(tmp_path: Path) -> None:
 
 
 def _broken_driver(folder: Path) -> Path:
-    """Found before any that this machine may have."""
+    """Make a broken library that is found before the machine's own."""
     libraries = folder / "libraries"
     libraries.mkdir()
     (libraries / "libnvidia-ml.so.1").write_bytes(b"not a library")
@@ -78,9 +78,9 @@ def _broken_driver(folder: Path) -> Path:
 
 
 def test_watchdog_waits_for_a_hung_sampler(tmp_path: Path) -> None:
-    """The watchdog is not fed while a sampler hangs, until its GPU is declared lost.
+    """A hung sampler stops the watchdog's messages until its GPU is declared lost.
 
-    Five seconds of silence make a hung GPU a lost one: then the service lives on for the others, and its status names it.
+    Five seconds of silence make a hung GPU a lost one: then the service continues for the others, and its status names it.
     """
     flag = tmp_path / "hang"
     launcher = [sys.executable, "-m", "tests.systemd.hanging", str(flag)]
@@ -107,7 +107,7 @@ def _listening(path: Path) -> socket.socket:
 
 
 def _served_by(found: Settings) -> int:
-    """Return the PID of the daemon that answers, 0 when none did as long as a client waits."""
+    """Return the PID of the answering daemon, 0 without an answer within a client's waiting time."""
     try:
         with connect(found, start=False) as client:
             return client.welcome.pid
@@ -116,11 +116,11 @@ def _served_by(found: Settings) -> int:
 
 
 def test_handed_over_socket_outlives_the_daemon(tmp_path: Path) -> None:
-    """The daemon serves a socket that was handed over, and the socket outlives it."""
+    """The daemon serves a socket from the manager, and the socket outlives the daemon."""
     found = settings(tmp_path)
     with _listening(found.socket) as listener, manager(tmp_path / "notify") as told:
         early = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        early.connect(str(found.socket))  # before there is a daemon: it waits
+        early.connect(str(found.socket))  # before a daemon runs: the client waits
         with service(told, [*found.flags(), "daemon"], log=tmp_path / "log", sockets=[listener]) as first:
             told.until(ready)
             early.settimeout(PATIENCE_S)
@@ -128,7 +128,7 @@ def test_handed_over_socket_outlives_the_daemon(tmp_path: Path) -> None:
             assert b'"bad-message"' in early.recv(4096)
             early.close()
         assert stat.S_ISSOCK(found.socket.stat().st_mode)
-        # Between two daemons clients wait longer than the second that they give a daemon which runs.
+        # Between two daemons clients wait longer than the second that they allow a running daemon.
         with ThreadPoolExecutor() as threads:
             waiting = threads.submit(wait_until, lambda: _served_by(found), what="a daemon answers")
             let_pass(1.3, "a client waits longer than it gives a daemon that runs")
@@ -154,7 +154,7 @@ def test_a_socket_that_clients_would_not_find_is_refused(tmp_path: Path, kind: s
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that other users may enter, as pytest's own are not."""
+    """Make a folder that other users may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="gw") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -186,14 +186,14 @@ def test_system_daemon_serves_every_user(open_folder: Path) -> None:
             asked = f'{{"type":"verdicts","run":"{mine.run_id}"}}'.encode()
             welcome, foreign, opened = as_another(lambda: _answers(found.socket, [HELLO, asked, OPEN])).splitlines()
             assert '"welcome"' in welcome
-            assert "no window" in foreign  # whether there is one is not told
+            assert "no window" in foreign  # the answer does not reveal its existence
             assert '"opened"' in opened
             assert '"busy"' in as_another(lambda: _last_of_many(found.socket, server.USER_CONNECTIONS_COUNT + 1))
             connect(found, start=False).close()  # the others are served
-            # While the writer lives: from outside, with a log that only the daemon may write.
+            # During the writer's life: from outside, with a log that only the daemon may write.
             assert "of root" in as_another(labels, gids=[os.getgid()])
             assert as_another(labels).startswith("refused: ")
-        # And at rest.
+        # After the writer's end.
         assert "theirs,of root" in as_another(labels, gids=[os.getgid()])
 
 
@@ -214,7 +214,7 @@ def _answers(path: Path, lines: Sequence[bytes]) -> str:
 
 
 def _last_of_many(path: Path, count: int) -> str:
-    """What the last of so many connections is told."""
+    """Return the answer to the last of this number of connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     connections = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(count)]
@@ -225,7 +225,7 @@ def _last_of_many(path: Path, count: int) -> str:
 
 
 def as_another(work: Callable[[], str], gids: Sequence[int] = ()) -> str:
-    """What this gives to nobody, who is also in these groups."""
+    """Return the function's result as nobody with these groups."""
     here, there = os.pipe()
     child = os.fork()
     if child == 0:

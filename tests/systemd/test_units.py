@@ -1,4 +1,4 @@
-"""The units: what systemd itself says of them, how exposed they are, and that the daemon lives inside their walls."""
+"""Tests of the units: systemd's own verification, their exposure, and a daemon within their restrictions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_EXPOSURE = 2.0
 
 
 def placed(folder: Path, *drop_ins: str, kind: str = "") -> Path:
-    """The units as they would be installed, for a program that is there."""
+    """Write the units as installed, for an existing program."""
     for name in ("gpuwatch.service", "gpuwatch.socket"):
         text = (UNITS / kind / name).read_text()
         (folder / name).write_text(text.replace("/usr/bin/gpuwatch", shutil.which("true") or "/bin/true"))
@@ -76,7 +76,7 @@ def test_user_and_places_are_understood_by_sysusers_and_tmpfiles(tmp_path: Path)
 
 
 def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) -> None:
-    """Under the very system calls that the unit allows, without a capability, without memory that is written and run."""
+    """The daemon and its judge work with the unit's system calls, without capabilities and without writable executable memory."""
     program("systemd-analyze")
     launcher = [
         sys.executable,
@@ -102,7 +102,7 @@ def test_the_daemon_and_its_judge_live_within_the_units_walls(tmp_path: Path) ->
             pass
         assert w.verdict.findings
     said = (tmp_path / "log").read_text()
-    # A machine that is busy with other work may say that its verdicts come late: that is no wall.
+    # A busy machine may report late verdicts, which is no effect of the restrictions.
     assert not re.search(r"WARNING(?!.*verdicts may be late)|ERROR|Traceback", said), said
     with Reader(found.state) as reader:
         assert [run.label for run in reader.runs()] == ["confined"]

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from gpuwatch.sources.simulated.offline import simulate
 
 
-def __getattr__(name: str) -> Any:  # its type is that of the name asked for
+def __getattr__(name: str) -> Any:  # the requested name determines its type
     if name != "simulate":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gpuwatch.sources.simulated.offline import simulate  # imports numpy, which a daemon does not need
+    from gpuwatch.sources.simulated.offline import simulate  # imports numpy, and a daemon does not need it
 
     globals()[name] = simulate
     return simulate

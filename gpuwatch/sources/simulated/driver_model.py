@@ -66,7 +66,7 @@ class Driver:
         if now_ns >= utilization_ns:
             since_ns, utilized_ns, mem_utilized_ns = self._utilized_at
             totals, span_ns = self.physics.totals, max(1, now_ns - since_ns)
-            # In whole percent, as from the driver.
+            # In whole percent, as the driver reports it.
             self.utilization_ratio = round((totals.utilized_ns - utilized_ns) / span_ns, 2)
             self.mem_utilization_ratio = round((totals.mem_utilized_ns - mem_utilized_ns) / span_ns, 2)
             self._utilized_at = (now_ns, totals.utilized_ns, totals.mem_utilized_ns)
@@ -116,7 +116,7 @@ _GPM = {
     "dram_activity_ratio": "dram_active_ns",
 }
 
-# Signals that come neither from the page nor from the GPM.
+# Signals from neither the page nor the GPM.
 _ASK: Mapping[str, Callable[[Driver], Any]] = {  # a signal's type is its field's in Reading, hence Any
     "mem_clock_mhz": lambda driver: driver.physics.stretch.mem_clock_mhz,
     "temperature_c": lambda driver: driver.temperature_c,

@@ -11,17 +11,17 @@ from gpuwatch.sources.simulated.physics import Moment
 from gpuwatch.sources.simulated.scenes import Scene
 
 _NOISE_MEMORY = 0.9
-# A kernel interrupted by the end of its time slice waits for the neighbour's; seen in 8 of 10 000 (measured, H200).
+# A kernel interrupted by the end of its time slice waits for the neighbour's slice: 8 of 10 000 (measured, H200).
 _SLICE_S, _SLICE_RATIO = (2.3e-3, 2.5e-3), 8e-4
 # A launch whose thread lost its processor waits for a scheduler's quantum.
 _QUANTUM_S, _QUANTUM_RATIO = (62e-3, 64e-3), 0.015
 
 
 def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns: int, epoch_ns: int) -> Timings | None:
-    """Return times of single iterations of the scene's own kernel, as from events; None if it ran none.
+    """Return times of single iterations of the scene's own kernel, as events would measure them; None if it ran none.
 
     ``time_s * (reference / clock) ** beta * exp(AR(1))``, with waits for a neighbour's time slice or a processor, and the
-    true clock of each iteration, as from stamps around it.
+    true clock of each iteration, as stamps around it would measure it.
     """
     from_ns, to_ns = begin_ns - epoch_ns, end_ns - epoch_ns
     past = [m for m in history if m.end_ns > from_ns and m.end_ns - m.length_ns < to_ns and m.stretch.own]
@@ -52,7 +52,7 @@ def kernel_times(history: Iterable[Moment], scene: Scene, begin_ns: int, end_ns:
 def _at_clock(kernel: Kernel, past: list[Moment], scene: Scene) -> Values:
     clock = np.array([m.clock_ratio for m in past])
     memory = np.array([m.stretch.mem_clock_mhz for m in past]) / scene.board.mem_clock_max_mhz
-    # The part that does not follow the SM clock follows the memory clock.
+    # The part independent of the SM clock follows the memory clock.
     times: Values = kernel.time_s * (kernel.reference_ratio / clock) ** kernel.beta * memory ** (kernel.beta - 1.0)
     return times
 

@@ -68,7 +68,7 @@ VECTOR_ADD = Kernel(
     shown_ratio=1.11, utilization_ratio=1.0, mem_utilization_ratio=1.0, sm_activity_ratio=0.98, dram_activity_ratio=0.9,
     occupancy_ratio=0.9,
 )  # fmt: skip
-# Every SM waits in a loop for some cycles: not measured, but too light for any cap.
+# Every SM spins for some cycles: not measured, but too light for any cap.
 SPIN = Kernel(
     name="spin", time_s=2e-3, reference_ratio=1.0, beta=1.0, dynamic_w=60.0, ceiling_ratio=1.0, noise_ratio=0.0004,
     mem_utilization_ratio=0.0, dram_activity_ratio=0.0,

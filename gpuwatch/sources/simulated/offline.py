@@ -54,7 +54,7 @@ class _Witness:
 
     def row(self, lane: Lane, at_ns: int) -> None:
         names = PULSE if lane is Lane.PULSE else signals_of(lane)
-        # The pulse is a short form of the fast lane: its loss is the fast lane's.
+        # The pulse is a short form of the fast lane, so its loss counts as the fast lane's.
         asked = Lane.FAST if lane is Lane.PULSE else lane
         reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
@@ -85,10 +85,10 @@ class _Witness:
 def simulate(
     scene: str | Scene, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return the evidence that a daemon would have of the scene's own benchmark, one piece per GPU.
+    """Return a daemon's evidence of the scene's own benchmark, one piece per GPU.
 
-    20 Hz, clock and reasons at 100 Hz during the benchmark, the slow lane each second and after the edges.  ``lead_s`` is
-    cut at the scene's epoch.  A scene need not be a named one.  The same arguments give the same evidence.
+    The lanes run at 20 Hz, clock and reasons at 100 Hz during the benchmark, the slow lane each second and after the edges.
+    ``lead_s`` is cut at the scene's epoch.  A scene may be unnamed.  The same arguments give the same evidence.
     Raises UsageError: for an unknown scene.
     """
     members = scenes_named(scene) if isinstance(scene, str) else (scene,)
@@ -117,7 +117,7 @@ def _simulate(
             witness.row(Lane.EDGE, at_ns)
         if elapsed_ns % (200 * _MS) < 10 * _MS:
             witness.read_process_list(at_ns, utilization=False)
-        # A daemon's thread for slow calls yields to the edges: it reads some milliseconds after each.
+        # A daemon's thread for slow calls yields to the edges, so it reads some milliseconds after each.
         if elapsed_ns % SLOW_ACTIVE_NS < 10 * _MS or edge:
             witness.slow(at_ns)
         edge = at_ns in (begin_ns, end_ns)
@@ -150,7 +150,7 @@ def _owned(process: Process) -> Process:
 
 
 def _host(scene: Scene) -> Host:
-    """Make up host figures: nothing unusual, or a benchmark that waits for a processor half its time."""
+    """Invent host figures: nothing unusual, or a benchmark that waits for a processor half its time."""
     length_s = scene.bench[1] - scene.bench[0]
     run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
     return Host(

@@ -26,8 +26,8 @@ _FAST_C_PER_W, _FAST_S, _SLOW_C_PER_W, _SLOW_S = 0.033, 0.12, 0.008, 6.0
 
 # The cap engages after this much energy above the limit: 56 ms of a 16384³ product, 75 ms of a 4096³ one.
 _ONSET_J = 13.0
-# Then power is held at most 3 % above the limit, less the excess of the last second's mean.  That second of memory causes the
-# limit cycle: the controller forgets a dip, all at once, a second later.
+# Then power stays at most 3 % above the limit, less the excess of the last second's mean.  That second of memory causes the
+# limit cycle: the controller forgets a dip abruptly, one second later.
 _BURST_RATIO, _FLOOR_RATIO, _SET_RATIO, _GAIN = 1.03, 0.78, 0.980, 7.0
 _RELEASE_RATIO, _RELEASE_COUNT = 0.8, 8  # released after 160 ms below 80 % of the limit
 _LOAD_MEMORY = 0.7  # the kernels' power varies as AR(1), one step per bin
@@ -118,7 +118,7 @@ class Physics:
 
     @property
     def programmed_mhz(self) -> int:
-        """The clock as the driver sees it: 15 MHz steps, above the true one under a cap, without the cost of tensor work."""
+        """Clock in the driver's view: 15 MHz steps, above the true one under a cap, without the cost of tensor work."""
         top_mhz = self.board.sm_clock_max_mhz
         sums, share = self.stretch.sums, self._clock_share()
         if self.stretch.context and (not sums.busy_share or not self.capped) and self.board.ramp_s < 0.1:
@@ -165,7 +165,7 @@ class Physics:
     def _enter(self, now_ns: int) -> None:
         """Enter the stretch that begins now."""
         round_begin_ns = now_ns - now_ns % self._round_ns
-        # A microsecond later, so that rounding cannot find the stretch that has just ended.
+        # A microsecond later, so that rounding cannot find the previous stretch.
         self.stretch = self.script.at((now_ns - round_begin_ns) / 1e9 + 1e-6)
         self._stretch_end_ns = max(now_ns + 1, round_begin_ns + round(self.stretch.end_s * 1e9))
 
@@ -173,7 +173,7 @@ class Physics:
         return 1.0 if self.stretch.context else self.board.idle_clock_mhz / self.board.sm_clock_max_mhz
 
     def _clock_share(self) -> float:
-        """Return the share of the clock that faults and heat leave."""
+        """Return the ratio of the clock that faults and heat leave."""
         share = self.stretch.clock_share
         sag = self.stretch.sag
         if sag is not None:
@@ -185,7 +185,7 @@ class Physics:
         return (_CONTEXT_W if self.stretch.context else _BARE_W) + _LEAK_W_PER_C * max(0.0, self.temperature_c - 40.0)
 
     def _aim_power(self, static_w: float) -> None:
-        """Set the clock at which the load of the last bin draws the wanted power."""
+        """Set the clock at which the last bin's load draws the target power."""
         dynamic_w = self.stretch.sums.dynamic_w * self._load_factor
         if dynamic_w:
             self._cap_ratio = math.sqrt(max(self._target_w - static_w, 10.0) / dynamic_w)

@@ -33,7 +33,7 @@ class Fault(StrEnum):
     SYNC_BOOST = "sync-boost"  # value: share of the clock left, as the group's slowest GPU dictates
     MEMORY_CLOCK = "mem-clock"  # value: MHz
     POWER_LIMIT = "power-limit"  # value: watts, set by another user
-    CLOCK_SAG = "clock-sag"  # the clock falls linearly without a stated reason; value: share left at the end
+    CLOCK_SAG = "clock-sag"  # the clock falls linearly without a stated reason; value: ratio left at the end
     XID = "xid"  # value: its number
     ECC_CORRECTED = "ecc-corrected"  # value: errors added at the beginning
     ECC_UNCORRECTED = "ecc-uncorrected"
@@ -45,7 +45,7 @@ class SimulatedBoard:
 
     sm_clock_max_mhz: int = 1980
     mem_clock_max_mhz: int = 3201
-    idle_clock_mhz: int = 825  # without a context; with one the clock stays at its maximum
+    idle_clock_mhz: int = 825  # without a context; with a context the clock stays at its maximum
     ramp_s: float = 0.02  # time constant of the clock's rise out of that idle state
     power_limit_w: float = 700.0
     persistence_mode: bool = True
@@ -54,9 +54,9 @@ class SimulatedBoard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """A period of work of the benchmark's own process; between phases it holds a context and is idle.
+    """A period of work of the benchmark's own process; between periods it holds a context and is idle.
 
-    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work interrupted more finely than the meters resolve, such
+    With ``on_s`` and ``off_s`` it alternates.  ``share`` < 1 is work with interruptions below the meters' resolution, such
     as late launches.
     """
 

@@ -1,4 +1,4 @@
-"""A scene as a sequence of stretches without changes: the physics integrates over them."""
+"""A scene as a sequence of constant stretches, over which the physics integrates."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from gpuwatch.sources.simulated.scenes import Fault, Mishap, Neighbour, Phase, S
 # Two busy processes share a GPU by time slices; the benchmark got 46 % of them (measured, H200).
 OWN_SHARE_RATIO = 0.46
 
-# Pulses are written out for half a minute; a longer scene then keeps its last state.
+# Pulses are written out for 30 s; a longer scene then keeps its last state.
 _PULSED_S = 30.0
 
 _REASONS = {
@@ -60,7 +60,7 @@ class Script:
         self._begins = edges[:-1]
 
     def at(self, scene_s: float) -> ScriptPiece:
-        """Return the stretch at this time since the epoch; it is valid for all times within it."""
+        """Return the stretch at this time since the epoch; it is valid for every time in the stretch."""
         return self.stretches[bisect_right(self._begins, scene_s % self.scene.length_s) - 1]
 
 

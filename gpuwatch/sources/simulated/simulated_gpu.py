@@ -32,7 +32,7 @@ class SimulatedGpu:
 
     @property
     def visibility(self) -> Visibility:
-        """A hidden neighbour is in another container, so its scene is seen from inside a PID namespace."""
+        """View of the process list: a hidden neighbour runs in another container, so the scene is seen from a PID namespace."""
         hides = any(not neighbour.listed for neighbour in self.script.scene.neighbours)
         return Visibility.NAMESPACE if hides else Visibility.HOST
 
@@ -71,7 +71,7 @@ class SimulatedGpu:
             pid, busy = neighbour.pid, busy_ratio(neighbour.pid)
             if neighbour.listed:
                 out.append(Process(pid=pid, name=neighbour.name, memory_bytes=neighbour.memory_bytes, utilization_ratio=busy))
-            elif busy:  # in another container: missing from the list, but not from the utilisation record
+            elif busy:  # in another container: missing from the list, but present in the utilisation record
                 out.append(Process(pid=pid, utilization_ratio=busy, listed=False))
         if utilization:
             self._busy_at_ns, self._busy_ns = now_ns, totals

@@ -45,7 +45,7 @@ class Simulated:
         self._closed = threading.Event()
         self._gpus: dict[str, SimulatedGpu] = {}
         self._by_instance: dict[str, SimulatedGpu] = {}
-        self._told_ns = -1  # events up to here were handed out
+        self._told_ns = -1  # events up to here were already returned
         for position, scene in enumerate(members):
             gpu = gpu_of(scene, position, seed)
             self._gpus[gpu.device.uuid] = gpu
@@ -148,11 +148,11 @@ class Simulated:
             self._clock.wait_until(min([deadline_ns, *ahead_ns]), self._closed)
 
     def timings(self, uuid: str, begin_ns: int, end_ns: int) -> Timings | None:
-        """Return kernel times of the scene's own process over an interval of the last minute: not part of the Source role.
+        """Return kernel times of the scene's own process over an interval of the last minute, outside the Source role.
 
-        They follow the true clock, which the driver does not show.
+        They follow the true clock, which the driver does not report.
         """
-        from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, which watching does not need
+        from gpuwatch.sources.simulated.iteration_times import kernel_times  # imports numpy, and watching does not need it
 
         gpu, now_ns = self._at_now(uuid)
         with gpu.lock:

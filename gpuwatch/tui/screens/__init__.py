@@ -1,1 +1,1 @@
-"""The screens of the terminal monitor, one a file."""
+"""The screens of the terminal monitor, one per file."""

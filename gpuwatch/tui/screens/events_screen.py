@@ -20,7 +20,7 @@ from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
 HOUR_NS = 3_600_000_000_000
-_AGAIN_NS = 2_000_000_000  # the store is asked so often while its events are looked at
+_AGAIN_NS = 2_000_000_000  # interval of queries to the store while the screen shows events
 _GRAVE = {"xid": Tone.BAD, "lost": Tone.BAD, "ecc": Tone.WARN, "back": Tone.GOOD}
 
 
@@ -85,7 +85,7 @@ def lines(found: Sequence[EventEntry], live: Live, format_time: Callable[[int], 
 
 
 class EventsScreen(ChoosingScreen, SecondaryScreen):
-    """The last hour, newest first; one line is chosen."""
+    """The last hour, newest first; one line is selected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The next event"),

@@ -1,4 +1,4 @@
-"""The page of any rule or clock event reason, in place and from the palette, as `gpuwatch explain` prints it."""
+"""The page of any rule or clock event reason, on the screen and in the palette, as `gpuwatch explain` prints it."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(names: Iterable[str]) -> str:
-    """Return the pages of these names, or of the reasons of these bits; a line for an unknown one."""
+    """Return the pages of these names, or of the reasons of these bits; one line for an unknown name."""
     from annotate.clock_reasons import REASONS
 
     known = pages()
@@ -36,7 +36,7 @@ def page_of(names: Iterable[str]) -> str:
 
 
 class ExplainScreen(ModalScreen[None]):
-    """A page over the screen, until any of its keys."""
+    """A page over the screen, closed by any of its keys."""
 
     CSS = """
     ExplainScreen { align: center middle; }

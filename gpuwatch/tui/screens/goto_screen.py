@@ -1,4 +1,4 @@
-"""The question for a moment to go to."""
+"""The input of a moment to go to."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,7 +16,7 @@ from gpuwatch.tui.widgets.text_lines import TextLines
 
 
 class GoToScreen(ModalScreen[int | None]):
-    """An input that returns the moment, or None; after a mistake it says what it expects, and asks again."""
+    """An input that returns the moment, or None; after a mistake it shows the expected form and waits again."""
 
     CSS = """
     GoToScreen { align: center middle; }

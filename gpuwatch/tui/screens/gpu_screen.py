@@ -18,7 +18,7 @@ from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import LiveGpu
 
-ROOMY_COUNT = 30  # lines of a screen that has room for more than curves
+ROOMY_COUNT = 30  # least height of a screen with more than curves
 
 
 class GpuScreen(SecondaryScreen):
@@ -77,7 +77,7 @@ class GpuScreen(SecondaryScreen):
         return self._timeline.uuid
 
     def show_content(self, content: ScreenContent) -> None:
-        """Show this; curves of now follow at half the rate."""
+        """Show this content; live curves update at half the rate."""
         before, self._content = self._content, content
         if before.past_ns != content.past_ns:
             self._timeline.range.follow()
@@ -110,7 +110,7 @@ class GpuScreen(SecondaryScreen):
         self._redraw()
 
     def action_turn(self, step: int) -> None:
-        """Show another GPU, at the same place in time."""
+        """Show another GPU at the same time."""
         uuids = [each.device.uuid for each in self._content.live.gpus]
         if len(uuids) > 1 or (uuids and self.uuid not in uuids):
             place = (uuids.index(self.uuid) + step) % len(uuids) if self.uuid in uuids else 0
@@ -123,7 +123,7 @@ class GpuScreen(SecondaryScreen):
         self._redraw()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - textual's signature
-        """Offer no keys that would do nothing."""
+        """Offer only keys that have an effect."""
         return action != "turn" or len(self._content.live.gpus) > 1
 
     @property
@@ -145,7 +145,7 @@ class GpuScreen(SecondaryScreen):
         if gpu is None:
             return
         limits = self.query_one("#limits", TextLines)
-        limits.display = height >= ROOMY_COUNT  # on a small screen the curves have them
+        limits.display = height >= ROOMY_COUNT  # on a small screen the curves take these lines
         limits.show([gpu_facts.limits(gpu, self.columns)])
         self.query_one("#now", TextLines).show([gpu_facts.now(gpu, live, self.columns)])
         most = 2 if height < ROOMY_COUNT else 4 if height < 2 * ROOMY_COUNT else 8

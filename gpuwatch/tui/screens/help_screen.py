@@ -17,7 +17,7 @@ _KEY_COLUMNS = 12
 
 
 class HelpScreen(ModalScreen[None]):
-    """A page over the screen, until any of its keys."""
+    """A page over the screen, closed by any of its keys."""
 
     CSS = """
     HelpScreen { align: center middle; }
@@ -52,11 +52,11 @@ class HelpScreen(ModalScreen[None]):
         self.query_one(TextLines).show(lines)
 
     def _keys(self) -> list[list[Piece]]:
-        """Return a line per action; the keys of actions that differ only in their number stand together."""
+        """Return one line per action; actions that differ only in their number share a line."""
         said: dict[str, tuple[list[str], str]] = {}
         for active in self._keys_told:
             binding = active.binding
-            if binding.id is None or not binding.description:  # textual's own
+            if binding.id is None or not binding.description:  # textual's own bindings
                 continue
             keys, _ = said.setdefault(binding.description + binding.tooltip, ([], _said(binding)))
             key = self.app.get_key_display(binding)
@@ -78,6 +78,6 @@ def _together(keys: Sequence[str]) -> str:
 
 
 def _legend(chips: list[words.Chip]) -> list[list[Piece]]:
-    """Lay chips out, three to a line."""
+    """Lay out chips, three per line."""
     cells = [[Piece(f"  {chip.letter} ", chip.tone), Piece(f"{chip.name:<14}", Tone.DIM)] for chip in chips]
     return [[piece for cell in cells[at : at + 3] for piece in cell] for at in range(0, len(cells), 3)]

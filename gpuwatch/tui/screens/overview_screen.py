@@ -25,7 +25,7 @@ from gpuwatch.view.live import Live
 
 
 class WindowList(RowList):
-    """Each window's verdict, or that it is still open, and the rules that found something."""
+    """Each window's verdict, or its open state, and the rules with findings."""
 
     def show_live(
         self, live: Live, width: int, so_far: Mapping[str, Sequence[str]], chosen: str | None, arrangement: Arrangement
@@ -35,7 +35,7 @@ class WindowList(RowList):
 
 
 class OverviewScreen(ChoosingScreen):
-    """The tables of GPUs and windows; one line, in either, can be chosen and opened."""
+    """The tables of GPUs and windows; the user can select and open one line in either."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The GPU or window above"),
@@ -67,13 +67,13 @@ class OverviewScreen(ChoosingScreen):
         yield QuietScroll(WindowList(), id="windows")
 
     def add_live(self, live: Live) -> None:
-        """Add an answer of now, whichever screen is on top: hazards of open windows, clocks and reasons."""
+        """Add a live answer, whichever screen is on top: hazards of open windows, clocks and reasons."""
         self._hazards.add_live(live)
         self._histories.add_live(live)
 
     def show_content(self, content: ScreenContent) -> None:
         hazards = self._hazards
-        if content.past_ns is not None:  # later hazards are not of that moment
+        if content.past_ns is not None:  # later hazards do not belong to that moment
             hazards = OpenWindowHazards()
             hazards.add_live(content.live)
         self._live, self._hazard_names = content.live, hazards.names()
@@ -109,7 +109,7 @@ class OverviewScreen(ChoosingScreen):
             self.notify(f"there is no GPU {number}", severity="warning", timeout=3)
 
     def action_explain(self) -> None:
-        """Explain the reasons that hold a GPU's clock, or the first finding of a window."""
+        """Explain the reasons behind a GPU's clock, or the first finding of a window."""
         live, chosen = self._live, self._chosen
         if live is None:
             return
@@ -141,7 +141,7 @@ class OverviewScreen(ChoosingScreen):
         answer = await self._fetcher.fetch(query.run, query.at_ns)
         if answer is not None:
             self._histories.add_answer(query, answer)
-        if self.query(GpuList):  # gone while the monitor exits
+        if self.query(GpuList):  # the widget is gone while the monitor exits
             self.draw()
             self._fetch_missing()
 

@@ -1,4 +1,4 @@
-"""The processes on the GPUs: never a command line, which may hold secrets."""
+"""The processes on the GPUs, always without their command lines, which may hold secrets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class GpuProcess:
 
 
 def gpu_processes(live: Live) -> list[GpuProcess]:
-    """Return every process of every GPU with its owner, as seen from the open windows."""
+    """Return every process of every GPU with its owner, as determined by the open windows."""
     return [
         GpuProcess(position, process, owner)
         for position, gpu in enumerate(live.gpus)

@@ -1,4 +1,4 @@
-"""The common parts of our screens: first the status line, last the keys, and the body between them."""
+"""The common parts of the screens: the status line at the top, the keys at the bottom, and the body between them."""
 
 from abc import abstractmethod
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from gpuwatch.tui.widgets.status_line import Banner, StatusLine
 
 
 class BaseScreen(Screen[None]):
-    """A screen to which the app hands its content."""
+    """A screen that gets its content from the app."""
 
     def compose(self) -> ComposeResult:
         yield StatusLine()
@@ -41,7 +41,7 @@ class BaseScreen(Screen[None]):
 
     @property
     def columns(self) -> int:
-        """Return the width of a line; the last column is the scroll bar's."""
+        """Return the width of a line, without the scroll bar's column."""
         return self.app.size.width - 1
 
     def on_screen_resume(self) -> None:
@@ -57,7 +57,7 @@ class SecondaryScreen(BaseScreen):
 
 
 class ChoosingScreen(BaseScreen):
-    """A screen of rows: one is chosen, and can be opened."""
+    """A screen of rows: the user can select one and open it."""
 
     _chosen: str | None = None
 
@@ -66,7 +66,7 @@ class ChoosingScreen(BaseScreen):
 
     @abstractmethod
     def names(self) -> list[str]:
-        """Return the names that can be chosen, in the order shown."""
+        """Return the names of the selectable rows, in the order shown."""
 
     @abstractmethod
     def draw(self) -> None: ...
@@ -84,7 +84,7 @@ class ChoosingScreen(BaseScreen):
             self.action_open()
 
     def choose(self, name: str | None) -> None:
-        """Mark the row of that name, and scroll to it."""
+        """Select the row of that name, and scroll to it."""
         self._chosen = name
         self.draw()
         for rows in self.query(RowList):
@@ -93,4 +93,4 @@ class ChoosingScreen(BaseScreen):
 
 
 class QuietScroll(VerticalScroll, can_focus=False):
-    """A container that scrolls with the mouse and to the chosen line; keys go to the screen."""
+    """A container that scrolls with the mouse and to the selected line; the screen receives the keys."""

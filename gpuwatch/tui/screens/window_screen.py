@@ -1,4 +1,4 @@
-"""The screen of one window: its verdicts, its findings with figures and remedies, and the way to their moment."""
+"""The screen of one window: its verdicts, its findings with figures and remedies, and the jump to their moment."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from gpuwatch.wire.shown import Shown
 
 
 class WindowScreen(ChoosingScreen, SecondaryScreen):
-    """The findings of one window, worst first; one is chosen."""
+    """The findings of one window, worst first; one is selected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "choose(-1)", "choose", id="up", show=False, tooltip="The finding above"),
@@ -27,7 +27,7 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         Binding("enter", "open", "jump", id="open", key_display="⏎", tooltip="Go back to the time of the finding"),
         Binding("e", "explain", "explain", id="explain", tooltip="The page of its rule"),
         Binding("c", "copy", "copy", id="copy", tooltip="Copy the verdict as Markdown to the terminal's clipboard"),
-        # Eighty columns hold the names of nine keys; the page itself names this one, and who goes back in time jumps.
+        # Eighty columns hold the names of nine keys; the page itself names this one.
         Binding("a", "all", "all", id="all", show=False, tooltip="Show clear and unchecked rules too"),
         Binding("left", "app.step(-1)", "earlier", id="earlier", show=False, tooltip="By 1 s"),
     ]
@@ -39,7 +39,7 @@ class WindowScreen(ChoosingScreen, SecondaryScreen):
         self._window: Shown | None = None
         self._content = content
         self._verdicts: Sequence[Verdict] = ()
-        self._asked: str | None = None  # the window's status when its verdicts were asked for
+        self._asked: str | None = None  # the window's status at the query of its verdicts
         self._why = "reading its verdict" if past is not None else "no store holds its verdict"
         self._every = False
 

@@ -11,22 +11,22 @@ from annotate.evidence import SIGNALS, Column, Device, Lane, Trace
 from gpuwatch.tui.text import plot
 from gpuwatch.tui.text.words import NOTHING, Piece, Tone, clip_pieces, span
 
-DENSE_HOLDS_NS = 100_000_000  # five of its samples: a longer silence is one, and the sampled power stands in
-PROCESS_LIST_HOLDS_NS = 11_000_000_000  # as long as a slow lane's row: some sources read process lists that rarely
-MOST_ROWS_COUNT = 16  # a curve gains nothing from more
-AT_LIMIT_RATIO = 0.98  # these two as the table of all GPUs has them
+DENSE_HOLDS_NS = 100_000_000  # five samples of the record: a longer pause is a gap, and sampled power fills it
+PROCESS_LIST_HOLDS_NS = 11_000_000_000  # lifetime of a slow lane's row: some sources read process lists that rarely
+MOST_ROWS_COUNT = 16  # more lines add nothing to a curve
+AT_LIMIT_RATIO = 0.98  # these two as in the table of all GPUs
 NEAR_C = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One curve: its signal, in which unit, and the line it is measured against."""
+    """One curve: its signal, its unit, and its reference line."""
 
     title: str
     signal: str
     unit: str
-    least: float  # the smallest range it is drawn in, so that noise does not look like a step
-    line: str | None = None  # a field of the device
+    least: float  # the least range, so that noise does not look like a step
+    line: str | None = None  # name of a field of the device
     line_name: str = ""
     percent: bool = False
 
@@ -40,8 +40,8 @@ PANELS = (CLOCK, POWER, TEMPERATURE, UTILISATION)  # the most important first
 
 
 def rows_counts(height: int) -> list[int]:
-    """Return the lines of curve of each panel below its title; where room is short the first panels get them."""
-    shown = min(len(PANELS), (max(height, 0) + 1) // 5)  # four lines each, the title not counted; the last one may get three
+    """Return the lines of curve of each panel below its title; on a small screen the first panels get them."""
+    shown = min(len(PANELS), (max(height, 0) + 1) // 5)  # four lines each, without the title; the last one may get three
     if not shown:
         return []
     each, over = divmod(height - shown, shown)
@@ -50,14 +50,14 @@ def rows_counts(height: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelData:
-    """The data of a panel: one GPU's trace over a span of cells, the moment of its numbers, and a cell to mark."""
+    """The data of a panel: one GPU's trace over a span of cells, the moment of its numbers, and a marked cell."""
 
     trace: Trace
     device: Device
     cells: plot.Span
     moment_ns: int
     cursor: int | None
-    held: plot.Tones  # of the clock: how grave the reasons of each cell are
+    held: plot.Tones  # for the clock: the gravity of each cell's reasons
 
 
 def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]:
@@ -76,7 +76,7 @@ def lines(panel: Panel, of: PanelData, rows_count: int) -> Iterator[list[Piece]]
 
 
 def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
-    """Return the part of a trace that the range shows, with nothing in the gaps."""
+    """Return the part of a trace inside the range, without values in the gaps."""
 
     def part(column: Column, lane: Lane) -> Column:
         rows = slice(*np.searchsorted(column.at_ns, [begin_ns - plot.HOLDS_NS, end_ns]))
@@ -96,13 +96,13 @@ def clip_trace(trace: Trace, begin_ns: int, end_ns: int) -> Trace:
 
 
 def _band(panel: Panel, of: PanelData) -> tuple[plot.Band, bool]:
-    """Return the signal over the dots of the span, and True if the driver's dense record is in it."""
+    """Return the signal over the dots of the span, and True if it contains the driver's dense record."""
     dots = of.cells.dots()
     found = plot.band(of.trace.column(panel.signal), dots)
     if panel is not POWER:
         return (plot.Band(found.low * 100.0, found.high * 100.0), False) if panel.percent else (found, False)
     if not np.isfinite(found.low).any():
-        found = plot.band(of.trace.column(MEAN_POWER), dots)  # all that a log of nvidia-smi has
+        found = plot.band(of.trace.column(MEAN_POWER), dots)  # the only power signal of a log of nvidia-smi
     dense = plot.band(of.trace.dense_power, dots, holds_ns=DENSE_HOLDS_NS)
     return dense.over(found), bool(np.isfinite(dense.low).any())
 
@@ -129,7 +129,7 @@ def _title(panel: Panel, of: PanelData, found: plot.Band, line: float | None, *,
 
 
 def value_at(panel: Panel, trace: Trace, at_ns: int) -> tuple[float | None, bool]:
-    """Return the value in force at a moment, None where none was; and True if it is of the dense record."""
+    """Return the valid value at a moment, None without one; and True if it comes from the dense record."""
     if panel is POWER and (value := _in_force(trace.dense_power, at_ns, DENSE_HOLDS_NS)) is not None:
         return value, True
     value = _in_force(trace.column(panel.signal), at_ns, plot.HOLDS_NS)
@@ -146,7 +146,7 @@ def _in_force(of: Column, at_ns: int, holds_ns: int) -> float | None:
 
 
 def _tones(panel: Panel, of: PanelData, cells: plot.Band, line: float | None) -> plot.Tones:
-    """Return loud tones where the table of all GPUs has them; of the clock, where a reason holds it."""
+    """Return loud tones as in the table of all GPUs; for the clock, while a reason limits it."""
     plain = plot.plain_tones(of.cells.slices_count)
     if panel is CLOCK:
         return of.held

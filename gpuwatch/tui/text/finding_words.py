@@ -1,4 +1,4 @@
-"""The lines of a verdict on a screen, as `gpuwatch show` has them, each finding with its figures."""
+"""The lines of a verdict on a screen, as in `gpuwatch show`, each finding with its figures."""
 
 import textwrap
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _INDENT = " " * 4
 
 
 def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piece]], list[list[Piece]]]:
-    """Return the lines of ``report.text`` before and after the findings; with ``every`` rule that found nothing."""
+    """Return the lines of ``report.text`` before and after the findings; with ``every``, also each rule without a finding."""
     head, tail = report.around(verdict, verbose=every, more="a lists them")
     chip = words.STATUSES[verdict.status.value]
     status, _, rest = head[0].partition("  ")
@@ -40,7 +40,7 @@ def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> li
 
 
 def _effect(finding: Finding) -> str:
-    """Format the error of the time, if the rule has one."""
+    """Format the error of the time, if the rule gives one."""
     if finding.effect_ratio is None:
         return ""
     return f"   reads {abs(finding.effect_ratio):.1%} too {'long' if finding.effect_ratio > 0 else 'short'}"

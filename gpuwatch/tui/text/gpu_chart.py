@@ -13,33 +13,33 @@ from gpuwatch.tui.text.window_coverage import is_window_on
 from gpuwatch.tui.text.words import NOTHING, Chip, Piece, Tone, chips, clip_pieces, cut, status
 from gpuwatch.wire.shown import Shown
 
-ROOMY_COUNT = 20  # lines from which processes and windows have strips too
+ROOMY_COUNT = 20  # least height with strips for processes and windows
 REASONS = "event_reasons_mask"
 _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800)
-_LABEL_COUNT = 11  # columns from one time label to the next, at least
+_LABEL_COUNT = 11  # least distance of time labels, in columns
 _GRAVEST = ("rejected", "flagged", "unproven", "valid", "open", "closing", "judging")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartView:
-    """The chart to draw: a trace and the range of it that shows."""
+    """The chart to draw: a trace and its visible range."""
 
     trace: Trace
     device: Device
     begin_ns: int
     end_ns: int
-    zero_ns: int  # the moment other times count from: now, or where the user went back to
+    zero_ns: int  # the origin of relative times: now, or the displayed past moment
     format_time: Callable[[int], str]
     cursor_ns: int | None = None
     windows: tuple[Shown, ...] = ()
-    notice: str | None = None  # why there is less than there might be
+    notice: str | None = None  # the reason for missing data
 
     def cells(self, width: int) -> plot.Span:
         return plot.Span(self.begin_ns, self.end_ns, max(width - plot.GUTTER_COUNT, 1))
 
 
 def lines(view: ChartView, width: int, height: int) -> list[list[Piece]]:
-    """Draw as many lines as there is room for: curves, strips, the axis, and the values at the cursor."""
+    """Draw as many lines as fit: curves, strips, the axis, and the values at the cursor."""
     view, cells = replace(view, trace=chart_panels.clip_trace(view.trace, view.begin_ns, view.end_ns)), view.cells(width)
     cursor = cells.index(view.cursor_ns) if view.cursor_ns is not None else None
     reasons = reason_strip.slices(view.trace.column(REASONS), cells)
@@ -69,7 +69,7 @@ def _strip(name: str, cells: Sequence[Chip]) -> list[Piece]:
 
 
 def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
-    """Return the clock's tone from the reasons of each cell: loud ones as they are, quiet ones plain."""
+    """Return the clock's tone from the reasons of each cell: loud tones unchanged, quiet ones plain."""
     held = plot.plain_tones(len(letters))
     for tone in (Tone.WARN, Tone.BAD):
         held = plot.toned(held, np.array([chip.tone is tone for chip in letters], bool), tone)
@@ -77,7 +77,7 @@ def _clock_tones(letters: Sequence[Chip]) -> plot.Tones:
 
 
 def _process_counts(view: ChartView, cells: plot.Span) -> list[Chip]:
-    """Return the number of processes in each cell; F where one was foreign to an open window."""
+    """Return the number of processes in each cell; F if one was foreign to an open window."""
     rows = np.array(
         [
             (process_list.at_ns, len(process_list.processes), foreign(process_list, view.device.uuid, view.windows))
@@ -106,7 +106,7 @@ def _process_chip(count: float, foreign_counts: float) -> Chip:
 
 
 def foreign(process_list: ProcessList, uuid: str, windows: Sequence[Shown]) -> int:
-    """Count the listed processes that belong to no window open on that GPU then; 0 where none was open."""
+    """Count the listed processes outside every window open on that GPU at the time; 0 without an open window."""
     then = [
         each
         for each in windows
@@ -118,7 +118,7 @@ def foreign(process_list: ProcessList, uuid: str, windows: Sequence[Shown]) -> i
 
 
 def _verdicts(view: ChartView, cells: plot.Span) -> list[Chip]:
-    """Draw the windows on this GPU by their letters, the worst where several lie in one cell."""
+    """Draw the windows on this GPU by their letters, in each cell the worst one."""
     shown = [Chip(" ", "none", Tone.DIM)] * cells.slices_count
     edges_ns = cells.edges_ns()
     of_gpu = [window for window in view.windows if view.device.uuid in window.uuids or not window.uuids]
@@ -146,7 +146,7 @@ def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
     if count >= 2 * _LABEL_COUNT:
         _put(text, 0, first)
         _put(text, count - len(last), last)
-    # A range that ends now ends on a whole dot: steps count from there, and stand still.
+    # A live range ends on a whole dot: steps count from there, so that they do not move.
     zero_ns = view.end_ns if 0 <= view.end_ns - view.zero_ns < cells.slice_ns else view.zero_ns
     begin_s, end_s = (view.begin_ns - zero_ns) / 1e9, (view.end_ns - zero_ns) / 1e9
     for step in range(int(begin_s // step_s), int(end_s // step_s) + 1):
@@ -160,7 +160,7 @@ def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
 
 
 def _put(text: list[str], begin: int, words: str) -> None:
-    """Write words where nothing is yet, a blank on either side."""
+    """Write words into an empty place, with a blank on either side."""
     around = text[max(begin - 1, 0) : begin + len(words) + 1]
     if begin >= 0 and begin + len(words) <= len(text) and set(around) <= {" "}:
         text[begin : begin + len(words)] = words
@@ -177,7 +177,7 @@ def _offset(seconds: int, step_s: int) -> str:
 
 
 def _at_cursor(view: ChartView, cells: plot.Span, cursor: int | None, reasons: reason_strip.ReasonSlices) -> Iterator[Piece]:
-    """Name the reasons, processes, windows and events of the marked cell; without one, the share of each reason in view."""
+    """Name the reasons, processes, windows and events of the marked cell; without one, each reason's share of the view."""
     if cursor is None or view.cursor_ns is None:
         yield Piece(" in view", Tone.DIM)
         shares = reason_strip.shares(view.trace.column(REASONS), view.begin_ns, min(view.end_ns, view.zero_ns))

@@ -19,7 +19,7 @@ _WHOSE = {
 
 
 def head(uuid: str, gpu: LiveGpu | None, live: Live, width: int) -> list[Piece]:
-    """Name the GPU, and its trouble."""
+    """Name the GPU, and its loss or silence."""
     everyone = [each.device.uuid for each in live.gpus]
     of = f" of 0–{len(everyone) - 1}" if len(everyone) > 1 else ""
     pieces = [Piece(f" GPU {everyone.index(uuid)}{of}" if uuid in everyone else " GPU")]
@@ -39,7 +39,7 @@ def _wrong(gpu: LiveGpu | None, live: Live) -> list[Piece]:
 
 
 def limits(gpu: LiveGpu, width: int) -> list[Piece]:
-    """List the limits and settings, the most telling first, without what was not observed."""
+    """List the limits and settings, the most important first, without unobserved ones."""
     device, said = gpu.device, gpu.said
     modes = {name: said(name) if said(name) is not None else getattr(device, name) for name in _MODES}
     limit_w, default_w = said("power_limit_w") or device.power_limit_w, device.power_limit_default_w
@@ -64,7 +64,7 @@ def _fact(text: str, value: float | str | None) -> str:
 
 
 def now(gpu: LiveGpu, live: Live, width: int) -> list[Piece]:
-    """Format its values as the table of all GPUs does, each with its unit, and its reasons by name."""
+    """Format its values as in the table of all GPUs, each with its unit, and its reasons by name."""
     held, (mhz, _, share) = gpu_words.clock(gpu), gpu_words.clock(gpu).text.partition(" ")
     pieces = [
         Piece(f" {mhz} MHz{f' {share.strip()}' if share else ''}", held.tone),
@@ -112,7 +112,7 @@ def process_lines(gpu: LiveGpu, live: Live, width: int, most: int) -> list[list[
 
 
 def _role(process: Process, owner: Ownership, opened: Sequence[Shown]) -> str:
-    """Name the window that a process works for, or the one it disturbs."""
+    """Name the window of a process, or the window that it disturbs."""
     mine = [each for each in opened if process.pid in each.pids] if owner is Ownership.OWN else list(opened)
     if not mine or owner is Ownership.UNKNOWN:
         return ""

@@ -10,18 +10,18 @@ from gpuwatch.view.live import LiveGpu
 from gpuwatch.wire.shown import Shown
 
 STALE_PERIODS = 3
-LEAST_STALE_S = 2.0  # a sampler that is late by less is late, not silent
+LEAST_STALE_S = 2.0  # a sampler with a smaller delay is late, not silent
 
 
 def name(gpu: LiveGpu) -> str:
-    """Return the board's name without its maker."""
+    """Return the board's name without its vendor."""
     words = [word for word in report.plain(gpu.device.name).split() if word not in ("NVIDIA", "SIMULATED", "GeForce")]
     mig = gpu.said("mig_mode")
     return (" ".join(words) or NOTHING) + (" MIG" if (gpu.device.mig_mode if mig is None else mig) else "")
 
 
 def clock(gpu: LiveGpu) -> Piece:
-    """Format the SM clock against its maximum; in colour only where a reason holds it."""
+    """Format the SM clock against its maximum; in colour only while a reason limits it."""
     mhz, most = gpu.said("sm_clock_mhz"), gpu.device.sm_clock_max_mhz
     if mhz is None:
         return Piece(NOTHING, Tone.DIM)
@@ -30,7 +30,7 @@ def clock(gpu: LiveGpu) -> Piece:
 
 
 def power(gpu: LiveGpu) -> Piece:
-    """Format board power against the enforced limit; ``!`` where it reaches it.  A log may know the mean of a second only."""
+    """Format board power against the enforced limit; ``!`` at the limit.  A log may hold only the mean of a second."""
     now_w = gpu.said("power_w")
     watts, limit = (
         gpu.said("power_average_w") if now_w is None else now_w,
@@ -71,7 +71,7 @@ def _gb(amount: int) -> str:
 
 
 def processes(gpu: LiveGpu, windows: Sequence[Shown]) -> Piece:
-    """Count the processes on it; while a window is open there, own (o) and foreign (F) ones."""
+    """Count the processes on it; while a window is open on it, by own (o) and foreign (F)."""
     if gpu.process_list is None:
         return Piece(NOTHING, Tone.DIM)
     pids = {process.pid for process in gpu.process_list.processes}
@@ -86,7 +86,7 @@ def processes(gpu: LiveGpu, windows: Sequence[Shown]) -> Piece:
 
 
 def stale_s(gpu: LiveGpu, now_ns: int) -> float | None:
-    """Return how long its fast lane has been silent, if too long; None while it is well."""
+    """Return the length of its fast lane's silence, if too long; None otherwise."""
     age_s = gpu.age_s(now_ns)
     if age_s is None or age_s <= max(LEAST_STALE_S, STALE_PERIODS * gpu.period_ns.get(Lane.FAST, 0) / 1e9):
         return None

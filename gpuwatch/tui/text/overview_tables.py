@@ -11,7 +11,7 @@ from gpuwatch.tui.text.words import NOTHING, Piece, Tone, counted, cut, reasons,
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.shown import Shown
 
-WIDE_COLUMNS = 116  # from here on there is room for bars
+WIDE_COLUMNS = 116  # least width of a screen with bars
 BAR_COUNT = 8
 
 
@@ -42,7 +42,7 @@ def columns(width: int) -> list[TableColumn]:
 
 
 def bar(amount: float | None, most: float | None) -> str:
-    """Draw the share of the most in eighths of a character; above the most is full."""
+    """Draw a share of the maximum in eighths of a character; a larger value is full."""
     if amount is None or not most:
         return ""
     eighths = round(min(max(amount / most, 0.0), 1.0) * BAR_COUNT * 8)
@@ -50,7 +50,7 @@ def bar(amount: float | None, most: float | None) -> str:
 
 
 def _row(cells: Iterable[Piece], wanted: Iterable[TableColumn]) -> Iterator[Piece]:
-    """Fit cells into their columns, a blank after each."""
+    """Fit cells into their columns, with a blank after each."""
     for cell, column in zip(cells, wanted, strict=False):
         text = cut(cell.text, column.width)
         yield Piece(text.ljust(column.width) if column.left else text.rjust(column.width), cell.tone)
@@ -67,7 +67,7 @@ def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
         yield _gpu_line(position, gpu, live, wanted, max(width - used, 3))
     if live.gpus_left_out_count:
         yield [Piece(f"and {counted(live.gpus_left_out_count, 'more GPU')}", Tone.DIM)]
-    if live.unanswered:  # numbered by the driver, which counts them where the table does not
+    if live.unanswered:  # The driver's own numbers: the table does not list these GPUs.
         yield [Piece(cut(f"not answering, by the driver's index: {report.plain('; '.join(live.unanswered))}", width), Tone.BAD)]
 
 
@@ -108,13 +108,13 @@ def absence_lines(live: Live) -> list[list[Piece]]:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """The order of the windows, and the only status shown; by default all, the newest first."""
+    """The order of the windows, and an optional filter by status; by default all, the newest first."""
 
     is_worst_first: bool = False
     status: str | None = None
 
     def of(self, windows: Sequence[Shown]) -> tuple[Shown, ...]:
-        """Return the windows so; open ones come first in either order."""
+        """Return the windows in this order; open ones come first in either order."""
         shown = [each for each in windows if self.status in (None, each.status)]
         if self.is_worst_first:
             badness = {each.value: each.badness for each in Status}
@@ -122,7 +122,7 @@ class Arrangement:
         return tuple(shown)
 
     def next_status(self, windows: Sequence[Shown]) -> str | None:
-        """Return the status after this one of those there are; None, for all, after the last."""
+        """Return the next of the present statuses; None, for all, after the last."""
         known = [None, *(each.value for each in reversed(Status) if each.value in {window.status for window in windows})]
         return known[(known.index(self.status) + 1) % len(known)] if self.status in known else None
 
@@ -134,7 +134,7 @@ class Arrangement:
 def window_lines(
     live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None, arrangement: Arrangement = Arrangement()
 ) -> Iterator[list[Piece]]:
-    """Draw open and recent windows as arranged, with verdicts and findings; of open ones the hazards seen ``so_far``."""
+    """Draw open and recent windows in this arrangement, with verdicts and findings; for open ones the hazards ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
     label_width = 14 if width < 90 else 22 if width < 110 else 28
     yield [
@@ -156,7 +156,7 @@ def window_lines(
             ),
         ]
     if not live.windows:
-        # A window of a simulated GPU is one of that daemon's: a plain command would go to another.
+        # The simulated GPUs have their own daemon: a plain command would reach another one.
         hint = "" if live.simulated else ": gpuwatch run -- python bench.py"
         yield [Piece(f"  none yet{hint}", Tone.DIM)]
     elif not windows:

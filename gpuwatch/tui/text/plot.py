@@ -1,4 +1,4 @@
-"""A signal over time in braille: a band from the least to the most of every moment, and nothing where it was not observed."""
+"""A signal over time in braille: a band from the least to the greatest value of each moment, and a gap if unobserved."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from annotate.evidence import HEARTBEAT_NS, Column, Gap, Times, Values
 from gpuwatch.tui.text.words import Piece, Tone
 
-HOLDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # as evidence.Trace: a value not repeated for this long stands no more
-GUTTER_COUNT = 7  # columns to the left of a curve: a label and the axis
+HOLDS_NS = HEARTBEAT_NS + HEARTBEAT_NS // 2  # as in evidence.Trace: a value expires after this long without a repetition
+GUTTER_COUNT = 7  # columns to the left of a curve: label and axis
 LINE = "╌"
 CURSOR = "│"
-_MOST = 1e15  # what is beyond it is no reading, and would overflow on its way to a dot
-# The dots of a braille character: four rows of two, each a bit.
+_MOST = 1e15  # a value beyond this is no reading, and its dot would overflow
+# The dots of a braille character: four rows of two, one bit each.
 _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], np.uint32)
 _BLANK = 0x2800
 _TONES = tuple(Tone)
@@ -46,7 +46,7 @@ class Span:
         return _edges_ns(self.begin_ns, self.end_ns, self.slices_count)
 
     def index(self, at_ns: int) -> int | None:
-        """Return the slice of a moment; None if it lies in none."""
+        """Return the slice of a moment; None outside the span."""
         if not self.begin_ns <= at_ns < self.end_ns:
             return None
         return min((at_ns - self.begin_ns) * self.slices_count // (self.end_ns - self.begin_ns), self.slices_count - 1)
@@ -59,13 +59,13 @@ def _edges_ns(begin_ns: int, end_ns: int, count: int) -> Times:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Least and most of a signal in each slice of a span; NaN where it was not observed."""
+    """Least and greatest value of a signal in each slice of a span; NaN if unobserved."""
 
     low: Values
     high: Values
 
     def over(self, other: Band) -> Band:
-        """Return this band, with the other where this one has nothing."""
+        """Return this band, filled from the other one where this one is empty."""
         nothing = np.isnan(self.low)
         return Band(np.where(nothing, other.low, self.low), np.where(nothing, other.high, self.high))
 
@@ -75,13 +75,13 @@ class Band:
         return Band(np.fmin(low[:, 0], low[:, 1]), np.fmax(high[:, 0], high[:, 1]))
 
     def ends(self) -> tuple[float, float] | None:
-        """Return the least and most of all; None if nothing was observed."""
+        """Return the least and greatest of all values; None if nothing was observed."""
         seen = ~np.isnan(self.low)
         return (float(self.low[seen].min()), float(self.high[seen].max())) if seen.any() else None
 
 
 def without(column: Column, gaps: Sequence[Gap]) -> Column:
-    """Return the column with nothing in the gaps: a value is known again from the first row after one."""
+    """Return the column without values in the gaps: a value is valid again from the first row after a gap."""
     if not gaps or not len(column):
         return column
     at_ns, values = column.at_ns, column.values.copy()
@@ -93,7 +93,7 @@ def without(column: Column, gaps: Sequence[Gap]) -> Column:
 
 
 def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
-    """Return the range of a step function in each slice: its rows there, and the value in force when the slice began."""
+    """Return the range of a step function in each slice: its rows there, and the value at the slice's begin."""
     low, high = np.full(span.slices_count, np.nan), np.full(span.slices_count, np.nan)
     if not len(column) or span.end_ns <= span.begin_ns:
         return Band(low, high)
@@ -107,14 +107,14 @@ def band(column: Column, span: Span, *, holds_ns: int = HOLDS_NS) -> Band:
     before = starts[:-1] - 1
     stands = (before >= 0) & (edges_ns[:-1] - column.at_ns[before] <= holds_ns)
     first = np.minimum(starts[:-1], len(values) - 1)
-    stands &= ~((column.at_ns[first] == edges_ns[:-1]) & np.isnan(values[first]))  # it ended right there
+    stands &= ~((column.at_ns[first] == edges_ns[:-1]) & np.isnan(values[first]))  # the previous value ended exactly there
     carried = np.where(stands, values[before], np.nan)
     return Band(np.fmin(low, carried), np.fmax(high, carried))
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The range of values of a curve, and the distance of its ticks."""
+    """The range of a curve's values, and the distance of its ticks."""
 
     low: float
     high: float
@@ -135,13 +135,13 @@ def scale(low: float, high: float, *, least: float = 1.0, ticks_count: int = 3) 
 
 
 def _nice(least: float) -> float:
-    """Return the smallest of 1, 2, 2.5 and 5, times a power of ten, that is not below this."""
+    """Return the smallest of 1, 2, 2.5 and 5, times a power of ten, that is at least this number."""
     power = 10.0 ** math.floor(math.log10(least))
     return next((power * nice for nice in (1.0, 2.0, 2.5, 5.0) if power * nice >= least * (1 - 1e-9)), power * 10.0)
 
 
 def label(value: float, step: float) -> str:
-    """Format a tick's number, with as many decimals as its step has."""
+    """Format a tick's number, with the decimals of its step."""
     if abs(value) >= 99_999.5:
         return f"{value:.0e}"
     decimals = next((n for n in range(3) if abs(step * 10**n - round(step * 10**n)) < 1e-6), 3)
@@ -150,7 +150,7 @@ def label(value: float, step: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PlotStyle:
-    """The style of a curve: a tone for each cell, a value to draw a line at, a cell to mark."""
+    """The style of a curve: a tone for each cell, the value of a reference line, and a marked cell."""
 
     tones: Tones
     line: float | None = None
@@ -168,14 +168,14 @@ def toned(cells: Tones, where: npt.NDArray[np.bool_], tone: Tone) -> Tones:
 
 
 def lines(of: Band, within: Scale, rows_count: int, look: PlotStyle) -> Iterator[list[Piece]]:
-    """Draw a curve ``rows_count`` lines high, an axis to its left; ``of`` has two dot columns for each cell."""
+    """Draw a curve ``rows_count`` lines high, with an axis to its left; ``of`` has two dot columns for each cell."""
     cells_count = len(of.low) // 2
     codes = _codes(of, within, rows_count)
     line_row = _row(look.line, within, rows_count)
     marks = {row: label(tick, within.step) for tick in within.ticks() if (row := _row(tick, within, rows_count)) is not None}
     if line_row is not None and look.line is not None:
         marks[line_row] = label(look.line, 1.0 if look.line >= 10 else within.step)
-    marks.setdefault(rows_count - 1, label(within.low, within.step))  # where the range begins, in any case
+    marks.setdefault(rows_count - 1, label(within.low, within.step))  # always a tick at the bottom of the range
     for row in range(rows_count):
         blank = codes[row] == _BLANK
         text = np.where(blank, ord(LINE if row == line_row else " "), codes[row])
@@ -196,7 +196,7 @@ def _row(value: float | None, within: Scale, rows_count: int) -> int | None:
 
 
 def _dots(values: Values, within: Scale, rows_count: int) -> npt.NDArray[np.float64]:
-    """Return rows of dots from the top, inside the box; NaN stays."""
+    """Return rows of dots from the top, clipped to the box; NaN stays."""
     most = 4 * rows_count - 1
     return np.clip(np.rint((within.high - values) / (within.high - within.low) * most), 0, most)
 
@@ -205,13 +205,13 @@ def _codes(of: Band, within: Scale, rows_count: int) -> npt.NDArray[np.uint32]:
     """Return braille characters, one row of the array per line."""
     top, bottom = _dots(of.high, within, rows_count), _dots(of.low, within, rows_count)
     rows = np.arange(4 * rows_count)[:, None]
-    dots = (rows >= top) & (rows <= bottom)  # never where either is NaN
+    dots = (rows >= top) & (rows <= bottom)  # no dot if either is NaN
     cells = dots[:, : len(top) // 2 * 2].reshape(rows_count, 4, -1, 2)
     return np.asarray(_BLANK + np.einsum("rdcs,ds->rc", cells, _BITS), np.uint32)
 
 
 def _pieces(text: npt.NDArray[np.uint32], tone: Tones) -> Iterator[Piece]:
-    """Cut a line where its tone changes."""
+    """Cut a line at each change of tone."""
     if not len(text):
         return
     words = text.astype("<u4").tobytes().decode("utf-32-le")

@@ -1,4 +1,4 @@
-"""Clock event reasons over time, one letter per slice: the gravest, and a dash where part of it was not observed."""
+"""Clock event reasons over time, one letter per slice: the gravest one, or a dash if part of the slice was unobserved."""
 
 import itertools
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from annotate.evidence import Column, Times
 from gpuwatch.tui.text.plot import HOLDS_NS, Span
 from gpuwatch.tui.text.words import CHIPS, KNOWN_MASK, NOTHING, UNKNOWN, Chip, Piece, Tone, chips
 
-_MOST = 2.0**52  # a mask beyond it is no mask
+_MOST = 2.0**52  # a larger value is no mask
 _TONES = (Tone.BAD, Tone.WARN, Tone.NOTE, Tone.DIM)
-# Bits and chips; a bit without a name may be grave, and stands before harmless ones.
+# Bits and chips; an unnamed bit may be grave, so it precedes harmless ones.
 _GRAVEST_FIRST: Sequence[tuple[int, Chip]] = sorted(
     [*((reason.value, chip) for reason, chip in CHIPS.items()), (~KNOWN_MASK, UNKNOWN)],
     key=lambda entry: _TONES.index(entry[1].tone),
@@ -25,7 +25,7 @@ NONE = Chip("·", "none", Tone.DIM)
 
 @dataclass(frozen=True, slots=True)
 class ReasonSlices:
-    """All reasons in each slice of a span; ``seen`` and ``whole``: observed at all, and all the time."""
+    """All reasons in each slice of a span; ``seen`` and ``whole``: observed in part, and throughout."""
 
     masks: Times
     seen: npt.NDArray[np.bool_]
@@ -36,7 +36,7 @@ class ReasonSlices:
 
 
 def slices(column: Column, span: Span) -> ReasonSlices:
-    """Cut a column of masks into slices; each mask stands until the next row."""
+    """Cut a column of masks into slices; each mask holds until the next row."""
     count = span.slices_count
     if not len(column) or span.end_ns <= span.begin_ns:
         return ReasonSlices(np.zeros(count, np.int64), np.zeros(count, bool), np.zeros(count, bool))
@@ -61,7 +61,7 @@ def slices(column: Column, span: Span) -> ReasonSlices:
 
 
 def letters(of: ReasonSlices) -> list[Chip]:
-    """Return the gravest reason of each slice; none only for a slice that was observed all the time."""
+    """Return the gravest reason of each slice; none only if the whole slice was observed."""
     codes = np.where(of.whole, 1, 0)
     for code, (bits, _) in enumerate(reversed(_GRAVEST_FIRST), start=2):
         codes = np.where(of.seen & (of.masks & bits != 0), code, codes)
@@ -70,12 +70,12 @@ def letters(of: ReasonSlices) -> list[Chip]:
 
 
 def pieces(cells: Sequence[Chip]) -> list[Piece]:
-    """Return cells as text, cut where their tone changes."""
+    """Return cells as text, cut at each change of tone."""
     return [Piece("".join(cell.letter for cell in alike), tone) for tone, alike in itertools.groupby(cells, attrgetter("tone"))]
 
 
 def shares(column: Column, begin_ns: int, end_ns: int) -> dict[Chip, float]:
-    """Return the share of the observed time each reason held, gravest first; only those that did."""
+    """Return each reason's share of the observed time, gravest first, without absent reasons."""
     if not len(column):
         return {}
     begins_ns, ends_ns, masks = _intervals(column)
@@ -91,7 +91,7 @@ def shares(column: Column, begin_ns: int, end_ns: int) -> dict[Chip, float]:
 
 
 def _intervals(column: Column) -> tuple[Times, Times, Times]:
-    """Return begins, ends and masks of the intervals in which a mask was in force, in order and disjoint."""
+    """Return begins, ends and masks of the intervals with a valid mask, in order and disjoint."""
     begins_ns = column.at_ns
     ends_ns = np.minimum(np.append(begins_ns[1:], begins_ns[-1] + HOLDS_NS), begins_ns + HOLDS_NS)
     good = np.isfinite(column.values) & (column.values >= 0) & (column.values < _MOST) & (ends_ns > begins_ns)
@@ -99,8 +99,8 @@ def _intervals(column: Column) -> tuple[Times, Times, Times]:
 
 
 def _ored(masks: Times, first: npt.NDArray[np.intp], last: npt.NDArray[np.intp]) -> Times:
-    """Combine all bits of masks[first:last], each of them at least one long."""
+    """Combine all bits of masks[first:last], each range at least one long."""
     padded = np.append(masks, 0)
-    # reduceat takes pairs: the even places are the intervals, the odd ones lie between.
+    # reduceat takes pairs: even places are the intervals, odd ones lie between them.
     pairs = np.stack((first, last), axis=1).ravel()
     return np.asarray(np.bitwise_or.reduceat(padded, pairs)[::2], np.int64)

@@ -1,4 +1,4 @@
-"""A moment as a user types it, and as a wall clock shows it."""
+"""A moment as text: a user's input, and a wall clock's time."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ EXPECTED_WITHOUT_WALL = "-5m (before its end), +12.5s (since its beginning) or e
 
 
 def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
-    """Format a moment by the local wall clock; with its day if that was not today."""
+    """Format a moment by the local wall clock; with its day if that is not today."""
     wall_s = clock.wall_s()
     ahead_s = wall_offset_ns / 1e9 if wall_offset_ns is not None else wall_s - clock.now_ns() / 1e9
     at = datetime.fromtimestamp(at_ns / 1e9 + ahead_s, tz=UTC).astimezone()
@@ -22,9 +22,9 @@ def time_of_day(at_ns: int, wall_offset_ns: int | None = None) -> str:
 
 
 def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | None) -> int:
-    """Read a moment of the axis; ``wall_offset_ns`` added gives wall time, None: it is unknown.
+    """Read a moment of the axis; ``wall_offset_ns`` added gives wall time, None means unknown.
 
-    Raises ValueError, in one line, for text that is no moment.
+    Raises ValueError: with a one-line message, for text that is no moment.
     """
     word = text.strip().replace("−", "-")
     if word.lower() in ("now", "end", "live"):
@@ -42,7 +42,7 @@ def moment_ns(text: str, *, begin_ns: int, now_ns: int, wall_offset_ns: int | No
         if match := _CLOCK.match(word):
             second = float(match[3] or 0)
             at = today.replace(hour=int(match[1]), minute=int(match[2]), second=int(second), microsecond=0)
-            if at > today:  # at half past midnight, 23:50 means yesterday's
+            if at > today:  # at half past midnight, 23:50 means yesterday
                 at -= timedelta(days=1)
             at += timedelta(seconds=second % 1)
         else:

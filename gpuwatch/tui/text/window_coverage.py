@@ -1,6 +1,6 @@
-"""The windows of a GPU: the owners of its processes, and the hazards seen while a window is open.
+"""The windows of a GPU: the owners of its processes, and the hazards seen so far in open windows.
 
-Hazards are no verdict: a hazard not seen yet may still be there.
+Hazards are no verdict: an unseen hazard may still exist.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from gpuwatch.tui.text import words
 from gpuwatch.view.live import Live, LiveGpu
 from gpuwatch.wire.shown import Shown
 
-# What spoils a number; the power cap, which is how a heavy kernel runs, last.
+# Reasons that spoil a number; the power cap, normal for a heavy kernel, comes last.
 _AGAINST: tuple[Reason, ...] = (
     Reason.HW_POWER_BRAKE, Reason.HW_THERMAL, Reason.SW_THERMAL, Reason.HW_SLOWDOWN, Reason.SYNC_BOOST, Reason.SW_POWER_CAP,
 )  # fmt: skip
@@ -19,7 +19,7 @@ _ORDER = (_LOST, _FOREIGN, *(words.CHIPS[reason].name for reason in _AGAINST))
 
 
 def is_window_on(window: Shown, uuid: str, pids: Collection[int]) -> bool:
-    """Return True for a GPU the window names, or, if it names none, one of its processes is on: ``pids`` are on this GPU."""
+    """Return True if the window names the GPU, or names none and one of its processes is among ``pids``, those on this GPU."""
     return uuid in window.uuids if window.uuids else not set(window.pids).isdisjoint(pids)
 
 
@@ -29,7 +29,7 @@ def open_windows_on(windows: Iterable[Shown], uuid: str, pids: Collection[int]) 
 
 
 def owned_processes(gpu: LiveGpu, windows: Iterable[Shown]) -> list[tuple[Process, Ownership]]:
-    """Return its processes: own or foreign as seen from the windows open on this GPU, unknown while there is none."""
+    """Return its processes: own or foreign to the windows open on this GPU, unknown without an open window."""
     processes = gpu.process_list.processes if gpu.process_list is not None else ()
     opened = open_windows_on(windows, gpu.device.uuid, {process.pid for process in processes})
     owners = [each.pids for each in opened if each.pids]
@@ -58,7 +58,7 @@ class OpenWindowHazards:
 
 
 def _found(window: Shown, gpus: Sequence[LiveGpu]) -> Iterator[str]:
-    """Name the hazards in one answer; only readings since the window began count."""
+    """Name the hazards in one answer; only readings since the window's begin count."""
     for gpu in gpus:
         pids = {process.pid for process in gpu.process_list.processes} if gpu.process_list is not None else set()
         if not is_window_on(window, gpu.device.uuid, pids):

@@ -1,6 +1,6 @@
-"""Pieces of text with a tone, and the letters for reasons and verdicts; nothing here knows a terminal.
+"""Pieces of text with a tone, and the letters for reasons and verdicts, independent of any terminal.
 
-Every tone that can be a reason for a bad number comes with a letter or a word, so that colour alone tells nothing.
+Every tone that can be a reason for a bad number comes with a letter or a word, so that no meaning depends on colour alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ NOTHING = "–"  # not observed
 
 
 class Tone(StrEnum):
-    """The meaning of a piece; a screen has a colour for each."""
+    """The meaning of a piece; a screen gives each a colour."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -34,13 +34,13 @@ class Piece:
 
 
 def simulated_why(live: Live) -> str:
-    """Explain why the GPUs on the screen are simulated: asked for, or no driver."""
+    """Explain why the GPUs on the screen are simulated: a request, or no driver."""
     return f"{live.absence}: simulated GPUs" if live.absence else "these GPUs do not exist"
 
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One clock event reason or verdict, as a screen names it."""
+    """One clock event reason or verdict, as shown on a screen."""
 
     letter: str
     name: str
@@ -93,7 +93,7 @@ def chips(mask: int | None) -> list[Chip]:
 
 
 def reasons(mask: int | None, room: int) -> list[Piece]:
-    """Return chips with their names where they fit, else their letters alone."""
+    """Return chips with their names if they fit, else their letters alone."""
     found = chips(mask)
     named = [Piece(f"{chip.letter} {chip.name}", chip.tone) for chip in found]
     if sum(len(piece.text) + 2 for piece in named) - 2 > room:
@@ -104,7 +104,7 @@ def reasons(mask: int | None, room: int) -> list[Piece]:
 
 
 def status(said: str) -> Chip:
-    """Return the chip of a window's status; a newer daemon may have others."""
+    """Return the chip of a window's status; a newer daemon may send an unknown one."""
     return STATUSES.get(said, Chip("?", report.plain(said), Tone.NOTE))
 
 
@@ -138,7 +138,7 @@ def cut(text: str, most: int) -> str:
 
 
 def clip_pieces(pieces: Sequence[Piece], room: int) -> list[Piece]:
-    """Cut a line to ``room`` columns, at the end of a whole piece where there is one."""
+    """Cut a line to ``room`` columns, at the end of a whole piece if possible."""
     found: list[Piece] = []
     for piece in pieces:
         if len(piece.text) > room:
@@ -149,5 +149,5 @@ def clip_pieces(pieces: Sequence[Piece], room: int) -> list[Piece]:
 
 
 def text(lines: Iterator[list[Piece]] | Sequence[list[Piece]]) -> str:
-    """Return the words alone, to paste."""
+    """Return the text without tones, to paste."""
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)

@@ -1,4 +1,4 @@
-"""The curves of one GPU on the screen, redrawn only where a line changed; a click picks a moment."""
+"""The curves of one GPU on the screen, redrawn only if a line changed; a click selects a moment."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from gpuwatch.tui.widgets.line_view import LineView
 
 
 class Curves(LineView):
-    """The lines of ``gpu_chart``, for the size there is."""
+    """The lines of ``gpu_chart``, for the current size."""
 
     DEFAULT_CSS = "Curves { height: 1fr; }"
 

@@ -1,4 +1,4 @@
-"""The list of GPUs: a line each, and where there is room the last two minutes of its clock and reasons."""
+"""The list of GPUs: a line each, and on a large screen the last two minutes of its clock and reasons."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
@@ -9,14 +9,14 @@ from gpuwatch.tui.text.words import Piece, Tone, span
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
-COLUMN_FROM = 170  # columns of a screen on which the strip fits beside the names of the reasons
-SHARE_RATIO = 0.6  # of a screen's lines, at most; the windows have the others
-_BESIDE_COUNT = 131  # columns of the table, if the strip stands beside it
+COLUMN_FROM = 170  # least width of a screen for the strip beside the names of the reasons
+SHARE_RATIO = 0.6  # greatest share of a screen's lines; the windows have the others
+_BESIDE_COUNT = 131  # columns of the table with the strip beside it
 _GUTTER_COUNT = 16
 
 
 class HistoryPlacement(Enum):
-    """The place of the last two minutes, if there is room for them."""
+    """The placement of the last two minutes, if they fit."""
 
     NOWHERE = auto()
     BESIDE = auto()
@@ -25,7 +25,7 @@ class HistoryPlacement(Enum):
 
 
 def place_history(gpus_count: int, width: int, height: int, *, more_count: int = 0) -> HistoryPlacement:
-    room = int(height * SHARE_RATIO) - 1 - more_count  # without the heading, and what follows the table
+    room = int(height * SHARE_RATIO) - 1 - more_count  # without the heading and the lines after the table
     if 3 * gpus_count <= room:
         return HistoryPlacement.BELOW_WITH_CLOCK
     if 2 * gpus_count <= room:
@@ -38,7 +38,7 @@ def cells_count(placement: HistoryPlacement, width: int) -> int:
 
 
 class GpuList(RowList):
-    """Clock, power, temperature, use, processes and clock event reasons of every GPU, or why there is none."""
+    """Clock, power, temperature, use, processes and clock event reasons of every GPU, or the reason for an empty list."""
 
     def show_live(self, live: Live, width: int, height: int, histories: OverviewHistory, chosen: str | None) -> None:
         if not live.gpus:

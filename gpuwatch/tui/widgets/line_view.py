@@ -13,9 +13,9 @@ from gpuwatch.tui.text.words import Piece, Tone
 
 
 class LineView(Widget):
-    """Text in tones, never wrapped; as high as it has lines, unless its styles say otherwise."""
+    """Text in tones, never wrapped; its height is its number of lines, unless its styles say otherwise."""
 
-    # As STYLES of `text_lines`; here textual gives a style by its class, a line at a time.
+    # As STYLES of `text_lines`; here textual takes a style by class, one line at a time.
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"line-view--{tone}" for tone in Tone} | {"line-view--chosen"}
     DEFAULT_CSS = """
     LineView { height: auto; }
@@ -34,7 +34,7 @@ class LineView(Widget):
         self._styles: dict[str, Style] = {}
 
     def draw_lines(self, lines: Iterable[list[Piece]], *, chosen: int | None = None) -> None:
-        """Show these lines; ``chosen`` is the number of the chosen one."""
+        """Show these lines; ``chosen`` is the number of the selected one."""
         before, self._lines = self._lines, list(lines)
         moved = {self._chosen, chosen} if chosen != self._chosen else set()
         self._chosen = chosen
@@ -53,12 +53,12 @@ class LineView(Widget):
         return len(self._lines)
 
     def notify_style_update(self) -> None:
-        """Forget the styles of the theme before."""
+        """Forget the styles of the previous theme."""
         self._styles.clear()
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        # Read once: textual computes a style again at every call.
+        # Read once, because textual computes a style again at every call.
         if not self._styles:
             self._styles = {name: self.get_component_rich_style(f"line-view--{name}") for name in (*Tone, "chosen")}
         pieces = self._lines[y] if y < len(self._lines) else []

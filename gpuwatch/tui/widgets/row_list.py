@@ -1,4 +1,4 @@
-"""A list of lines of which one can be chosen: with keys by the screen, with the mouse here."""
+"""A list of lines with one selected: the screen handles keys, this widget the mouse."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gpuwatch.tui.widgets.line_view import LineView
 
 
 class RowList(LineView):
-    """Lines with names; those without one, as a heading, cannot be chosen."""
+    """Lines with names; unnamed lines, such as a heading, cannot be selected."""
 
     _names: tuple[str | None, ...] = ()
 
@@ -38,7 +38,7 @@ class RowList(LineView):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """Return the name ``by`` lines on, at most at an end; the first, or the last going up, if none was chosen."""
+    """Return the name ``by`` lines on, at most at an end; without a selection the first, or the last when moving up."""
     if not names:
         return None
     if chosen not in names:

@@ -1,4 +1,4 @@
-"""The first lines of every screen: now, or when, and what was found; and the mark of data that is no driver's."""
+"""The first lines of every screen: the moment, the counts, and the mark of data that comes from no driver."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +11,7 @@ from gpuwatch.tui.text.words import Piece, Tone
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import Live
 
-LEAST_COLUMNS, LEAST_LINES = 80, 24  # where every key and table of a few GPUs fits
+LEAST_COLUMNS, LEAST_LINES = 80, 24  # least size that fits every key and the table of a few GPUs
 
 
 class ScreenState(StrEnum):
@@ -36,7 +36,7 @@ _LOOKS = {  # mark and tone
 
 
 def screen_state(content: ScreenContent | None, problem: str | None) -> ScreenState:
-    """Return what the screen shows; without content nothing was answered yet."""
+    """Return the state of the screen; without content no answer came yet."""
     if content is not None and content.past_ns is not None:
         return ScreenState.PAST
     if problem is not None:
@@ -56,9 +56,9 @@ class StatusLine(TextLines):
     def show_content(
         self, content: ScreenContent | None, problem: str | None, width: int, now_ns: int | None, *, is_small: bool = False
     ) -> None:
-        """Show the state; ``now_ns`` is now on the axis of the content, None where there is no now.
+        """Show the state; ``now_ns`` is now on the axis of the content, None without a present.
 
-        ``is_small``: the terminal has less room than the screens need, which stands in place of what is open.
+        ``is_small``: the terminal is smaller than the screens need; a note about it replaces the count of open windows.
         """
         state = screen_state(content, problem)
         mark, tone = _LOOKS[state]
@@ -86,7 +86,7 @@ class StatusLine(TextLines):
 
 
 class Banner(TextLines):
-    """A line visible while the source is not a driver: simulated GPUs, or a recording."""
+    """A line visible while the source is no driver: simulated GPUs, or a recording."""
 
     def show_live(self, live: Live) -> None:
         replayed = live.source.startswith("replay:")

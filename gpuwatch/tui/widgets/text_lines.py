@@ -1,4 +1,4 @@
-"""A widget of lines in tones, wrapped where they must be, and drawn only when they changed."""
+"""A widget of lines in tones, wrapped if necessary, and drawn only when they changed."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,9 +18,9 @@ STYLES: Mapping[Tone, str] = {
 
 
 class TextLines(Static):
-    """Text in tones; it remembers what it drew last, so that a screen at rest costs nothing.
+    """Text in tones; it remembers its last drawing, so that an idle screen costs nothing.
 
-    One with a fixed height changes no layout: nothing around it moves when it changes, four times a second.
+    A widget with a fixed height never changes the layout: its four updates a second move nothing around it.
     """
 
     _shown: tuple[tuple[Piece, ...], ...] = ()
@@ -39,5 +39,5 @@ class TextLines(Static):
 
 
 def _line(pieces: tuple[Piece, ...]) -> Content:
-    # Content, never markup: labels and names of processes come from outside.
+    # Content, never markup: labels and process names come from outside.
     return Content.assemble(*((piece.text, STYLES[piece.tone]) if STYLES[piece.tone] else piece.text for piece in pieces))

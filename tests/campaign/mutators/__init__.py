@@ -1,4 +1,4 @@
-"""Every mutator: one a rule at least."""
+"""All mutators, at least one per rule."""
 
 from __future__ import annotations
 

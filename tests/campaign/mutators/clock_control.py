@@ -1,4 +1,4 @@
-"""Who holds the clock."""
+"""Hazards of clock control: locks, limits, and boards below their record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _limited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _slow_state(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """A canary below its record on a board that power does not hold; under the cap its clock has a reason."""
+    """Put a canary below its record on a board below its power limit; under the cap its clock would have a reason."""
     if is_capped(evidence):
         return None
     low_ratio = multiple * TOLERANCE_RATIO

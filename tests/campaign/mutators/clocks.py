@@ -1,4 +1,4 @@
-"""Clocks that move inside the window."""
+"""Hazards of clocks that move inside the window."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, stretch, valued
 from tests.campaign.mutator import Mutator
 
-# Of a straight drift the levels at its ends hold a fifth: the mean lies two fifths of it away from them.
+# In a linear drift the outer levels hold a fifth each: the mean lies two fifths of the drift away from them.
 _DRIFT_TOLERANCES = 2.5
 
 
@@ -18,7 +18,7 @@ def _drifting(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _drifting_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The power controller swings the clock as well, so that a drift of the same size is harder to see."""
+    """Put a drift into a capped window: the power controller's swing hides a drift of the usual size."""
     return _sagging(evidence, multiple * _DRIFT_TOLERANCES * TOLERANCE_RATIO) if is_capped(evidence) else None
 
 
@@ -30,7 +30,7 @@ def _sagging(evidence: Evidence, drift_ratio: float) -> Evidence:
 def _rising(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     if is_capped(evidence):
         return None
-    # The rest outweighs the ramp: against the low start the mean is off by at least half of the step.
+    # The rest outweighs the ramp: the mean is off from the low start by at least half of the step.
     low_ratio = 1.0 - multiple * 2.0 * TOLERANCE_RATIO
     ramp_s = rng.uniform(0.25, 0.45) * evidence.window.length_s
     return clocked(evidence, lambda at_s: np.where(at_s < ramp_s, low_ratio, 1.0), beta=0.9)

@@ -1,4 +1,4 @@
-"""Windows that are compared with another."""
+"""Hazards of windows compared with another window."""
 
 from __future__ import annotations
 

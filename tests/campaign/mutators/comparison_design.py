@@ -1,4 +1,4 @@
-"""Hazards of how a comparison was made."""
+"""Hazards of a comparison's design."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _no_floor(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _picked(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The best of twenty, of windows without times: steadier times say themselves how little luck there is in them."""
+    """Pick the best of twenty windows without times, because steady times would themselves show the small part of luck."""
     return replace(declaring(evidence, variants_count=20), timings=None) if evidence.baseline else None
 
 

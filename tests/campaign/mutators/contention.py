@@ -1,4 +1,4 @@
-"""Neighbours, listed and hidden."""
+"""Hazards of neighbours, listed and hidden."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _ALWAYS = (0, 1 << 62)
 
 
 def _neighbour(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    busy = round(multiple * limit_of("contention-process", "active_ratio") + 0.0049, 2)  # whole points, as the driver says them
+    busy = round(
+        multiple * limit_of("contention-process", "active_ratio") + 0.0049, 2
+    )  # whole points, as the driver reports them
     return joined(evidence, foreign(memory_bytes=500_000_000, utilization_ratio=busy), *_ALWAYS)
 
 
@@ -31,7 +33,7 @@ def _holding(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 def _busier(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
     beyond = open_ratio(evidence) + limit_of("contention-residual", "error_ratio") + multiple * 2.0 * TOLERANCE_RATIO
-    # From inside a container that hides even the window's own process: only its times tell then.
+    # In a container that hides even the window's own process, only the times reveal the neighbour.
     process_lists = tuple(replace(each, processes=(), visibility=Visibility.NAMESPACE) for each in evidence.trace.process_lists)
     evidence = replace(evidence, trace=replace(evidence.trace, process_lists=process_lists))
     timings = evidence.timings

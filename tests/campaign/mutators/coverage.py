@@ -20,7 +20,7 @@ def _unfinished(evidence: Evidence, multiple: float, rng: np.random.Generator) -
 
 
 def _gap(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    # A list stands for a while after it was read.
+    # A list stays valid for a while after its reading.
     return dark(evidence, *stretch(evidence, multiple * limit_of("dark-time", "lists_s") + STALE_NS / 1e9, rng))
 
 

@@ -22,7 +22,7 @@ def _asking(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Memory in use that is another in so many of its refreshes; nobody tells of an allocator."""
+    """Change the memory in use in this number of its refreshes, without declared allocator statistics."""
     share = multiple * limit_of("allocator-churn", "changed_ratio")
     begin_ns, refresh_ns = evidence.window.begin_ns, evidence.trace.refresh_of_ns("memory_used_bytes")
     count = int(evidence.window.length_ns // refresh_ns) + 1
@@ -33,12 +33,12 @@ def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
         inside = (at_ns >= begin_ns) & (at_ns < evidence.window.end_ns)
         return np.asarray(used + np.where(inside, 2.0e8 * (level[place] % 3), 0.0))
 
-    untimed = replace(evidence, timings=None)  # times show what it costs, and clean ones that it costs nothing
+    untimed = replace(evidence, timings=None)  # times show the cost of these queries, and clean times show none
     return declaring(valued(untimed, "memory_used_bytes", held), alloc_count=None, alloc_retry_count=None)
 
 
 def _zeros(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Easy data on a board that power holds; where it does not, such data buys no clock and is a label."""
+    """Declare easy data on a board at its power limit; on others, easy data gives no higher clock and is only a label."""
     if not is_capped(evidence):
         return None
     return declaring(evidence, input_zero_ratio=min(1.0, multiple * limit_of("data-dependent-power", "zero_ratio") + 1e-6))

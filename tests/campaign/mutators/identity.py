@@ -1,4 +1,4 @@
-"""Settings, errors, persistence."""
+"""Hazards of settings, errors and persistence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that was not there, not all the time, or not in the times."""
+"""Hazards of work that was missing, interrupted, or outside the times."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import open_ratio, stretch, valued
 from tests.campaign.mutator import Mutator, limit_of
 
-_REST_W = 120.0  # of an H200 with a context and no work
+_REST_W = 120.0  # power of an H200 with a context and no work
 
 
 def _elsewhere(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Work that ran on another GPU: every witness reads zero."""
+    """Move the work to another GPU: every witness reads zero."""
     for name in ("utilization_ratio", "mem_utilization_ratio", "sm_activity_ratio", "dram_activity_ratio"):
         evidence = valued(evidence, name, lambda at_ns, ratio: 0.0 * ratio)
     process_lists = tuple(
@@ -31,7 +31,7 @@ def _elsewhere(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 
 
 def _stalled(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """No iteration begins for so long, or for ten of them where they are long."""
+    """Insert a stall without iterations, of this length or of ten long iterations."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -45,7 +45,7 @@ def _stalled(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Times shorter than the GPU worked, by the tolerance beyond what the books are known to."""
+    """Shorten the times below the GPU's work, by the tolerance beyond the known error of the busy time."""
     timings = evidence.timings
     if timings is None:
         return None

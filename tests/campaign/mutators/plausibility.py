@@ -1,4 +1,4 @@
-"""Numbers that cannot be true."""
+"""Hazards of impossible numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from annotate.evidence import Evidence
 from tests.campaign.edits import declaring, valued
 from tests.campaign.mutator import Mutator, limit_of
 
-# Dense bf16 products an SM does in a clock (fused multiply-adds count twice), by NVIDIA's white paper on Hopper.
+# Dense bf16 products per SM and clock (fused multiply-adds count twice), by NVIDIA's white paper on Hopper.
 _SM_COUNT, _FLOPS_A_CLOCK = 132, 4096
 
 
@@ -17,7 +17,7 @@ def _unchanged(evidence: Evidence, multiple: float, rng: np.random.Generator) ->
 
 
 def _idle(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """A call of which the operations told would take so long, on a GPU that worked half of that divided by the multiple."""
+    """Declare operations that need this time on a GPU that worked half of it, divided by the multiple."""
     timings = evidence.timings
     assert timings is not None
     clock_hz = 1980e6
@@ -28,7 +28,7 @@ def _idle(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
 
 
 def _too_fast(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Operations that would need the peak at the calls' own clock so far exceeded as the limit allows, times over."""
+    """Declare operations beyond the peak at the calls' own clock, by the limit times the multiple."""
     timings = evidence.timings
     assert timings is not None
     assert timings.sm_clock_mhz is not None

@@ -1,4 +1,4 @@
-"""The power cap and another GPU's clock."""
+"""Hazards of the power cap, and of another GPU's clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _followed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _brief(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """Shorter than five samples of the driver's dense record, and than ten refreshes."""
+    """Insert an event shorter than five samples of the driver's dense record, and than ten refreshes."""
     begin_ns, end_ns = stretch(evidence, 0.08 / multiple, rng)
     return evidence.part(begin_ns, end_ns)
 

@@ -1,4 +1,4 @@
-"""What shares the GPU by design, or stands far from it."""
+"""Hazards of sharing by design, and of distant memory."""
 
 from __future__ import annotations
 

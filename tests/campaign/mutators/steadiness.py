@@ -1,4 +1,4 @@
-"""Two states in one window, and pauses."""
+"""Hazards of two states in one window, and of pauses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, is_capped, valued
 from tests.campaign.mutator import Mutator, limit_of
 
-_FREE_RATIO = 0.16  # what the cap takes of the clock of a dense kernel, once it holds
+_FREE_RATIO = 0.16  # the reduction of a dense kernel's clock under a steady cap
 
 
 def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
@@ -20,7 +20,7 @@ def _step(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evid
 
 
 def _step_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The power controller swings the clock as well, so that a step of the same size is harder to see."""
+    """Put a step into a capped window: the power controller's swing hides a step of the usual size."""
     return _stepping(evidence, multiple * 2.2 * TOLERANCE_RATIO, rng) if is_capped(evidence) else None
 
 
@@ -30,7 +30,7 @@ def _stepping(evidence: Evidence, step_ratio: float, rng: np.random.Generator) -
 
 
 def _late_cap(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """A cap that let go, or engaged, somewhere inside: its time stood still on one side."""
+    """Let a cap release or engage inside the window, with level times on one side."""
     begin_ns, end_ns = evidence.window.begin_ns, evidence.window.end_ns
     rise = evidence.increase("power_cap_ns")
     if rise is None or rise.ratio < 0.9:
@@ -57,7 +57,7 @@ def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
     timings = evidence.timings
     if timings is None:
         return evidence
-    # As many of the iterations as the time left allows, each where it began.
+    # As many iterations as fit into the remaining time, each at its original begin.
     kept = np.flatnonzero(
         np.floor(np.arange(len(timings.at_ns)) * busy) != np.floor((np.arange(len(timings.at_ns)) - 1) * busy)
     )
@@ -68,7 +68,7 @@ def _pausing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> E
 
 
 def _alternating(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Two clocks in turns of a second: levels without a shape that has a name."""
+    """Alternate two clocks every second: levels without a named shape."""
     if is_capped(evidence):
         return None
     low_ratio = 1.0 - multiple * 2.5 * TOLERANCE_RATIO
@@ -76,12 +76,12 @@ def _alternating(evidence: Evidence, multiple: float, rng: np.random.Generator) 
 
 
 def _unnamed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence:
-    """A fixed clock is claimed that nobody locked, as far as anybody can tell."""
+    """Claim a fixed clock without any observed lock."""
     return evidence
 
 
 def _off_record(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """A record of the same work whose windows took less time, by as much each."""
+    """Add a record of the same work with shorter times, each by this ratio."""
     times = evidence.timings
     if times is None:
         return None
@@ -91,7 +91,7 @@ def _off_record(evidence: Evidence, multiple: float, rng: np.random.Generator) -
 
 
 def _weaker(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Less power above rest in the second half, of a window that tells no times."""
+    """Reduce the power above idle in the second half of a window without times."""
     if is_capped(evidence):
         return None
     dense, window = evidence.trace.dense_power, evidence.window

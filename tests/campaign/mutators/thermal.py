@@ -1,4 +1,4 @@
-"""Heat, and the hardware's own protection."""
+"""Hazards of heat, and of the hardware's own protection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from annotate.ranges import TOLERANCE_RATIO
 from tests.campaign.edits import clocked, counted, flagged, stretch
 from tests.campaign.mutator import Mutator
 
-_HEAT_RATIO = 0.22  # what boards that showed heat lost of their clock
+_HEAT_RATIO = 0.22  # the clock that boards with a heat reason lost
 _HALVED_RATIO = 1.0  # the hardware's protection halves the clock, or worse
 
 
@@ -40,7 +40,7 @@ def _braked(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _slower(evidence: Evidence, slow_ratio: float, span: tuple[int, int]) -> Evidence:
-    """The clock of a stretch so much lower that its work takes longer by this ratio."""
+    """Lower the clock of a stretch so that its work takes longer by this ratio."""
     begin_s, end_s = ((edge - evidence.window.begin_ns) / 1e9 for edge in span)
     return clocked(evidence, lambda s: np.where((s >= begin_s) & (s < end_s), 1.0 / (1.0 + slow_ratio), 1.0), beta=1.0)
 

@@ -1,4 +1,4 @@
-"""What the times themselves betray: cold calls, late ones, two speeds, growth and levels."""
+"""Hazards in the times themselves: cold calls, late ones, two speeds, growth and levels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.campaign.mutator import Mutator, limit_of
 
 
 def _cold(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """First calls, each half as slow as the one before, that make the mean so much longer."""
+    """Slow the first calls, each half as much as the previous one, until the mean grows by this ratio."""
     cost_ratio = multiple * TOLERANCE_RATIO
 
     def change(timings: Timings, at_s: Values) -> Values:
@@ -39,7 +39,7 @@ def _apart(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
 
 
 def _skewed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Every tenth iteration longer, as by the harness: late ones in no order are a finding of another rule."""
+    """Lengthen every tenth iteration, as a harness might: irregular late ones belong to another rule."""
     total_ratio = 1.05 * multiple * limit_of("mean-vs-median-gap", "note_ratio")
 
     def change(timings: Timings, at_s: Values) -> Values:
@@ -51,7 +51,7 @@ def _skewed(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Ev
 
 
 def _sliced(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The turns of a neighbour: iterations longer by about 2.4 ms each, as many as cost so much of the time."""
+    """Insert the time slices of a neighbour: iterations longer by about 2.4 ms, up to this ratio of the time."""
 
     def change(timings: Timings, at_s: Values) -> Values:
         count = max(12, round(1.05 * multiple * TOLERANCE_RATIO * float(timings.took_s.sum()) / 2.4e-3))
@@ -67,12 +67,12 @@ def _two_speeds(evidence: Evidence, multiple: float, rng: np.random.Generator) -
 
 
 def _two_speeds_capped(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """The power controller's swing alone moves the times so far: two speeds nearer to each other are one wide group."""
+    """Put two speeds into a capped window: the controller's swing merges closer speeds into one wide group."""
     return _turning(evidence, multiple * limit_of("bimodal", "swing_ratio"), rng) if is_capped(evidence) else None
 
 
 def _turning(evidence: Evidence, apart: float, rng: np.random.Generator) -> Evidence | None:
-    """A second speed, in turns of five iterations on average, that lies so far off: half of them."""
+    """Add a second speed at this distance, in turns of five iterations on average: half of all iterations."""
 
     def change(timings: Timings, at_s: Values) -> Values:
         count = len(timings.took_s)
@@ -83,14 +83,14 @@ def _turning(evidence: Evidence, apart: float, rng: np.random.Generator) -> Evid
 
 
 def _growing(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Times that grow evenly while the clock stands still: the mean lies two fifths of it from the first and last fifth."""
+    """Let times grow evenly at a steady clock: the mean lies two fifths of the growth from the first and last fifth."""
     growth_ratio = 2.5 * multiple * TOLERANCE_RATIO
     length_s = evidence.window.length_s
     return timed(evidence, lambda timings, at_s: timings.took_s * (1.0 + growth_ratio * at_s / length_s))
 
 
 def _longer(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """A middle third that takes longer at the same clock: the mean lies two thirds of it from that level."""
+    """Lengthen the middle third at the same clock: the mean lies two thirds of the change from that level."""
     more_ratio, length_s = 1.6 * multiple * TOLERANCE_RATIO, evidence.window.length_s
 
     def change(timings: Timings, at_s: Values) -> Values:

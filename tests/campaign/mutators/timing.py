@@ -1,4 +1,4 @@
-"""A timer that does not wait, does not see, or costs as much as what it times."""
+"""Hazards of a timer that does not wait, does not see, or costs as much as the timed work."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _unwaited(evidence: Evidence, multiple: float, rng: np.random.Generator) -> 
 
 
 def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Events on a stream with nothing on it, while the kernel runs on another: the host's part, where stamps are in between."""
+    """Put events on an empty stream while the kernel runs on another: they read the host's part if stamps lie in between."""
     timings = evidence.timings
     if timings is None:
         return None
@@ -31,13 +31,13 @@ def _empty(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evi
 
 
 def _dry(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Launches that take the host so long that the GPU idles after each call."""
+    """Slow the launches until the GPU idles after each call."""
     timings = evidence.timings
     if timings is None or np.median(timings.took_s) > 3e-4:
         return None
     idle = multiple * (1.0 - limit_of("host-bound", "fed_ratio"))
     evidence = valued(evidence, "utilization_ratio", lambda at_ns, ratio: np.round(ratio * max(0.05, 1.0 - idle), 2))
-    # The time of a call is then mostly the wait for its launch, and calls follow each other at once.
+    # A call's time is then mostly the wait for its launch, and calls follow each other at once.
     took_s = np.diff(timings.at_ns, append=timings.at_ns[-1] + np.int64(timings.took_s[-1] * 1e9)) / 1e9 - 2e-6
     return replace(evidence, timings=replace(timings, took_s=np.maximum(took_s, 1e-6)))
 

@@ -1,4 +1,4 @@
-"""Numbers that code which may cheat claims, shorter than what the GPU worked."""
+"""Hazards of numbers claimed by code that may cheat, shorter than the GPU's work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.campaign.mutator import Mutator, limit_of
 
 
 def _too_short(evidence: Evidence, multiple: float, rng: np.random.Generator) -> Evidence | None:
-    """Claim less of the window's busy time than the limit allows, times over."""
+    """Claim less of the window's busy time than the limit allows, by the multiple."""
     busy_ratio = evidence.within("utilization_ratio").mean()
     if not busy_ratio or evidence.window.length_s < 1.0:
         return None

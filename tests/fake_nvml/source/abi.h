@@ -1,4 +1,4 @@
-/* The facts of libnvidia-ml's binary interface: codes, and the structures that programs hand over. */
+/* The facts of libnvidia-ml's binary interface: codes, and the structures that programs pass. */
 #ifndef ABI_H
 #define ABI_H
 #include <stdint.h>
@@ -30,7 +30,7 @@ typedef struct {
 } FieldValue;
 
 typedef struct { unsigned pid; unsigned long long memory; } ProcessV1;
-typedef struct { unsigned pid; unsigned long long memory; unsigned instance, compute; } ProcessV2; /* v3 is laid out alike */
+typedef struct { unsigned pid; unsigned long long memory; unsigned instance, compute; } ProcessV2; /* v3 has the same layout */
 typedef struct { unsigned pid; unsigned long long memory; unsigned instance, compute; unsigned long long guarded; } ProcessDetail;
 typedef struct { unsigned version, mode, count; ProcessDetail *entries; } ProcessDetails;
 typedef struct { unsigned pid; unsigned long long stamp_us; unsigned sm, mem, enc, dec; } ProcessShare;

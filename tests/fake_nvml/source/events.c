@@ -1,4 +1,4 @@
-/* Events: a set sees those that come after it was registered for them. */
+/* Events: a set receives events from its registration on. */
 #include "gate.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ int nvmlDeviceRegisterEvents(Handle handle, unsigned long long kinds, Handle set
 static int wait_for(int function, Set *set, EventData *out, unsigned timeout_ms) {
     int64_t end_ns = now_ns() + timeout_ms * 1000000ll;
     for (int code = enter(function, -1);; nap(100000000)) {
-        if (!code) code = scene->driver_code; /* it may go while we wait */
+        if (!code) code = scene->driver_code; /* the driver may be unloaded during the wait */
         if (code) return code;
         uint64_t last = __atomic_load_n(&scene->events_count, __ATOMIC_ACQUIRE);
         if (set->seen + EVENTS < last) set->seen = last - EVENTS; /* the oldest were overwritten */

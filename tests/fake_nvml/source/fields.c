@@ -15,7 +15,7 @@ static void fill(const Gpu *gpu, FieldValue *wanted) {
         int forced = gpu->field_codes[each];
         double value = 0;
         wanted->code = forced > 0 ? forced : read_signal(gpu, known[each].signal, &value);
-        if (wanted->code || forced < 0) return; /* some fields say success and fill nothing */
+        if (wanted->code || forced < 0) return; /* some fields return success without a value */
         wanted->stamp_us = wall_us();
         wanted->type = known[each].type;
         wanted->value.ull = 0;

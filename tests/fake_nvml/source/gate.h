@@ -1,4 +1,4 @@
-/* Every call passes here: it is counted, costs its time, hangs, fails or goes on.  Also: handles, and values at a time. */
+/* The gate of every call: it counts it, uses its time, and lets it hang, fail or continue.  Also: handles, and values at a time. */
 #ifndef GATE_H
 #define GATE_H
 #include "abi.h"
@@ -16,7 +16,7 @@ enum {
 #undef SIGNAL
 };
 
-/* What a handle stands for: a board, or one of its MIG instances. */
+/* The object of a handle: a board, or one of its MIG instances. */
 typedef struct { int index, slot; Gpu *gpu; Instance *instance; } Found;
 
 extern Scene *scene;
@@ -46,7 +46,7 @@ int text(char *out, unsigned size, const char *from);
         if (found.instance) return NOT_SUPPORTED; \
     } while (0)
 
-/* The same where a MIG instance may be asked too. */
+/* The same for functions that accept a MIG instance, too. */
 #define ANY(function, handle) \
     Found found; \
     do { \

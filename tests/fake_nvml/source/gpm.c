@@ -1,4 +1,4 @@
-/* The performance monitor: a mean between two samples, and nonsense between two that are too near. */
+/* The performance monitor: a mean between two samples, and nonsense between two that are too close. */
 #include "gate.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #define SHORTEST_NS 100000000
 
-typedef struct { int64_t at_ns; int gpu, slot; } Taken; /* of a board: no slot, -1 */
+typedef struct { int64_t at_ns; int gpu, slot; } Taken; /* slot -1: the whole board */
 
 int nvmlGpmQueryDeviceSupport(Handle handle, GpmSupport *out) {
     BOARD(nvmlGpmQueryDeviceSupport, handle);
@@ -40,9 +40,9 @@ int nvmlGpmMigSampleGet(Handle handle, unsigned instance, Handle sample) {
     return NOT_FOUND;
 }
 
-/* A metric's signal, and by how much the driver's unit is smaller than the metric's. */
+/* A metric's signal, and the ratio of the metric's unit to the driver's. */
 static int metric(unsigned id, double *scale) {
-    *scale = id == 20 || id == 21 ? 1024 : 1; /* MiB a second of KiB */
+    *scale = id == 20 || id == 21 ? 1024 : 1; /* MiB per second from KiB */
     switch (id) {
     case 2: return S_sm_activity_percent;
     case 3: return S_sm_occupancy_percent;
@@ -54,7 +54,7 @@ static int metric(unsigned id, double *scale) {
     }
 }
 
-/* A MIG instance has activities of its own, and no bus. */
+/* A MIG instance has its own activities, and no bus. */
 static int of_instance(const Instance *instance, unsigned id, double *value) {
     switch (id) {
     case 2: *value = instance->sm_activity_percent; return SUCCESS;

@@ -1,11 +1,11 @@
-/* Which GPUs there are, who they are, and their MIG instances. */
+/* The list of GPUs, their identities, and their MIG instances. */
 #include "gate.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-static int listed(unsigned index) { /* the board at this place among those that are listed; -1: none */
+static int listed(unsigned index) { /* the board at this index of the list; -1: none */
     for (int gpu = 0; gpu < (int)scene->gpus_count; gpu++)
         if (!scene->gpus[gpu].absent && index-- == 0) return gpu;
     return -1;

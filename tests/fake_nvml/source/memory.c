@@ -1,7 +1,7 @@
-/* Memory, as each of the calls counts it. */
+/* Memory, by the definition of each call. */
 #include "gate.h"
 
-/* Of a MIG instance there is no reserve apart. */
+/* A MIG instance has no separate reserve. */
 static int memory(const Found *found, unsigned long long *total, unsigned long long *reserved, unsigned long long *used) {
     if (found->instance) {
         *total = found->instance->memory_total_bytes, *used = found->instance->memory_used_bytes, *reserved = 0;
@@ -21,7 +21,7 @@ int nvmlDeviceGetMemoryInfo(Handle handle, Memory *out) {
     ANY(nvmlDeviceGetMemoryInfo, handle);
     unsigned long long total, reserved, used;
     int code = memory(&found, &total, &reserved, &used);
-    if (!code) *out = (Memory){total, total - reserved - used, reserved + used}; /* what is reserved counts as used here */
+    if (!code) *out = (Memory){total, total - reserved - used, reserved + used}; /* this call counts the reserve as used */
     return code;
 }
 

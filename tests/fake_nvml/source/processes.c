@@ -1,4 +1,4 @@
-/* Who is on a GPU: three lists in three versions, one with details, and the record of how busy each was. */
+/* The processes on a GPU: three lists in three versions, one with details, and the record of utilisation. */
 #include "gate.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ static int shown(const Found *found, const Process *process, unsigned lists) {
     return (process->lists & lists) && (!found->instance || found->instance->instance_id == process->instance_id);
 }
 
-/* Entries of any version begin alike; `size` tells them apart. */
+/* Entries of all versions begin with the same fields; `size` distinguishes them. */
 static int list(const Found *found, unsigned lists, unsigned size, unsigned *count, void *out) {
     const Processes *all = on(found->gpu);
     unsigned room = out ? *count : 0, number = 0;
@@ -65,7 +65,7 @@ int nvmlDeviceGetRunningProcessDetailList(Handle handle, ProcessDetails *out) {
 int nvmlDeviceGetProcessUtilization(Handle handle, ProcessShare *out, unsigned *count, unsigned long long since_us) {
     ANY(nvmlDeviceGetProcessUtilization, handle);
     int64_t period_us = scene->utilization_period_ns / 1000;
-    unsigned long long stamp_us = wall_us() / period_us * period_us; /* one entry a process, as of the last refresh */
+    unsigned long long stamp_us = wall_us() / period_us * period_us; /* one entry per process, as of the last refresh */
     const Processes *all = on(found.gpu);
     unsigned room = out ? *count : 0, number = 0;
     if (stamp_us <= since_us) return NOT_FOUND;

@@ -1,4 +1,4 @@
-/* What a board says now, one call a number or a few. */
+/* The present values of a board, with one or a few per call. */
 #include "gate.h"
 
 #define UINT(function, signal) \

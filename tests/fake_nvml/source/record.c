@@ -23,7 +23,7 @@ int nvmlDeviceGetSamples(
     int64_t stamped_ns = clock_ns(scene->stamps_boot ? CLOCK_BOOTTIME : CLOCK_REALTIME), monotonic_ns = now_ns();
     int64_t period_ns = scene->power_period_ns, newest_ns = stamped_ns / period_ns * period_ns;
     int64_t oldest_ns = newest_ns - (scene->power_samples_count - 1) * period_ns;
-    /* A record begins when the driver was loaded. */
+    /* A record begins with the loading of the driver. */
     int64_t begin_ns = scene->epoch_ns + (stamped_ns - monotonic_ns);
     unsigned number = 0;
     if (found.gpu->signals[signal].code) return found.gpu->signals[signal].code;
@@ -38,6 +38,6 @@ int nvmlDeviceGetSamples(
     }
     if (!number) return NOT_FOUND;
     if (out) *count = number < *count ? number : *count;
-    else *count = scene->power_samples_count; /* the size asks for room for all */
+    else *count = scene->power_samples_count; /* a query of the size returns the maximum */
     return SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* The library as a whole: attached, detached, its versions and its words for errors. */
+/* The whole library: initialisation, shutdown, its versions and its error texts. */
 #include "gate.h"
 
 int nvmlInit_v2(void) { return attach(F_nvmlInit_v2); }

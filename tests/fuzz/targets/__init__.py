@@ -1,6 +1,6 @@
 """Every target by name: a module of this package whose ``target(data)`` raises nothing for any bytes.
 
-What a parser may raise is caught in its target by type, so that any other exception is a finding.
+Each target catches the allowed exceptions of its parser by type, so that any other exception is a finding.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 
-# By what they belong to: each of these families is run a million times.
+# Targets by family: each family has run a million times.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "wire": ("requests", "conversations", "told", "replies"),
     "traces": ("smi_logs", "archives", "capsules"),

@@ -1,6 +1,6 @@
-"""A recording as `gpuwatch record` writes it, torn, altered or invented: evidence the judge can judge, or a CapsuleError.
+"""A `gpuwatch record` recording, torn, altered or invented: evidence that the judge can judge, or a CapsuleError.
 
-The first byte says what the rest is: a whole file, or decisions about which parts of a good one are replaced, so that most
+The first byte selects the rest's meaning: a whole file, or choices of replaced parts in a good file, so that most
 inputs get past the archive's checksums.
 """
 
@@ -63,7 +63,7 @@ def alter(dealt: Dealt) -> bytes:
 
 
 def replace_value(tree: Any, dealt: Dealt) -> None:  # any JSON
-    """One thing somewhere in the tree by another."""
+    """Replace one node of the tree by another."""
     while True:
         keys = list(tree) if isinstance(tree, dict) else list(range(len(tree)))
         if not keys:

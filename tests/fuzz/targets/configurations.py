@@ -1,4 +1,4 @@
-"""Configuration from a file, the environment and options: settings that are written back the same, or one line of why not."""
+"""Configuration from a file, the environment and options: settings that survive a round trip, or a one-line error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Sequences of messages from several clients to the daemon's own server and windows: every line has its answer, no window
-outlives its connection, and nobody gets at what belongs to another connection's user or breaks the loop for the others."""
+"""Sequences of messages from several clients to the daemon's own server and windows: every line gets an answer, no window
+outlives its connection, and no client reaches another user's data or breaks the loop for the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.fuzz.dealt import Dealt
 
 _UUIDS = ("GPU-1a", "GPU-1b")
 _CLIENTS_COUNT = 3
-_A_STORE_COUNT = 2000  # conversations after which the store is made anew
+_A_STORE_COUNT = 2000  # conversations before the store is made again
 _HELLO = messages.encode(messages.Hello(protocol=1, version="0"))
 _KINDS = ("hello", "open", "end", "times", "close", "verdicts", "status", "readings", "reboot")
 _FIELDS = (
@@ -38,7 +38,7 @@ _FIELDS = (
 
 
 class _Witness:
-    """Two GPUs that nobody computes on."""
+    """Two GPUs without work."""
 
     uuids = _UUIDS
     name = "simulated"
@@ -79,7 +79,7 @@ class _Errors(logging.Handler):
 
 
 class _World:
-    """A server on a socket, as the daemon makes it, in this process."""
+    """The daemon's server on a socket in this process."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -131,7 +131,7 @@ class _World:
     async def _converse(self, dealt: Dealt) -> None:
         clients = [await asyncio.open_unix_connection(str(self.path), limit=4 << 20) for _ in range(_CLIENTS_COUNT)]
         runs: list[str] = []
-        for reader, writer in clients[1:]:  # the first has not greeted
+        for reader, writer in clients[1:]:  # the first client has not sent its Hello
             writer.write(_HELLO)
             await reader.readuntil()
         for _ in range(24):
@@ -151,7 +151,7 @@ class _World:
 
 
 async def _answers(reader: asyncio.StreamReader, line: bytes) -> list[messages.Reply]:
-    """One for every line, fewer only where the connection was ended."""
+    """Check that every line got an answer, or that the connection was ended."""
     found = []
     for _ in range(line.count(b"\n")):
         try:
@@ -172,7 +172,7 @@ def _line(dealt: Dealt, runs: list[str]) -> bytes:
 
 
 def _message(dealt: Dealt, runs: list[str]) -> dict[str, Any]:
-    """One that would be taken, of any kind, about any window of this conversation."""
+    """Return a valid message of any kind, about any window of this conversation."""
     kind = dealt.choice(_KINDS)
     run = dealt.choice([*runs, "0" * 18])
     fits: dict[str, dict[str, Any]] = {

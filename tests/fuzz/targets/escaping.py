@@ -1,5 +1,5 @@
-"""Any text that somebody else chose, in every place a report shows one: the page parses back to the same text, in the same
-elements with the same attributes, whatever it says."""
+"""Any foreign text in every place of a report: the page parses back to the same text, in the same elements with the same
+attributes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCKS = ("gpuwatch-record", "gpuwatch-drawn")
 
 
 class _Events(HTMLParser):
-    """What a browser would make of the page: elements, attributes and texts in order; data blocks apart."""
+    """A browser's view of the page: elements, attributes and texts in order, without data blocks."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -95,7 +95,7 @@ def _rendered(text: str) -> _Events:
         policy={"accept": [text], "limits": {text: {text: 1.0}}},
     )  # fmt: skip
     judged = ReportedWindow(verdict=verdict, evidence=about, run_id=text, begun=text, user=text, process=text)
-    # Two windows, so that what differs between them is shown as well.
+    # Two windows, so that the page also shows their differences.
     other = replace(judged, verdict=replace(verdict, label="other"), evidence=None)
     html = html_page.render(Record(windows=(judged, other), redacted=(), maker=text), _NONCE)
     events = _Events()
@@ -114,7 +114,7 @@ def _filled(event: tuple[object, ...], text: str) -> tuple[object, ...]:
 
 
 def target(data: bytes) -> None:
-    # Not empty, and no full stop at its end, for which sentences have rules of their own.
+    # Not empty, and without a final full stop, because sentences have their own rules about both.
     text = "x" + data[:300].decode("utf-8", "replace") + "x"
     found, tame = _rendered(text), _tame()
     shown = plain(text)

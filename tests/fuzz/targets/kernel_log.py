@@ -1,4 +1,4 @@
-"""A record of the kernel's log: an Xid with its place, or none; whoever may write to /dev/kmsg chooses the words."""
+"""A record of the kernel's log: an Xid with its place, or none; any writer to /dev/kmsg may choose the text."""
 
 from __future__ import annotations
 

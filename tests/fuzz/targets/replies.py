@@ -1,4 +1,4 @@
-"""What a client hears: answers it understands, or a DaemonError; never anything else, and never a wait."""
+"""Answers to a client: each is understood or raises DaemonError, without another exception or a hang."""
 
 from __future__ import annotations
 

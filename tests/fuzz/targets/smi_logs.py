@@ -1,4 +1,4 @@
-"""A log of nvidia-smi: evidence the judge can judge, or one line that says which line is wrong."""
+"""A log of nvidia-smi: evidence that the judge can judge, or a one-line error with the wrong line's number."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a client may tell and time, of any type and size, as the judge hears it: it never fails the judge, and never clears a
-status that the witness alone would not have given."""
+"""Declared facts and times of any type and size, as the judge gets them: they never fail the judge, and never improve the
+status from the witness alone.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def target(data: bytes) -> None:
 
 
 def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
-    """Times as they come over the wire, checked as there."""
+    """Return times in their wire form, checked like a client's."""
     count = dealt.byte() % 40
     if not count:
         return None

@@ -1,4 +1,4 @@
-"""A command line in an empty home: every command runs as `gpuwatch` would, in this process."""
+"""A command line in an empty home: every command runs in this process, as `gpuwatch` would."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def gpuwatch(home: Path, capfd: pytest.CaptureFixture[str]) -> Gpuwatch:
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A real daemon on a simulated GPU that copies without end, and the settings that find it."""
+    """Run a real daemon on a simulated GPU that copies without end; return the settings that find it."""
     with running(tmp_path_factory.mktemp("daemon")) as live:
         yield live.settings

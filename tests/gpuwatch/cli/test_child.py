@@ -1,4 +1,4 @@
-"""The wrapper's promise, kept with real processes: streams, signals and exit codes are the command's own."""
+"""Tests of the wrapper with real processes: streams, signals and exit codes are the command's own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRAP = "import sys; from gpuwatch.cli import child\nwith child.signals_held() as
 WRAP += "    pid = child.spawn(sys.argv[1:], __import__('os').environ, mask)\n    outcome = child.wait(pid)\n"
 WRAP += "sys.exit(outcome.exit_code)"
 
-# A command that names the signals it gets, each as it comes, and all once the last came; "ready" tells that its handlers stand.
+# A command that prints each signal at once, and all after the last; "ready" means that its handlers are set.
 # A handler that runs while `print` flushes must not print.
 COUNTER = """
 import os, signal, sys, time
@@ -52,7 +52,7 @@ def ended(*command: str, stdin: bytes = b"") -> tuple[int, bytes, bytes]:
 
 
 def test_exit_codes_and_signals_are_those_of_the_commands() -> None:
-    """A command's exit code is passed on, and 128 and its number where a signal ended it: one wrapper for all commands."""
+    """The wrapper returns the command's exit code, or 128 plus the number of the signal that ended it."""
     ends = {f"exit {code}": code for code in (0, 1, 2, 42, 125, 255)}
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV, signal.SIGINT):
         ends[f"ulimit -c 0; kill -{number.value} $$"] = 128 + number
@@ -74,7 +74,7 @@ def test_streams_pass_byte_for_byte() -> None:
 
 
 def test_signals_sent_to_us_reach_the_command_once() -> None:
-    """Each signal that is sent to the wrapper comes to the command, in the order sent and once."""
+    """Each signal to the wrapper reaches the command once, in order."""
     numbers = (
         signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH,
     )  # fmt: skip
@@ -89,7 +89,7 @@ def test_signals_sent_to_us_reach_the_command_once() -> None:
 
 
 def test_a_terminals_interrupt_reaches_the_command_once() -> None:
-    """The kernel sends it to the whole foreground group; forwarding it as well would interrupt twice."""
+    """A terminal's interrupt reaches the command once: the kernel signals the whole group, so the wrapper does not forward it."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(sys.executable, [sys.executable, "-c", WRAP, sys.executable, "-c", COUNTER, "1"])
@@ -115,16 +115,16 @@ def read_until(descriptor: int, enough: Callable[[str], bool]) -> str:
     while not enough(text) and select.select([descriptor], [], [], PATIENCE_S)[0]:
         try:
             text += os.read(descriptor, 1024).decode()
-        except OSError:  # Linux says EIO when the other end closed
+        except OSError:  # Linux reports EIO when the other end closed
             break
     return text
 
 
 def test_child_inherits_no_blocked_or_ignored_signal() -> None:
-    """A command finds no signal blocked or ignored because of gpuwatch."""
+    """The command inherits no signal that gpuwatch blocked or ignored."""
 
     def masks(report: bytes) -> list[int]:
-        # Without signals 32 and 33: glibc keeps them for its threads, and its posix_spawn leaves them ignored.
+        # Without signals 32 and 33: glibc uses them for its threads, and its posix_spawn leaves them ignored.
         return [int(line.split()[1], 16) & ~(3 << 31) for line in report.splitlines()]
 
     look = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
@@ -133,7 +133,7 @@ def test_child_inherits_no_blocked_or_ignored_signal() -> None:
 
 
 def test_open_descriptors_are_handed_on() -> None:
-    """A make job server and process substitution pass descriptors by number."""
+    """Open descriptors reach the command, because make's job server and process substitution use their numbers."""
     readable, writable = os.pipe()
     os.set_inheritable(writable, True)
     process = wrapped(sys.executable, "-c", f"import os; os.write({writable}, b'through')", pass_fds=(writable,))
@@ -144,7 +144,7 @@ def test_open_descriptors_are_handed_on() -> None:
 
 
 def test_script_without_a_shebang_runs_in_the_shell(tmp_path: Path) -> None:
-    """A script without a first line runs in the shell, as env(1) would run it."""
+    """A script without a shebang runs in the shell, as with env(1)."""
     script = tmp_path / "plain"
     script.write_text("echo shell $1; exit 5\n")
     script.chmod(0o755)
@@ -171,8 +171,8 @@ def test_signals_are_delivered_again_afterwards() -> None:
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
     with child.signals_held():
-        # To this thread: the runner of the tests may have others, which hold nothing back.
-        signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # held, and spent at the end
+        # To this thread: other threads of the test runner hold no signal back.
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # held, and delivered at the end
     assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 

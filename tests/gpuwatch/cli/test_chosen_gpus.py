@@ -1,4 +1,4 @@
-"""--gpu takes every name that people have for a GPU, and says which GPU that is."""
+"""Tests of --gpu: it accepts every name of a GPU, and prints the chosen GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIG = Device(uuid="MIG-7cc71111-2222-3333-4444-555555559999", name="NVIDIA H200 
     ],
 )  # fmt: skip
 def test_gpu_is_chosen_by_each_of_its_names(name: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """The index is the driver's, which has the order of PCI addresses, and what was chosen is said."""
+    """An index follows the driver's order of PCI addresses, and the command prints the chosen GPU."""
     assert choose([name], [LATER, EARLIER]) == (LATER.uuid,)
     assert capfd.readouterr().err == f"GPU 1: NVIDIA H200, {LATER.uuid}, PCI 00000000:5D:00.0\n"
 

@@ -1,4 +1,4 @@
-"""gpuwatch ci as a job runs it: stored windows, baselines, another try, and the runner's files."""
+"""Tests of gpuwatch ci in a job: stored windows, baselines, another try, and the runner's files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT = [sys.executable, "-c", "import gpuwatch\nwith gpuwatch.window('for ci', 
 
 
 def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]:
-    """Store windows as judged; the options that find them."""
+    """Store windows with their verdicts; return the options that find them."""
     store = opened(folder)
     for place, piece in enumerate(pieces):
         assert piece.device is not None
@@ -44,7 +44,7 @@ def stored(folder: Path, *pieces: Evidence, uid: int | None = None) -> list[str]
 
 
 def test_ci_compares_stored_windows_with_a_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A job saves a baseline; a later one that is slower fails with 1, one that is the same passes."""
+    """A job saves a baseline; a slower later job fails with 1, and an equal one passes."""
     base, saved = stored(tmp_path / "base", made()), str(tmp_path / "base.capsule")
     assert gpuwatch("ci", *base, "--save", saved).code == 0
     same, slower = stored(tmp_path / "same", made(seed=1)), stored(tmp_path / "slow", made(2.1e-3))
@@ -57,7 +57,7 @@ def test_ci_compares_stored_windows_with_a_file(gpuwatch: Gpuwatch, tmp_path: Pa
 
 
 def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Neutral has its own exit code, and no spoiled window becomes a baseline."""
+    """A spoiled window is neutral with its own exit code, and never becomes a baseline."""
     flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR)), made(label="other"))
     saved = tmp_path / "base.capsule"
     ended = gpuwatch("ci", *flags, "--neutral-exit", "75", "--save", str(saved))
@@ -72,7 +72,7 @@ def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path
 
 
 def test_ci_takes_a_policy_and_only_ones_own_windows(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """An accepted hazard spoils nothing; windows of other users of the machine are not this job's."""
+    """An accepted hazard spoils nothing, and other users' windows do not count."""
     flags = stored(tmp_path / "mine", made(processes=(OWN, NEIGHBOUR)))
     assert "PASS" in gpuwatch("ci", *flags, "--accept", "contention-process").out
     theirs = gpuwatch("ci", *stored(tmp_path / "theirs", made(), uid=os.getuid() + 1))
@@ -81,7 +81,7 @@ def test_ci_takes_a_policy_and_only_ones_own_windows(gpuwatch: Gpuwatch, tmp_pat
 
 
 def test_ci_writes_the_runners_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On GitHub: Markdown after what is there, outputs, one annotation, and both exports."""
+    """On GitHub the command appends Markdown, outputs and one annotation, and writes both exports."""
     flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR)), made(label="other"))
     files = {name: tmp_path / name for name in ("GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT")}
     for name, path in files.items():
@@ -100,7 +100,7 @@ def test_ci_writes_the_runners_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeyp
 
 
 def test_ci_tries_again_and_passes_the_commands_code_on(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """An empty window proves nothing: two tries, then neutral.  A command that fails ends the job with its own code."""
+    """An empty window is neutral after two tries; a failing command ends the job with its own code."""
     ended = gpuwatch("ci", *daemon.flags(), "--retry", "1", "--neutral-exit", "75", "--", *SHORT)
     assert ended.code == 75, ended.err
     assert ended.err.count("run again (1 of 1)") == 1
@@ -112,7 +112,7 @@ def test_ci_tries_again_and_passes_the_commands_code_on(gpuwatch: Gpuwatch, daem
 def test_ci_runs_the_command_at_the_baselines_revision(
     gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The revision's files are measured first, in a worktree of their own, then the working tree's."""
+    """The command runs first at the baseline's revision in a separate worktree, then in the working tree."""
     repository = tmp_path / "repository"
     repository.mkdir()
     (repository / "value").write_text("old\n")
@@ -148,7 +148,7 @@ def test_ci_runs_the_command_at_the_baselines_revision(
 def test_ci_refuses_what_makes_no_gate(
     gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
 ) -> None:
-    """Before the command is run: a wrong path must not show after an hour."""
+    """Impossible options are refused before the command runs, because a wrong path must not show after an hour."""
     monkeypatch.chdir(home)
     ended = gpuwatch("ci", *arguments)
     assert (ended.code, ended.out) == (2, "")
@@ -172,14 +172,14 @@ def test_ci_checks_the_runners_own_files_first(gpuwatch: Gpuwatch, home: Path, m
 
 @pytest.mark.parametrize(("command", "code"), [("no-such-program", 127), ("/etc/passwd", 126)])
 def test_ci_ends_as_run_for_a_command_that_cannot_start(gpuwatch: Gpuwatch, command: str, code: int) -> None:
-    """The codes are those of shells, with the words of the system alone."""
+    """A command that cannot start ends with a shell's codes, and with the system's message alone."""
     ended = gpuwatch("ci", "--", command)
     assert (ended.code, ended.out) == (code, "")
     assert ended.err in (f"gpuwatch: {command}: {os.strerror(number)}\n" for number in (errno.ENOENT, errno.EACCES))
 
 
 def test_ci_gives_the_runner_no_command_of_a_label(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """GitHub's runner obeys ##[command] anywhere in a line of the log, and ::command:: at its beginning."""
+    """No label reaches GitHub's runner as ##[command] inside a line or ::command:: at its beginning."""
     flags = stored(tmp_path / "state", made(processes=(OWN, NEIGHBOUR), label="##[add-mask]x\n::error::y"))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     ended = gpuwatch("ci", *flags)
@@ -191,7 +191,7 @@ def test_ci_gives_the_runner_no_command_of_a_label(gpuwatch: Gpuwatch, tmp_path:
 
 
 def run_example(daemon: Settings, folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a line as a runner does: its own environment, this tree's gpuwatch on PATH."""
+    """Run a line like a CI runner: with its environment, and this tree's gpuwatch on PATH."""
     environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(folder), **variables}
     for word in daemon.flags():
         name, _, value = word.removeprefix("--").partition("=")
@@ -200,7 +200,7 @@ def run_example(daemon: Settings, folder: Path, *command: str, **variables: str)
 
 
 def test_the_composite_action_runs_as_a_runner_runs_it(daemon: Settings, tmp_path: Path) -> None:
-    """Inputs come through the environment, so that a quote in one stays a quote; outcome and summary reach the runner's files."""
+    """The action takes inputs from the environment, so a quote stays a quote, and writes outcome and summary files."""
     script = re.search(r"      run: \|\n((?: {8}.*\n)+)", (ROOT / "action.yml").read_text())
     assert script is not None
     inputs = {"COMMAND": 'echo "it\'s" && python3 bench.py', "BASELINE": "", "SAVE": "", "RETRY": "1", "FAIL_ON": "rejected"}
@@ -218,7 +218,7 @@ def test_the_composite_action_runs_as_a_runner_runs_it(daemon: Settings, tmp_pat
 
 
 def test_the_shell_example_is_neutral_with_75(daemon: Settings, tmp_path: Path) -> None:
-    """A window of a tenth of a second proves nothing, so that no baseline is saved."""
+    """The example ends with 75 and saves no baseline, because a window of a tenth of a second proves nothing."""
     gate, bench = (str(ROOT / "examples" / "ci" / name) for name in ("gate.sh", "bench.py"))
     ended = run_example(daemon, tmp_path, gate, "base.capsule", "python3", bench, SECONDS_COUNT="0.1")
     assert ended.returncode == 75, ended.stderr
@@ -226,7 +226,7 @@ def test_the_shell_example_is_neutral_with_75(daemon: Settings, tmp_path: Path) 
 
 
 def test_the_gitlab_example_names_options_that_exist(gpuwatch: Gpuwatch) -> None:
-    """Each option of its two jobs is one of gpuwatch ci, and its neutral code the one that the job allows."""
+    """Both GitLab jobs use existing options, and allow the neutral exit code of gpuwatch ci."""
     text = (ROOT / "examples" / "ci" / "gitlab.yml").read_text()
     known = gpuwatch("ci", "--help").out
     assert all(option in known for option in re.findall(r" (--[a-z-]+)", text))

@@ -1,4 +1,4 @@
-"""gpuwatch compare: stored runs of a simulated GPU, and functions of files, as they stand and as committed."""
+"""Tests of gpuwatch compare: stored runs of a simulated GPU, and functions of files, in the working tree and in revisions."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.gpuwatch.store.stored import a_run, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE
 from tests.waiting import sample_for
 
-# So far apart that a block in which a busy machine ran something else (tens of milliseconds) is not taken for the slower arm.
+# A distance larger than a busy machine's interruptions of a block (tens of milliseconds).
 FAST, SLOW = "sum(range(2_000))", "sum(range(200_000))"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Callable[..., tuple[str, ...]]:
-    """A store of two runs in turn, the second's time and conditions as named: the options that find it."""
+    """Return the options for a store of two alternating runs; the second has the given time and conditions."""
 
     def stored(change: float = 0.0, *, timed: bool = True, boot_id: str = BOOT, **of_device: object) -> tuple[str, ...]:
         with_store = opened(tmp_path / "state")
@@ -61,7 +61,7 @@ class TestRuns:
     def test_compare_tells_runs_apart_beyond_drift(
         self, gpuwatch: Gpuwatch, store: Stored, change: float, decision: str
     ) -> None:
-        """Two runs are told apart when they differ by more than the drift of running in turn."""
+        """Two runs are told apart when they differ by more than the drift between successive runs."""
         where = store(change)
         ended = gpuwatch(*where, "compare", "0ca7", "1ca7", "--json")
         assert ended.code == 0
@@ -96,7 +96,7 @@ class TestRuns:
         assert accepted.data["comparisons"][0]["decision"] == "faster"
 
     def test_compare_without_times_shows_conditions(self, gpuwatch: Gpuwatch, store: Stored) -> None:
-        """Runs without times compare their conditions and say what is missing."""
+        """Runs without times compare their conditions and name the missing times."""
         ended = gpuwatch(*store(timed=False), "compare", "0ca7", "1ca7", "--json")
         found = ended.data["comparisons"][0]
         assert (ended.code, found["decision"], found["ratio"]) == (0, "inconclusive", None)
@@ -132,7 +132,7 @@ class TestRuns:
 
 @pytest.fixture
 def folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with two functions of which the second takes a hundred times as long."""
+    """Make a working folder with two functions, of which the second takes a hundred times as long."""
     monkeypatch.chdir(home)
     (home / "a.py").write_text(f"def f():\n    return {FAST}\n")
     (home / "b.py").write_text(f"def g():\n    return {SLOW}\ndef same():\n    return {FAST}\nvalue = 1\n")
@@ -187,7 +187,7 @@ class TestFunctions:
         assert "none there" in absent.err
 
     def test_helpers_of_the_revision_run(self, gpuwatch: Gpuwatch, daemon: Settings, folder: Path) -> None:
-        """A faster helper beside the module is a difference, and the worktree is gone afterwards."""
+        """A faster helper in the revision makes a difference, and the worktree is removed afterwards."""
         git(folder, "init", "-q")
         (folder / "helper.py").write_text(f"def work():\n    return {SLOW}\n")
         (folder / "uses.py").write_text("import helper\ndef f():\n    return helper.work()\n")
@@ -257,7 +257,7 @@ class TestFunctions:
         assert says in ended.err
 
     def test_compare_shows_only_the_functions_traceback(self, gpuwatch: Gpuwatch, folder: Path) -> None:
-        """A function that raises shows its own lines and none of gpuwatch's."""
+        """An exception of a function shows its own lines and none of gpuwatch's."""
         ended = gpuwatch("compare", "a.py:f", "raises.py:f")
         assert (ended.code, ended.out) == (1, "")
         assert ended.err.startswith("Traceback (most recent call last):\n  File ")

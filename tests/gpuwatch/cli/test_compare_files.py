@@ -1,4 +1,4 @@
-"""gpuwatch compare: reports and capsules of several machines, beside the runs of this one."""
+"""Tests of gpuwatch compare with reports and capsules of several machines, beside this machine's runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def capsule(path: Path, *windows: Evidence) -> str:
 
 @pytest.mark.parametrize("write", [report, capsule])
 def test_files_of_two_machines_compare_at_one_clock(gpuwatch: Gpuwatch, tmp_path: Path, write: object) -> None:
-    """The reference clock, the spread between cards and what differs stand in text and JSON."""
+    """Text and JSON show the reference clock, the spread between cards, and the differences."""
     assert callable(write)
     files = (write(tmp_path / "a.file", ours()), write(tmp_path / "b.file", theirs(took_s=1.9e-3)))
     ended = gpuwatch("compare", *files, "--json")
@@ -106,7 +106,7 @@ def test_a_run_of_this_machine_compares_with_a_report(gpuwatch: Gpuwatch, tmp_pa
 
 
 def test_redacted_reports_are_of_two_machines(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Both name their card `redacted-serial-1`, which does not make it one."""
+    """Two redacted reports stay two cards, although both name theirs `redacted-serial-1`."""
     kinds = ("serial", "host")
     device = replace(THEIR_DEVICE, driver_version=DEVICE.driver_version, power_limit_w=700.0)
     a = report(tmp_path / "a.html", ours(), redacted=kinds)

@@ -1,4 +1,4 @@
-"""gpuwatch dashboards: the files are listed, written, left alone where they are the same, and replaced only on request."""
+"""Tests of gpuwatch dashboards: files are listed, written, kept if equal, and replaced only on request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpuwatch.cli.test_schemas import check
 
 
 def test_files_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Each file goes to its place below the folder; scripts can be run; a second time nothing is left to do."""
+    """Each file goes to its place in the folder; scripts are executable; a second run has nothing to do."""
     listed = gpuwatch("dashboards").out.split()
     assert listed == list(read_shipped())
     assert {"fleet.json", "alerts.yml", "recording.yml", "slurm/epilog.sh", "kubernetes/daemonset.yaml"} <= set(listed)
@@ -28,7 +28,7 @@ def test_files_are_listed_and_written(gpuwatch: Gpuwatch, tmp_path: Path) -> Non
 
 
 def test_changed_files_are_replaced_only_on_request(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A file that differs is named and nothing is written; --overwrite replaces it and says so."""
+    """A changed file is named and nothing is written; --overwrite replaces it and says so."""
     (tmp_path / "alerts.yml").write_text("mine")
     refused = gpuwatch("dashboards", "--to", str(tmp_path))
     assert (refused.code, refused.out) == (2, "")

@@ -1,4 +1,4 @@
-"""A store whose JSON is nested deeper than anything can read: one clear line, and the other windows as before."""
+"""Tests of a store with too deeply nested JSON: one clear line, and the other windows unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLUMNS = ["policy", "uuids", "pids", "told", "host", "verdict"]
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Two windows with verdicts; ``spoil`` damages the later one."""
+    """Make two windows with verdicts; ``spoil`` damages the later one."""
     folder = tmp_path / "state"
     store = opened(folder)
     for name, begun_s in (("aaaa0001", time.time() - 60), ("bbbb0002", time.time())):
@@ -57,7 +57,7 @@ def test_show_of_deep_json_is_one_line(gpuwatch: Gpuwatch, state: Path, column: 
 
 @pytest.mark.parametrize("column", COLUMNS)
 def test_audit_lists_the_other_windows_and_fails(gpuwatch: Gpuwatch, state: Path, column: str) -> None:
-    """A gate must not pass over a window that nobody could read."""
+    """`audit` lists the other windows and fails, because a gate must not skip an unreadable window."""
     assert gpuwatch("audit", "--state", str(state)).code == 0
     spoil(state, column)
     for arguments in ((), ("--json",), ("--rejudge",)):
@@ -81,7 +81,7 @@ def test_report_and_export_of_deep_json_are_one_line(gpuwatch: Gpuwatch, state: 
 
 @pytest.mark.parametrize("depth", range(200, 1000, 50))
 def test_json_near_the_limit_ends_in_no_traceback(gpuwatch: Gpuwatch, state: Path, depth: int) -> None:
-    """What one reader still takes may be too deep for the next step: judging, or writing it as JSON."""
+    """JSON near the depth limit causes no traceback, even if one step accepts it and the next refuses it."""
     spoil(state, "verdict", '{"facts":' * depth + "1" + "}" * depth)
     spoil(state, "told", '{"facts":' * depth + "1" + "}" * depth)
     for arguments in (("show", "bbbb0002"), ("show", "bbbb0002", "--json"), ("audit", "--json"), ("audit", "--rejudge")):

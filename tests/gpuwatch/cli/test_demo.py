@@ -31,7 +31,7 @@ def test_the_verdicts_follow_the_scenes(gpuwatch: Gpuwatch, names: str) -> None:
         ]
         assert all(verdict["simulated"] for verdict in window["verdicts"])
         assert SCENES[name].rules <= {finding["rule"] for finding in findings}
-        # The machine that plays the scenes is real: where it is short of processors, the verdicts say that too.
+        # The machine that plays the scenes is real: if it lacks processors, the verdicts say that too.
         if not BUSY_MACHINE.accept & {finding["rule"] for finding in findings if finding["severity"] != "note"}:
             assert window["status"] == SCENES[name].status, findings
 
@@ -59,13 +59,13 @@ def test_demo_refuses_an_unknown_scene_in_one_line(gpuwatch: Gpuwatch) -> None:
 
 
 def test_demo_ends_with_what_to_type_next(gpuwatch: Gpuwatch) -> None:
-    """The demo ends with what to type next, in the order of a first minute."""
+    """The demo ends with the next commands to type, in the order of a first session."""
     said = gpuwatch("demo", "--scenes", "short").err.partition("What to type next")[2]
     assert re.findall(r"gpuwatch (\w+)", said) == ["show", "explain", "report", "top", "run", "doctor"]
 
 
 def test_demo_keeps_its_windows_for_the_named_commands(gpuwatch: Gpuwatch, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands that the demo names work as they stand: its windows are in the store of its source."""
+    """The commands that the demo prints work literally, because its windows are in the store of its source."""
     monkeypatch.chdir(home)
     said = gpuwatch("demo", "--scenes", "short,steady-copy").err.partition("What to type next")[2]
     typed = dict(re.findall(r"gpuwatch (show|report|explain) (.*)", said))
@@ -76,7 +76,7 @@ def test_demo_keeps_its_windows_for_the_named_commands(gpuwatch: Gpuwatch, home:
 
 
 def test_demo_claims_nothing_after_ctrl_c(tmp_path: Path) -> None:
-    """Ctrl-C ends the demo with one line, which claims nothing that was not measured."""
+    """Ctrl-C ends the demo with one line, which claims nothing unmeasured."""
     played = subprocess.Popen(
         [sys.executable, "-m", "gpuwatch", "demo", "--scenes", "steady-copy,neighbour"],
         stdout=subprocess.PIPE,

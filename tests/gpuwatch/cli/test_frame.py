@@ -1,4 +1,4 @@
-"""What holds for every command: exit codes, one line for a mistake, data on standard output and the rest beside it."""
+"""Tests of all commands: exit codes, one line per mistake, data on standard output and messages on standard error."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def every_command(command: click.Command, path: tuple[str, ...] = ()) -> Iterato
 
 @pytest.mark.parametrize("path", list(every_command(cli)), ids=" ".join)
 def test_empty_text_is_refused_everywhere(gpuwatch: Gpuwatch, path: tuple[str, ...]) -> None:
-    """An empty name or path, typed for a variable that is not set, means neither nothing nor this folder."""
+    """Every command refuses an empty name or path, the result of an unset variable."""
     command: click.Command | None = cli
     for name in path:
         assert isinstance(command, click.Group)
@@ -169,7 +169,7 @@ def test_empty_text_is_refused_everywhere(gpuwatch: Gpuwatch, path: tuple[str, .
 
 @pytest.mark.parametrize(("words", "code"), [(("daemon", "status"), 1), (("daemon", "stop"), 0)])
 def test_daemon_of_an_unknown_scene_can_be_asked_and_stopped(gpuwatch: Gpuwatch, words: tuple[str, ...], code: int) -> None:
-    """A window may have started one, whose name for its source is then the only one that finds it."""
+    """A daemon of an unknown scene, which a window may have started, answers and stops under that name."""
     ended = gpuwatch(*words, "--source", "simulated:nonsense")
     assert (ended.code, "no daemon runs at" in ended.out) == (code, True)
 
@@ -226,7 +226,7 @@ def test_missing_evidence_beside_a_hazard_counts_as_unproven() -> None:
 
 
 def test_run_imports_neither_numpy_nor_any_screen() -> None:
-    """Import cost is paid by every benchmark that is wrapped."""
+    """`gpuwatch run` imports neither numpy nor any screen, because every wrapped benchmark pays for imports."""
     look = "import sys, gpuwatch.cli, gpuwatch.cli.run\nprint(*sorted({name.partition('.')[0] for name in sys.modules}))"
     ended = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     assert not {"textual", "plotly", "scipy", "numpy", "rich", "psutil", "sqlite3", "sqlite_utils", "pynvml"} & set(

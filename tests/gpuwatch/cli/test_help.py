@@ -1,4 +1,4 @@
-"""Means of a person who does not know the command yet: help, completion, scenes."""
+"""Tests of help, completion and the list of scenes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_short_help_is_the_long_one(gpuwatch: Gpuwatch, words: tuple[str, ...]) 
 
 
 def completed(*lines: tuple[str, ...], home: Path) -> list[list[str]]:
-    """Return what bash is offered for the last word of each line, as the documented script asks for it; in one process."""
+    """Return bash's completions for the last word of each line, by the documented script; in one process."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "_GPUWATCH_COMPLETE": "bash_complete"}
     asked = """
 import json, os, sys
@@ -58,7 +58,7 @@ for words in json.loads(sys.argv[1]):
 
 
 def test_completion_offers_rules_scenes_and_commands(tmp_path: Path) -> None:
-    """A rule, a reason, a limit, a scene and a command are completed."""
+    """Completion offers rules, reasons, limits, scenes and commands."""
     due = {
         ("explain", "throttle-"): "throttle-thermal",
         ("explain", "sw_po"): "sw_power_cap",

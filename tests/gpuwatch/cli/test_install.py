@@ -1,4 +1,4 @@
-"""`gpuwatch daemon install`: nothing is written that was not shown and agreed to, and all of it can be taken back."""
+"""Tests of `gpuwatch daemon install`: it writes only what was shown and accepted, and can undo all of it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_without_a_yes_it_only_shows(gpuwatch: Gpuwatch, tmp_path: Path, monkeyp
 
 
 def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """The files that are shown are written, and written again only where they differ."""
+    """The command writes the shown files, and later only those that differ."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0
     found = files(tmp_path / "etc")
@@ -38,7 +38,7 @@ def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_p
     assert {oct((tmp_path / "etc" / name).stat().st_mode & 0o777) for name in found} == {"0o644"}
     assert "nothing to do" in gpuwatch(*install).out
 
-    # An older version's unit, and a drop-in of the administrator's.
+    # An older version's unit, and the administrator's drop-in.
     unit = tmp_path / "etc/systemd/system/gpuwatch.service"
     unit.write_text(unit.read_text().replace("WatchdogSec=30s", "WatchdogSec=90s"))
     (unit.parent / "gpuwatch.service.d/override.conf").write_text("[Service]\nNice=1\n")
@@ -95,7 +95,7 @@ LINKED = [
 def test_install_follows_no_link_out_of_the_image(
     gpuwatch: Gpuwatch, tmp_path: Path, linked: str, target: str, command: str
 ) -> None:
-    """An image is somebody else's: a link in it, to /etc say, would have us write into the machine that builds it."""
+    """The installation into an image follows no link, which could lead to the building machine's /etc."""
     image, outside = tmp_path / "image", tmp_path / "outside"
     install = ("daemon", "install", "--yes", "--with", "kernel-log", "--root")
     assert gpuwatch(*install, str(image)).code == 0
@@ -116,7 +116,7 @@ def test_install_follows_no_link_out_of_the_image(
 
 
 def test_write_follows_no_link_that_came_after_the_plan(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Between showing and writing the image may change: each folder is opened without following links."""
+    """Writing opens each folder without following links, because the image may change after the plan is shown."""
     image, outside = tmp_path / "image", tmp_path / "outside"
     outside.mkdir()
     assert gpuwatch("daemon", "install", "--yes", "--root", str(image)).code == 0
@@ -165,7 +165,7 @@ def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str
 
 
 def test_install_refuses_a_program_hidden_from_the_service() -> None:
-    """An installation that the service could not see is refused."""
+    """The command refuses an installation that the service could not see."""
     with pytest.raises(UsageError, match="kept out of /home; install gpuwatch where it can see it"):
         units.visible(("/home/ada/venv/bin/gpuwatch",))
 

@@ -1,4 +1,4 @@
-"""One command judges whatever file somebody was sent."""
+"""Tests of gpuwatch judge, which accepts any file that gpuwatch can judge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_judge_takes_policy_and_part_of_a_recording(gpuwatch: Gpuwatch) -> None:
 
 
 def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A report is known by its name or its first tag, and answered as `verify` answers."""
+    """A report is recognised by its name or its first tag, and gets the answer of `verify`."""
     page = tmp_path / "run.html"
     assert gpuwatch("report", "--trace", CAPSULE, "-o", str(page)).code == 0
     renamed = tmp_path / "attachment"

@@ -1,4 +1,4 @@
-"""gpuwatch judge, compare and run --times on result files of other tools."""
+"""Tests of gpuwatch judge, compare and run --times on result files of other tools."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ R1, R3 = str(NVBENCH / "r1.json"), str(NVBENCH / "r3.json")
 
 
 def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
-    """Two real runs of one kernel: raw medians differ by 4 %, because NVBench paused in one; at one clock by 0.1 %."""
+    """Two real runs of one kernel differ by 4 % in raw medians, because NVBench paused in one, and by 0.1 % at one clock."""
     medians, at_clock = [], []
     for file in (R1, R3):
         data = gpuwatch("judge", file, "--json").data
@@ -42,7 +42,7 @@ def test_judge_puts_nvbench_at_one_clock(gpuwatch: Gpuwatch) -> None:
 
 
 def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that nvbench-compare-robust calls ambiguous are the same on one card at one clock; a file of means gets no decision."""
+    """Runs that nvbench-compare-robust calls ambiguous are the same at one clock; a file of means gets no decision."""
     assert gpuwatch("compare", R1, R3).out.startswith("INCONCLUSIVE")
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.1 %")
     ended = gpuwatch("compare", R1, R3, "--json")
@@ -59,7 +59,7 @@ def test_compare_takes_result_files(gpuwatch: Gpuwatch, tmp_path: Path, monkeypa
 
 
 def test_many_pairs_are_compared_one_a_line(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """More than eight pairs are a table; the JSON has every reason."""
+    """More than eight pairs are printed as a table; the JSON has every reason."""
     results = [{"command": f"step {number}", "times": [], "mean": 1.0 + number} for number in range(9)]
     path = tmp_path / "many.json"
     path.write_text(json.dumps({"results": results}))
@@ -86,7 +86,7 @@ def test_judge_names_what_a_file_cannot_show(gpuwatch: Gpuwatch, name: str, word
 
 
 def serving(path: Path, seconds: float) -> None:
-    """Write requests of these seconds as vLLM does, from a real clock."""
+    """Write requests of these durations in vLLM's form, from a real clock."""
     begins, ttfts, itls = [], [], []
     end_s = time.perf_counter() + seconds
     while (begin_s := time.perf_counter()) < end_s:
@@ -104,7 +104,7 @@ def serving(path: Path, seconds: float) -> None:
 
 
 def test_requests_are_laid_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """Begins on the monotonic clock find the interval, contexts in the store the GPU; another boot's begins are refused."""
+    """Begins on the monotonic clock select the interval, contexts in the store the GPU; another boot's begins are refused."""
     path = tmp_path / "serve.json"
     serving(path, 1.0)
     sample_for(1.6)  # the daemon commits each half second
@@ -125,7 +125,7 @@ def test_requests_are_laid_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settin
 
 
 def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
-    """A CSV with begins is judged as if a window had stood there, its times among the evidence."""
+    """A CSV with begins is judged like a window with these times."""
     path = tmp_path / "times.csv"
     lines = ["begin,took_ms"]
     for _ in range(40):
@@ -141,7 +141,7 @@ def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon:
 
 
 def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> None:
-    """The real hyperfine: its times fill the window, and the verdict has their median."""
+    """The times of a real hyperfine fill the window, and the verdict has their median."""
     report, file = tmp_path / "verdict.json", tmp_path / "hf.json"
     script = Path(__file__).parents[3] / "examples" / "harness" / "hyperfine.sh"
     arguments = ["--json", str(report), "--times", str(file), "--", program("hyperfine"), "-N", "--runs", "30"]
@@ -165,7 +165,7 @@ def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> N
     ],
 )
 def test_run_says_why_it_takes_no_times(daemon: Settings, tmp_path: Path, script: str, words: str) -> None:
-    """The command runs and is judged all the same, with its own exit code."""
+    """Without readable times the command still runs and is judged, with its own exit code."""
     file = tmp_path / "r.json"
     file.write_text("{}")
     line = script.replace("FILE", str(file)).replace("HYPERFINE", str(FILES / "hyperfine.json")).replace("NVBENCH", R1)

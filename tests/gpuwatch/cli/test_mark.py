@@ -1,4 +1,4 @@
-"""gpuwatch mark: a window that one command begins and another ends."""
+"""Tests of gpuwatch mark: one command begins a window and another ends it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def windows_count(found: Settings) -> int:
 
 
 def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """The verdict is printed and stored, and says whose work it was; the code is that of --fail-on, as run's."""
+    """The verdict is printed and stored with the owner of the work; --fail-on decides the exit code, as in run."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
     assert "mark job is open for 1min, own work is this session's (run " in begun.err
@@ -54,7 +54,7 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
 def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
-    """As `docker exec` does: the session has no number in the container, so its user's commands from outside are own."""
+    """In a container entered by `docker exec`, where the session has no number, the user's commands from outside are own."""
     flags = settings(tmp_path).flags()
     line = shlex.join([sys.executable, "-m", "gpuwatch", *flags, "mark"])
     script = f"{line} begin job && {line} end job --json --fail-on rejected"
@@ -88,7 +88,7 @@ def test_mark_of_trusted_code_refuses_a_claim(gpuwatch: Gpuwatch, daemon: Settin
 
 
 def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """What the operator states at the begin stands, and the claim at the end is held against it."""
+    """Statements at the begin are final, and the claim at the end is compared with them."""
     stated = ("--untrusted", "--work", "flops=1.4e11,dtype=bf16")
     assert mark(gpuwatch, daemon, "begin", "submission", *stated).code == 0
     let_pass(1.2, "a claim needs a window of a second")
@@ -124,7 +124,7 @@ def test_mark_refuses_wrong_input_in_one_line(
 
 @pytest.mark.skipif(shutil.which("hyperfine") is None, reason="hyperfine is not installed")
 def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
-    """Hyperfine 1.15 has --setup and --cleanup around all runs of a command; each is another process of one session."""
+    """A mark covers all runs between hyperfine's --setup and --cleanup, which are separate processes of one session."""
     command = " ".join([sys.executable, "-m", "gpuwatch", *daemon.flags(), "mark"])
     done = subprocess.run(
         ["hyperfine", "-N", "--runs", "2", "--setup", f"{command} begin hyper", "--cleanup", f"{command} end hyper", "--show-output",
@@ -136,7 +136,7 @@ def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
 
 
 def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A daemon that was killed leaves an unproven window; the next daemon knows no mark, and the store tells of it."""
+    """A killed daemon leaves an unproven window; the next daemon knows no mark, and the store explains it."""
     found = settings(tmp_path)
     with running(tmp_path) as live:
         assert mark(gpuwatch, found, "begin", "kept").code == 0

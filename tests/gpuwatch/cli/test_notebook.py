@@ -1,4 +1,4 @@
-"""%%gpuwatch in a notebook: a cell in a window.  The shell is a stand-in with the calls of IPython that a magic makes."""
+"""Tests of %%gpuwatch, a cell in a window.  A stand-in shell has IPython's calls for a magic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Ended:
 
 @dataclass
 class Printed:
-    """IPython's printer."""
+    """A stand-in for IPython's printer."""
 
     said: str = ""
 
@@ -36,7 +36,7 @@ class Printed:
 
 @dataclass
 class Notebook:
-    """As IPython: it keeps magics by name, and what a cell raises it shows and returns."""
+    """A stand-in for IPython: it keeps magics by name, and shows and returns a cell's exception."""
 
     magics: dict[str, Callable[..., Any]] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)

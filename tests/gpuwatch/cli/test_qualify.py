@@ -1,4 +1,4 @@
-"""gpuwatch selftest --qualify: the answer on simulated GPUs, its exit code and JSON, references, and wrong usage."""
+"""Tests of gpuwatch selftest --qualify: the answer on simulated GPUs, exit codes, JSON, references, and wrong usage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEADY = ("--source", "simulated:steady-gemm", "selftest", "--qualify")
 
 
 def test_instance_is_qualified_against_a_saved_reference(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A first run makes a reference; a second is compared with it, and a neighbour is found; each has its exit code."""
+    """A first run makes a reference; a second is compared with it and names a neighbour; each has its exit code."""
     reference = tmp_path / "fleet.json"
     first = gpuwatch(*STEADY, "--save-reference", str(reference))
     assert (first.code, first.out.splitlines()[0][:9]) == (12, "SIMULATED")
@@ -84,7 +84,7 @@ def test_file_of_something_else_is_no_place_for_a_card(gpuwatch: Gpuwatch, tmp_p
 
 
 def test_page_shows_instance_numbers_and_differences() -> None:
-    """A card of another driver with a lock and 114 SMs: each stands on the page, with what it reaches."""
+    """The page shows another driver, a lock and 114 SMs, each with the numbers it affects."""
     card = healthy()
     assert card.stamps is not None
     device = replace(card.device, uuid="GPU-here", driver_version="565.57.01")

@@ -1,4 +1,4 @@
-"""gpuwatch run as its users have it: a process in front of a program, with and without a daemon."""
+"""Tests of gpuwatch run in front of a program, with and without a daemon."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(
 
 
 def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None:
-    """The program is judged, and its output and exit code are its own."""
+    """The program is judged, and its output and exit code stay its own."""
     ended = run("--name", "copy", "--", "sh", "-c", "echo out; echo err >&2; sleep 1.2; exit 3", settings=daemon)
     assert (ended.returncode, ended.stdout) == (3, "out\n")
     said = ended.stderr.splitlines()
@@ -50,7 +50,7 @@ def test_run_judges_and_passes_output_and_code_through(daemon: Settings) -> None
 
 
 def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
-    """A recording that cannot be read is the stated reason why no GPU is watched."""
+    """An unreadable recording is the stated reason for watching no GPU."""
     places = {"source": f"replay:{tmp_path}/none", "state": str(tmp_path / "state"), "socket": str(tmp_path / "s")}
     nothing = load(places, environment={"HOME": "/"})
     ended = run("--", "true", settings=nothing, environment={"GPUWATCH_DAEMON_IDLE_EXIT": "1s"})
@@ -60,7 +60,7 @@ def test_run_names_an_unreadable_recording(tmp_path: Path) -> None:
 
 
 def test_run_leaves_signals_to_the_waiting_thread(daemon: Settings) -> None:
-    """No thread beside the waiting one takes the program's signals."""
+    """Only the waiting thread takes the program's signals."""
     process = start("--accept", "outliers", "--", "sh", "-c", "echo $PPID; exec sleep 20", settings=daemon)
     assert process.stdout is not None
     wrapper = int(process.stdout.readline())
@@ -106,7 +106,7 @@ def test_the_verdict_is_written_as_json(daemon: Settings, tmp_path: Path) -> Non
 
 
 def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_path: Path) -> None:
-    """Two hundred milliseconds are too short to judge a number by; a busy machine may add to that, so the status is read."""
+    """The exit code changes only for a status named in --fail-on; the test reads the status, because load may change it."""
 
     def judged(*arguments: str) -> tuple[int, str]:
         report = tmp_path / "verdict.json"
@@ -123,7 +123,7 @@ def test_a_success_fails_only_where_its_status_is_named(daemon: Settings, tmp_pa
 
 
 def test_run_does_not_fail_for_an_accepted_hazard(tmp_path: Path) -> None:
-    """An accepted hazard, here a part of a GPU that others may share, stays in the verdict and fails nothing."""
+    """An accepted hazard, here a shared part of a GPU, stays in the verdict and fails nothing."""
     with running(tmp_path, "simulated:mig") as live:
         plain = run("--fail-on", "flagged,rejected", "--", "sleep", "0.2", settings=live.settings)
         accepted = ["--accept", "contention-shared-partition,idle-stretch", "--accept", "dark-time"]
@@ -141,7 +141,7 @@ def test_windows_inside_find_the_same_daemon_and_their_parent(daemon: Settings) 
 
 
 def test_run_names_a_socket_that_a_c_program_would_not_find(home: Path) -> None:
-    """The C library knows the default socket of real GPUs, and neither a simulated source's nor a configuration's."""
+    """The command sets the socket's variable unless it is the C library's default, that of real GPUs."""
     config = home / "config.toml"
     config.write_text('socket = "/run/user/s"\n')
     assert settings_environment(load({})) == {}
@@ -152,7 +152,7 @@ def test_run_names_a_socket_that_a_c_program_would_not_find(home: Path) -> None:
 
 
 def test_run_inside_of_another_sources_run_finds_its_own_daemon(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A socket of the outer run's daemon does not override the socket of the inner run's source, for a C program neither."""
+    """An inner run of another source uses its own daemon's socket instead of the outer run's, also for a C program."""
     for name, value in settings_environment(load({"source": "simulated:idle"})).items():
         monkeypatch.setenv(name, value)
     inner = load({"source": "simulated:thermal"})
@@ -187,7 +187,7 @@ def test_a_program_that_failed_proves_nothing(daemon: Settings, tmp_path: Path, 
     "where", [">&-", "2>&-", ">&- 2>&-", ">/dev/full", "2>/dev/full", "<&- >&- 2>&-", "--json - >/dev/full"]
 )
 def test_run_survives_a_full_or_closed_stream(daemon: Settings, where: str) -> None:
-    """A full or closed stream changes neither the exit code nor the words."""
+    """A full or closed stream changes neither the exit code nor the messages."""
     option, _, redirected = where.rpartition(" - ") if "--json" in where else ("", "", where)
     ours = " ".join([sys.executable, "-m", "gpuwatch", "run", *daemon.flags(), f"{option} -" if option else ""])
     command = f"{ours} -- sh -c 'exit 3' {redirected}"
@@ -231,7 +231,7 @@ def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> No
 def test_what_goes_wrong_before_the_program_is_told_as_env_does(
     gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
 ) -> None:
-    """Wrong options and programs that cannot be run have the codes of env(1), and one line of words."""
+    """Wrong options and programs that cannot run give env(1)'s codes and a one-line message."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", "")
     monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
     ended = gpuwatch("run", *arguments)
@@ -242,14 +242,14 @@ def test_what_goes_wrong_before_the_program_is_told_as_env_does(
 
 
 def test_wrong_option_ends_the_process_with_125() -> None:
-    """The process itself ends with the code of a wrong option."""
+    """A wrong option ends the process with 125."""
     ended = run("--bogus", "--", "true")
     assert (ended.returncode, ended.stdout) == (125, "")
     assert "--bogus" in ended.stderr
 
 
 def test_run_without_telemetry_runs_and_says_why(tmp_path: Path) -> None:
-    """A file stands where the store's folder should be, so no daemon can start."""
+    """The program runs although a file in place of the store's folder prevents a daemon, and the message says so."""
     (tmp_path / "file").write_text("")
     flags = ["--state", str(tmp_path / "file"), "--socket", str(tmp_path / "s"), "--source", "simulated"]
     ended = run(*flags, "--fail-on", "unproven", "--", "sh", "-c", "echo out")
@@ -270,7 +270,7 @@ def test_run_without_telemetry_runs_and_says_why(tmp_path: Path) -> None:
     ],
 )
 def test_run_labels_by_program_and_never_by_arguments(command: list[str], name: str) -> None:
-    """A window is named after the program and never after its arguments, which may hold secrets."""
+    """A window's label is the program's name and never its arguments, which may hold secrets."""
     from gpuwatch.cli.run import _name
 
     assert _name(tuple(command)) == name

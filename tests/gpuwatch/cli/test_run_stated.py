@@ -1,4 +1,4 @@
-"""gpuwatch run states more of a claim than its name."""
+"""Tests of gpuwatch run with further parts of a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gpuwatch run --untrusted: the number that a program claims is held against what the daemon saw."""
+"""Tests of gpuwatch run --untrusted: the daemon's observations check a program's claimed number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLAIMS = "import sys, time; time.sleep(1.3); open(sys.argv[1], 'w').write(sys.ar
 
 
 def test_run_holds_a_claim_against_the_busy_time(daemon: Settings, tmp_path: Path) -> None:
-    """A hundredth of the time is claimed of a GPU that copies without end; the program's code passes, --fail-on decides."""
+    """A claim of a hundredth of the busy time is found; the program's code is returned unless --fail-on applies."""
     claim, verdict = tmp_path / "claim.json", tmp_path / "verdict.json"
     told = json.dumps({"calls": 1000, "call_s": 13e-6})
     ended = run(
@@ -49,7 +49,7 @@ def test_run_takes_a_claim_of_untrusted_code_only(options: tuple[str, str]) -> N
 
 
 def test_claim_is_read_or_its_fault_is_said(tmp_path: Path) -> None:
-    """A program's file may hold anything; what is no claim makes the window unproven."""
+    """A file without a valid claim makes the window unproven, with its fault."""
     file = tmp_path / "claim"
     for text in (b"", b"[]", b"{}", b'{"calls": 1}', b'{"calls": true, "call_s": 1}', b'{"calls": 0, "call_s": 1}',
                  b'{"calls": 1, "call_s": -1}', b'{"calls": 1, "call_s": NaN}', b'{"calls": 1, "call_s": 1e999}', b"\xff",

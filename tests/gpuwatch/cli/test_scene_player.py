@@ -1,4 +1,4 @@
-"""The simulating daemon of the demo, on a machine that keeps it from answering."""
+"""Tests of the demo's simulating daemon on a machine that delays its answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 
 def test_status_asks_a_silent_daemon_again(tmp_path: Path) -> None:
-    """A new daemon on a busy machine listens before it has a processor to answer with: it is asked until it may have failed."""
+    """A silent new daemon is queried again until its deadline, because a busy machine may delay its first answer."""
     found, log = settings(tmp_path), tmp_path / "log"
     log.write_text("it never answered\n")
     command = [sys.executable, "-c", "input()"]

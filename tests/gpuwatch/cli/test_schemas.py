@@ -1,4 +1,4 @@
-"""What commands write under --json follows the schemas that are published in docs/schemas."""
+"""Tests that the commands' --json output follows the schemas in docs/schemas."""
 
 from __future__ import annotations
 

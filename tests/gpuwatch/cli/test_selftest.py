@@ -1,4 +1,4 @@
-"""gpuwatch selftest: the floor between equal variants, measured on a simulated GPU, kept, shown; refused without one."""
+"""Tests of gpuwatch selftest: the floor between equal variants, measured on a simulated GPU, stored and shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_equal_arms_differ_by_little_on_a_gpu_that_throttles() -> None:
 
 
 def test_floor_is_the_bound_it_claims_to_be() -> None:
-    """A further difference exceeds the largest of 19 with a probability of 1 in 20, whatever their distribution."""
+    """A further difference exceeds the largest of 19 with a probability of 1 in 20, whatever the distribution."""
     assert selftest.TRIALS_COUNT == 19
     rng = np.random.default_rng(7)
     rows = np.abs(rng.standard_t(3, (4000, selftest.TRIALS_COUNT + 1)))
@@ -55,7 +55,7 @@ def test_floor_of_nothing_is_refused() -> None:
 
 
 def test_floor_of_an_earlier_version_is_read(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A record without a coverage is the largest of its trials: 8 of them cover 89 %."""
+    """A record without a coverage counts as the largest of its trials: 8 of them cover 89 %."""
     state = tmp_path / "state"
     state.mkdir()
     old = {"kind": "gemm", "shared": False, "floor_ratio": 0.0012, "trials_count": 8, "measured_wall_s": 1e9}
@@ -86,7 +86,7 @@ def test_what_is_kept_is_shown(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
 
 
 def test_selftest_shows_hostile_floors_without_harm(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """Whatever somebody put into the file of floors is shown without harm."""
+    """Hostile content of the floors' file is shown harmlessly."""
     state = tmp_path / "state"
     floor_record.store(state, "GPU-\x1b[31m", Floor(kind="\x1b[2Jk", floor_ratio=0.001, trials_count=8, measured_wall_s=1e300))
     ended = gpuwatch("selftest", "--show", "--state", str(state))

@@ -1,4 +1,4 @@
-"""What was kept, shown again: show, audit, record and db on a real store of a simulated GPU."""
+"""Tests of show, audit, record and db on a real store of a simulated GPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def measured(settings: Settings, label: str, seconds: float) -> Window:
 def test_show_finds_the_last_window_or_an_id_prefix(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
 ) -> None:
-    """The last window is shown by default, and any other by the beginning of its id."""
+    """The last window is the default, and a prefix of its id selects any other."""
     assert "  longer  " in gpuwatch(*daemon.flags(), "show", "--verbose").out
     assert short.run_id is not None
     ended = gpuwatch(*daemon.flags(), "show", short.run_id[:-3], "--json")
@@ -65,7 +65,7 @@ def test_another_policy_rejudges_and_writes_nothing(gpuwatch: Gpuwatch, daemon: 
 
 
 def test_overridden_limits_are_marked_in_words(gpuwatch: Gpuwatch, daemon: Settings, short: Window) -> None:
-    """A verdict by other limits than the rules' own names them, as text and as Markdown."""
+    """Text and Markdown of a verdict name the limits that differ from the rules' own."""
     show = (*daemon.flags(), "show", str(short.run_id))
     changed = (*show, "--limit", "no-work.busy_ratio=0.02")
     assert "other limits: no-work.busy_ratio 0.02 (default 0.01)" in gpuwatch(*changed).out
@@ -82,7 +82,7 @@ def test_a_run_that_does_not_exist_is_one_line(gpuwatch: Gpuwatch, daemon: Setti
 def test_a_window_is_found_by_label_and_from_the_last(
     gpuwatch: Gpuwatch, daemon: Settings, short: Window, longer: Window
 ) -> None:
-    """A label means its latest window; -1 is the last window, -2 the one before it."""
+    """A label selects its latest window; -1 is the last window, -2 the one before it."""
 
     def shown(*arguments: str) -> str:
         return str(gpuwatch(*daemon.flags(), "show", *arguments, "--json").data["run"])
@@ -94,7 +94,7 @@ def test_a_window_is_found_by_label_and_from_the_last(
     assert gpuwatch(*daemon.flags(), "report", "short", "--markdown").out.count("short on") == 1
     both = gpuwatch(*daemon.flags(), "show", "short", "-2")
     assert (both.code, "expected a run or -2, found both: short -2" in both.err) == (2, True)
-    if len(listed) < 9:  # the daemon is other tests' as well
+    if len(listed) < 9:  # other tests use the daemon as well
         assert "windows in the store, found" in gpuwatch(*daemon.flags(), "show", "-9").err
 
 
@@ -170,7 +170,7 @@ def test_judging_everything_again_gives_what_was_found(
 
 
 def test_audit_judges_an_unwrapped_interval(gpuwatch: Gpuwatch, daemon: Settings, longer: Window) -> None:
-    """An interval that nobody wrapped is judged by what the daemon saw."""
+    """An interval without a window is judged from the daemon's readings."""
     ended = gpuwatch(*daemon.flags(), "audit", "--from", "4s", "--to", "2s", "--json")
     (verdict,) = ended.data["verdicts"]
     assert verdict["end_ns"] - verdict["begin_ns"] == pytest.approx(2e9, rel=0.01)
@@ -222,7 +222,7 @@ def test_what_comes_and_what_was_can_be_recorded(gpuwatch: Gpuwatch, daemon: Set
 
 
 def test_audit_judges_parts_of_an_smi_log(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A log of nvidia-smi is judged by seconds since its beginning and by wall time."""
+    """Parts of an nvidia-smi log are judged by seconds since its beginning and by wall time."""
     rows = [f"2026/11/20 14:02:{i // 20:02d}.{i % 20 * 50:03d}, 0, GPU-log, 1980 MHz, 500.00 W, 97 %" for i in range(200)]
     header = "timestamp, index, uuid, clocks.current.sm [MHz], power.draw [W], utilization.gpu [%]"
     log = tmp_path / "log.csv"
@@ -250,7 +250,7 @@ def test_the_database_is_where_it_says(gpuwatch: Gpuwatch, daemon: Settings, sho
 
 
 def test_rejudging_in_several_processes_changes_nothing(daemon: Settings, short: Window, longer: Window) -> None:
-    """Many windows are judged again by several processes as by one."""
+    """Several processes rejudge many windows with the same results as one."""
     from gpuwatch.cli import open_store
 
     with open_store.reader(daemon) as store:
@@ -262,7 +262,7 @@ def test_rejudging_in_several_processes_changes_nothing(daemon: Settings, short:
 def test_audit_trace_refuses_limit_outside_its_range(
     gpuwatch: Gpuwatch, daemon: Settings, longer: Window, tmp_path: Path
 ) -> None:
-    """A limit under which a rule has no meaning is refused in one line, not answered by a traceback."""
+    """A limit outside its range is refused in one line, without a traceback."""
     file = tmp_path / "window.gpuwatch"
     assert gpuwatch(*daemon.flags(), "record", "-o", str(file), "--run", str(longer.run_id)).code == 0
     ended = gpuwatch("audit", "--trace", str(file), "--limit", "no-work.busy_ratio=0")

@@ -1,4 +1,4 @@
-"""What reaches a terminal steers none: labels and paths come from anybody."""
+"""Tests that no output controls a terminal: labels and paths may contain anything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OURS = ("\x1b[1m", "\x1b[3m", "\x1b[36m", "\x1b[1;36m", "\x1b[32m", "\x1b[33m", 
 
 
 def steering(text: str) -> list[str]:
-    """Every character of a text that a terminal may obey, without line ends and the colours of ours."""
+    """Return every control character of a text, except line ends and gpuwatch's own colours."""
     for colour in OURS:
         text = text.replace(colour, "")
     found = [c for c in text if unicodedata.category(c)[0] == "C" or unicodedata.category(c) in ("Zl", "Zp")]
@@ -37,9 +37,9 @@ def steering(text: str) -> list[str]:
 
 
 def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
-    """Run a command with one stream on a terminal; what that terminal got.
+    """Run a command with one stream on a terminal; return that stream's output.
 
-    ``run`` is a process of its own, as its command's streams are; others run in this one.
+    ``run`` is a separate process, because it passes its streams on; other commands run in this process.
     """
     ours, theirs = pty.openpty()
     got: list[bytes] = []
@@ -48,7 +48,7 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
         while True:
             try:
                 piece = os.read(ours, 65_536)
-            except OSError:  # EIO: nobody has the other end any more
+            except OSError:  # EIO: the other end is closed
                 return
             if not piece:
                 return
@@ -83,7 +83,7 @@ def on_terminal(*arguments: str, home: Path, stream: str = "stdout") -> str:
 
 @pytest.fixture(scope="module")
 def hostile(daemon: Settings) -> str:
-    """The run of a window whose label would steer a terminal."""
+    """Return the run of a window whose label would control a terminal."""
     with window(HOSTILE, sync=False, settings=daemon) as watched:
         sample_for(0.1)
     assert watched.verdicts
@@ -96,17 +96,17 @@ JSON_COMMANDS = [["show", "RUN"], ["audit"], ["top", "--once"], ["run", "--label
 
 @pytest.mark.parametrize("arguments", JSON_COMMANDS, ids=lambda arguments: arguments[0])
 def test_json_on_a_terminal_is_control_safe(daemon: Settings, hostile: str, home: Path, arguments: list[str]) -> None:
-    """JSON leaves U+009B, which begins a sequence of a terminal, and U+202E, which turns text around, as they are."""
+    """JSON on a terminal escapes U+009B, which begins a control sequence, and U+202E, which reverses text."""
     words = [hostile if word == "RUN" else word for word in arguments]
     words += [] if "run" in words else ["--json"]
     shown = on_terminal(*daemon.flags(), *words, home=home)
     assert steering(shown) == []
-    # What `top` asks for is cut to a line's length by the daemon.
+    # The daemon cuts the text for `top` to a line's length.
     assert any(text == HOSTILE or text[:10] == HOSTILE[:10] for text in found_texts(json.loads(shown)))
 
 
 def found_texts(data: Any) -> set[str]:
-    """Every text in a tree of JSON values."""
+    """Return every text in a tree of JSON values."""
     if isinstance(data, dict):
         return set().union(*map(found_texts, data.values()))
     if isinstance(data, list):
@@ -166,7 +166,7 @@ def test_standard_error_on_a_terminal_is_clean(daemon: Settings, home: Path, arg
     assert steering(shown) == []
 
 
-# No lone surrogates of a pair that JSON would join: those are no text.
+# Without lone surrogates that JSON would join to a pair: those are no text.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 

@@ -1,4 +1,4 @@
-"""gpuwatch top: a table to paste, and what it says where there is nothing to show."""
+"""Tests of gpuwatch top: a table to paste, and the text for an empty one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_pipe_is_no_screen(gpuwatch: Gpuwatch, daemon: Settings) -> None:
 
 @pytest.mark.skipif(has_driver(), reason="this machine has a driver: nothing is simulated unasked")
 def test_top_without_a_driver_says_so_beside_real_windows(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a driver the GPUs are simulated and say why; the windows are the user's."""
+    """Without a driver the GPUs are simulated with the reason shown; the windows are the user's."""
     monkeypatch.setenv("GPUWATCH_DAEMON_IDLE_EXIT", "1s")
     assert gpuwatch("run", "--name", "mine", "--", "true").code == 0
     ended = gpuwatch("top", "--once")
@@ -58,7 +58,7 @@ def test_top_without_a_driver_says_so_beside_real_windows(gpuwatch: Gpuwatch, mo
 
 
 def test_top_reports_a_failing_driver(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A driver that fails is reported, and never replaced by invented GPUs."""
+    """A failing driver is reported, and never replaced by simulated GPUs."""
     with running(tmp_path, "nvml", environment={"LD_LIBRARY_PATH": "/nowhere"}) as live:
         ended = gpuwatch("top", "--once", *live.settings.flags())
     if "H200" in ended.out:  # this machine has GPUs
@@ -85,7 +85,7 @@ def read_until(terminal: int, words: bytes, seconds: float = 20.0) -> bytes:
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGHUP])
 def test_top_is_live_in_a_terminal_and_leaves_at_q(daemon: Settings, number: int | None) -> None:
-    """In a terminal it is live, and leaves at q and at a signal to end."""
+    """In a terminal the monitor is live, and exits at q and at a terminating signal."""
     here, there = pty.openpty()
     command = [sys.executable, "-m", "gpuwatch", *daemon.flags(), "top"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}

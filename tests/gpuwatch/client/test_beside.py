@@ -1,4 +1,4 @@
-"""The time beside the timed entries: declared other work and pauses of the host reach the judge."""
+"""Tests of the time beside the timed entries: declared other work and pauses of the host reach the judge."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def copying(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 
 
 def stored(window: gpuwatch.Window, settings: Settings) -> Evidence:
-    """The evidence as it was packed for the judge, and equal to what the store puts together again."""
+    """Return the judge's packed evidence, and check that the store assembles an equal one."""
     assert window.verdict
     with Reader(settings.state) as reader:
         run = reader.run(window.run_id or "")
@@ -62,7 +62,7 @@ def collect_something() -> None:
 
 class TestOtherWork:
     def test_other_work_is_kept_beside_the_times(self, copying: Settings) -> None:
-        """Flush and check have begins and lengths of their own, and no timed entry."""
+        """Flush and check have separate begins and durations, and no timed entry."""
         with gpuwatch.window(settings=copying) as w:
             for _ in w.iterations(3):
                 piece()
@@ -125,7 +125,7 @@ class TestPauses:
         assert gc.callbacks == before
 
     def test_inner_window_pauses_the_outer_one(self, copying: Settings) -> None:
-        """Opening and closing a nested window, and taking times over, is gpuwatch's own pause."""
+        """Opening and closing a nested window, and fetching times, counts as gpuwatch's own pause."""
         with gpuwatch.window("outer", settings=copying) as outer:
             with gpuwatch.window("inner", settings=copying) as inner:
                 piece()
@@ -193,7 +193,7 @@ print(iterated, recorded, imported, w.verdict.status.value)
 
 
 def test_our_calls_leave_no_tracked_object_nor_import(copying: Settings) -> None:
-    """Neither iterations nor recorded times bring the collector nearer, or import anything inside the window."""
+    """Neither iterations nor recorded times create tracked objects or import anything inside the window."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in copying.flags())
     done = subprocess.run([sys.executable, "-c", LOOP.format(flags=flags)], capture_output=True, text=True, check=True)
     iterated, recorded, rest = done.stdout.split(" ", 2)
@@ -203,7 +203,7 @@ def test_our_calls_leave_no_tracked_object_nor_import(copying: Settings) -> None
 
 
 def test_evidence_of_an_older_store_observes_no_other_work(tmp_path: Path) -> None:
-    """A window without pieces beside its times has none, not empty ones."""
+    """A window without stored spans has unobserved other work, not empty other work."""
     with running(tmp_path) as daemon:
         with gpuwatch.window(settings=daemon.settings) as w:
             piece()
@@ -211,7 +211,7 @@ def test_evidence_of_an_older_store_observes_no_other_work(tmp_path: Path) -> No
 
 
 def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
-    """Two windows of one process are of one program, whose arguments nobody reads there."""
+    """Two windows of one process have one program digest, and no reader sees the arguments."""
     found = []
     for _ in range(2):
         with gpuwatch.window(settings=copying) as w:
@@ -223,7 +223,7 @@ def test_evidence_names_the_program_by_a_digest(copying: Settings) -> None:
 
 
 def test_waits_for_a_processor_are_pauses(copying: Settings) -> None:
-    """Busy processes on the launching thread's only processor hold it up, and the daemon sees it."""
+    """Busy processes on the launching thread's only processor delay it, and the daemon records the waits."""
     allowed = os.sched_getaffinity(0)
     if not os.path.exists("/proc/self/schedstat"):  # noqa: PTH110
         pytest.skip("this kernel counts no waits")

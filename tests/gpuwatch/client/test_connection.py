@@ -1,4 +1,4 @@
-"""A daemon whose answer never ends: the client waits for one deadline and holds a bounded part of it."""
+"""Tests of a daemon whose answer never ends: the client waits for one deadline and keeps a bounded part of it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ WELCOME = messages.encode(
     messages.Welcome(protocol=1, version="0", source="simulated", simulated=True, state="/", pid=1, boot_id="b")
 )
 DRIP_S = 0.1
-DRIPS_COUNT = 120  # longer than any deadline below: whoever waits for all of it sees the connection end instead
+DRIPS_COUNT = 120  # longer than any deadline below: a client that waits for the whole answer sees the connection end instead
 PIECE = b"x" * (1 << 20)
 
 
 @contextlib.contextmanager
 def answering(answer: Callable[[socket.socket, threading.Event], None]) -> Iterator[socket.socket]:
-    """A connection whose other end answers so, until the test is over."""
+    """Make a connection whose other end answers like this until the end of the test."""
     ours, theirs = socket.socketpair()
     over = threading.Event()
 
@@ -65,7 +65,7 @@ def greet_and_pour(connection: socket.socket, over: threading.Event) -> None:
 
 
 def greet_and_answer_long(connection: socket.socket, over: threading.Event) -> None:
-    """An answer that is nearly as long as may be, in pieces, and the beginning of nothing after it."""
+    """Send an answer just below the maximum, in pieces, and the beginning of another."""
     connection.sendall(WELCOME)
     connection.recv(4096)
     line = messages.encode(messages.StatusReply(facts={"padding": "x" * (messages.ANSWER_BYTES - 100)}))
@@ -93,7 +93,7 @@ def test_dripped_answer_is_given_up_at_its_deadline() -> None:
 
 def test_answer_without_an_end_is_refused() -> None:
     with answering(greet_and_pour) as connection, Client(connection, SETTINGS) as asking:
-        for _ in range(2):  # and it is not read any further by the next question
+        for _ in range(2):  # the next request does not continue reading it
             with pytest.raises(DaemonError, match=f"at most {messages.ANSWER_BYTES} bytes") as caught:
                 asking.status()
             assert caught.value.code == "bad-answer"
@@ -105,7 +105,7 @@ def test_long_answer_is_read_whole() -> None:
 
 
 def test_late_answer_is_not_taken_for_the_next_ones() -> None:
-    """An answer that comes after its deadline answers no later question: it could be another window's verdict."""
+    """An answer after its deadline answers no later request, because it could be another window's verdict."""
     asked_again = threading.Event()
 
     def late(connection: socket.socket, over: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""The verdicts of many windows are waited for together."""
+"""Tests of waiting for the verdicts of many windows together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a claim that are stated beside its name: checked, stored with the window, printed."""
+"""Tests of the stated parts of a claim beside its name: checked, stored with the window, printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the measured process tells of its window: it arrives whole, or the window is judged without it."""
+"""Tests of the measured process's declarations: they arrive completely, or the window is judged without them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def iterate(seconds: float) -> None:
 
 
 def test_iterations_without_a_gpu_context_use_the_host(copying: Settings) -> None:
-    """Iterations are timed by the host's clock where there is no GPU context."""
+    """Without a GPU context the host's clock times iterations."""
     with gpuwatch.window(settings=copying) as w:
         numbers = []
         for number in w.iterations(5):
@@ -73,7 +73,7 @@ def test_a_loop_left_early_keeps_the_iterations_that_ended(copying: Settings) ->
 
 
 def test_recorded_times_lie_back_to_back(copying: Settings) -> None:
-    """Recorded times without beginnings lie back to back before the moment they were handed over."""
+    """Recorded times without begins lie back to back before the call that recorded them."""
     with gpuwatch.window(settings=copying) as w:
         sample_for(0.3)
         before_ns = clock.now_ns()
@@ -87,7 +87,7 @@ def test_recorded_times_lie_back_to_back(copying: Settings) -> None:
 
 
 def test_many_times_arrive_and_do_not_move_the_end(copying: Settings) -> None:
-    """Hundreds of thousands of times arrive, and the window ends when its body did."""
+    """Hundreds of thousands of times arrive, and the window ends with its body."""
     with gpuwatch.window(settings=copying) as w:
         begin_ns = clock.now_ns()
         sample_for(0.3)
@@ -103,7 +103,7 @@ def test_many_times_arrive_and_do_not_move_the_end(copying: Settings) -> None:
 
 
 def failing() -> Iterator[float]:
-    """Give one time, and fail."""
+    """Return one time, then fail."""
     yield 0.1
     raise RuntimeError("the caller's own")
 
@@ -118,7 +118,7 @@ def failing() -> Iterator[float]:
 def test_record_never_raises_and_impossible_times_are_rejected(
     copying: Settings, times: Sequence[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever is handed over as a time, the benchmark goes on, a log line names it, and the verdict rejects it."""
+    """Invalid times never raise: the benchmark continues, a log line names them, and the verdict rejects them."""
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         w.record(times)
         sample_for(0.05)
@@ -139,7 +139,7 @@ def test_record_of_nothing_leaves_a_window_without_times(copying: Settings, capl
 def test_beginnings_that_are_none_are_left_out(
     copying: Settings, at_ns: Sequence[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Seconds are not cut to whole nanoseconds: the times then lie back to back, and a log line says so."""
+    """Begins in seconds are dropped instead of truncated: the times lie back to back, and a log line says so."""
     with caplog.at_level("WARNING", "gpuwatch"), gpuwatch.window(settings=copying) as w:
         sample_for(0.3)
         w.record([0.1, 0.1], at_ns=at_ns)
@@ -174,7 +174,7 @@ def test_unknown_fact_becomes_a_tag_with_a_warning(copying: Settings, caplog: py
     ids=["long", "surrogate", "beyond 64 bits", "below", "complex"],
 )
 def test_declare_refuses_facts_that_cannot_be_sent(copying: Settings, fact: object, says: str) -> None:
-    """A fact that could not be sent at the end is refused when it is declared."""
+    """A fact that could not be sent at the end is refused at its declaration."""
     with gpuwatch.window(settings=copying) as w:
         with pytest.raises(gpuwatch.UsageError, match=f"declare: .*{says}"):
             w.declare(cache=fact)  # type: ignore[arg-type]  # what is tested
@@ -192,7 +192,7 @@ def test_numbers_and_texts_of_numpy_are_told_as_pythons_own(copying: Settings) -
 
 
 def test_iterations_nest_and_each_thread_has_its_own(copying: Settings) -> None:
-    """Iterations of threads and nested ones are each timed from their own beginning."""
+    """Iterations of threads and nested iterations are each timed from their own begin."""
 
     def work(w: gpuwatch.Window) -> None:
         for _ in range(10):
@@ -252,7 +252,7 @@ def opened(client: Client) -> tuple[str, int]:
 
 
 def test_ended_window_waits_for_its_times(copying: Settings) -> None:
-    """An ended window waits for its times, and its interval stays."""
+    """An ended window waits for its times, and keeps its interval."""
     with connect(copying) as client:
         run, begin_ns = opened(client)
         sample_for(0.1)
@@ -269,7 +269,7 @@ def test_ended_window_waits_for_its_times(copying: Settings) -> None:
 
 
 def test_client_that_leaves_after_the_end_loses_only_facts(copying: Settings) -> None:
-    """A client that leaves after the end of its window loses only the facts it had not sent."""
+    """A client that exits after its window's end loses only unsent facts."""
     with connect(copying) as client:
         run, begin_ns = opened(client)
         sample_for(0.3)
@@ -281,7 +281,7 @@ def test_client_that_leaves_after_the_end_loses_only_facts(copying: Settings) ->
 
 
 def test_stopping_daemon_judges_windows_that_had_ended(tmp_path: Path) -> None:
-    """A daemon that stops judges the windows that had ended, without the facts still to come."""
+    """A stopping daemon judges the ended windows, without further facts."""
     with running(tmp_path) as live:
         with connect(live.settings) as client:
             run, begin_ns = opened(client)
@@ -340,7 +340,7 @@ def test_times_that_cannot_be_are_refused(piece: messages.Times) -> None:
 
 
 def test_window_bounds_its_times_over_all_messages() -> None:
-    """A window may have a bounded number of times, in however many messages."""
+    """A window has a bounded number of times over all messages."""
     one = messages.Times("r", bytes(8), bytes(8))
     assert packed_times.check(one, one, messages.TIMES_COUNT - 1) == 1
     with pytest.raises(gpuwatch.UsageError, match="at most 200000"):
@@ -356,4 +356,4 @@ def test_a_connection_has_only_so_many_open_windows(tmp_path: Path) -> None:
             client.open()
         client.close_window(run, begin_ns, clock.now_ns())
         assert client.open().run, "one was closed"
-        live.process.kill()  # nobody waits for the verdicts of so many
+        live.process.kill()  # the test does not wait for this many verdicts

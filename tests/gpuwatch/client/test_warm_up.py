@@ -1,4 +1,4 @@
-"""A window that runs a step until it is steady, and begins then."""
+"""Tests of a window that repeats a step until it is steady, and begins then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window from the benchmark's side: whatever happens to telemetry, the body runs, and the verdict says what is known."""
+"""Tests of a window from the benchmark's side: the body runs whatever happens to telemetry, and the verdict gives the reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_nested_windows_know_their_parent_and_are_judged_apart(copying: Settings
 
 
 def test_parent_is_never_a_closed_window(copying: Settings) -> None:
-    """Windows that end in another order than they began leave no closed one as a parent."""
+    """A closed window is never a parent, even if windows end in another order than they began."""
     first, second, inside, after = (gpuwatch.window(name, settings=copying) for name in ("1", "2", "inside", "after"))
     first.__enter__()
     second.__enter__()
@@ -271,7 +271,7 @@ print(w.verdict.status.value, flush=True)
 
 
 def test_started_daemon_holds_neither_pipe_nor_processor(tmp_path: Path) -> None:
-    """As in `taskset -c 0 python bench.py | tee log`: the pipe ends with the program, and the daemon runs anywhere."""
+    """The daemon holds neither pipe nor affinity: with `taskset -c 0 python bench.py | tee log` the pipe ends with the program."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     program = tmp_path / "bench.py"
     program.write_text(PROGRAM.format(flags={**flags, "daemon.idle_exit": "4s"}))
@@ -285,18 +285,18 @@ def test_started_daemon_holds_neither_pipe_nor_processor(tmp_path: Path) -> None
         assert os.getsid(pid) == pid
         assert b"OPENBLAS_NUM_THREADS=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         streams = [os.readlink(f"/proc/{pid}/fd/{n}") for n in range(3)]  # noqa: PTH115
-        # What ends it in a way nobody foresaw is told in its log.
+        # The daemon's log explains an unforeseen end.
         assert streams == ["/dev/null", "/dev/null", str(settings_in(tmp_path).log)]
         assert client.status()["on_demand"]
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the daemon leaves after its last client")
 
 
 def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
-    """Where the daemon of another window fails to start, this window starts one in its place."""
+    """If another window's daemon fails to start, this window starts one in its place."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
     settings.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Another daemon is on its way, holds the lock, and ends before it answered.
+    # Another daemon is starting, holds the lock, and ends before its first answer.
     with Path(f"{settings.socket}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         ends = threading.Timer(1.0, fcntl.flock, (lock, fcntl.LOCK_UN))
@@ -308,7 +308,7 @@ def test_window_replaces_another_windows_failed_daemon(tmp_path: Path) -> None:
 
 
 def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
-    """A daemon that fails before it has a log is quoted, and not the log of the daemon before."""
+    """The error quotes a daemon that fails before it has a log, and not the previous daemon's log."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("2026-01-01 10:00:00,000 INFO gpuwatch.daemon.daemon: stopped\n")
@@ -322,11 +322,11 @@ def test_daemon_failing_before_its_log_is_quoted(tmp_path: Path) -> None:
 
 
 def test_daemon_ending_at_start_is_quoted(tmp_path: Path) -> None:
-    """A daemon that ends while it starts is quoted, and the log before it stays."""
+    """The error quotes a daemon that ends during its start, and the earlier log stays."""
     settings = settings_in(tmp_path)
     settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings.log.write_text("what the one before said\n")
-    (settings.state / "lock").mkdir()  # nobody can be its one writer
+    (settings.state / "lock").mkdir()  # no process can be its one writer
     with gpuwatch.window("refused", settings=settings) as w:
         pass
     assert "expected a folder that can be written" in str(w.verdict)
@@ -335,7 +335,7 @@ def test_daemon_ending_at_start_is_quoted(tmp_path: Path) -> None:
 
 
 def test_daemon_without_the_store_leaves_its_owners_log(tmp_path: Path) -> None:
-    """A daemon that finds the store taken leaves the log to the owner of the store."""
+    """A daemon that finds the store taken leaves the log to the store's owner."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings_in(tmp_path).flags())
     settings = load({**flags, "daemon.idle_exit": "1s"}, environment={"HOME": "/"})
     other = load({**flags, "socket": f"{settings.socket}2"}, environment={"HOME": "/"})
@@ -349,7 +349,7 @@ def test_daemon_without_the_store_leaves_its_owners_log(tmp_path: Path) -> None:
 
 
 def test_without_xdg_runtime_dir_a_private_folder_is_made(tmp_path: Path) -> None:
-    """Without XDG_RUNTIME_DIR everything lies in a private folder."""
+    """Without XDG_RUNTIME_DIR all files lie in a private folder."""
     temporary = Path(tempfile.mkdtemp(prefix="t"))  # pytest's own path is too long for a socket
     program = tmp_path / "bench.py"
     program.write_text(PROGRAM.format(flags={"source": "simulated:steady-copy", "daemon.idle_exit": "1s"}))
@@ -368,7 +368,7 @@ def test_without_xdg_runtime_dir_a_private_folder_is_made(tmp_path: Path) -> Non
 
 
 def test_foreign_socket_folder_does_not_stop_the_benchmark(tmp_path: Path) -> None:
-    """A folder that somebody else put in the socket folder's place does not stop the benchmark."""
+    """A foreign folder in place of the socket folder does not stop the benchmark."""
     (tmp_path / "in-the-way").symlink_to(tmp_path)
     settings = load(
         {"source": "simulated", "state": str(tmp_path / "state"), "socket": str(tmp_path / "in-the-way" / "s")},
@@ -426,7 +426,7 @@ def test_what_can_never_be_right_is_said_when_the_window_is_made(wrong: dict[str
 
 
 def test_undecodable_label_loses_no_window(copying: Settings) -> None:
-    """A label that is no valid text loses no window and steers no terminal."""
+    """An undecodable label loses no window and controls no terminal."""
     with gpuwatch.window("a\udcff\x1b[31m", settings=copying) as w:
         pass
     assert w.run_id is not None

@@ -1,4 +1,4 @@
-"""Tags of windows: given, found around the process, bounded in plain words, stored, listed and shown."""
+"""Tests of windows' tags: given, found in the environment, bounded, stored, listed and shown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NAME = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,20}", fullmatch=True)
     ],
 )
 def test_tags_that_can_never_be_right_are_refused(tags: Any, says: str) -> None:
-    """Bad tags of the user are one clear line, and nothing is cut."""
+    """Impossible tags of the user raise one clear line, and nothing is truncated."""
     with pytest.raises(UsageError, match=re.escape(says)):
         product.window(tags=tags)
 
@@ -69,13 +69,13 @@ def test_numbers_and_truths_become_text() -> None:
 @settings(max_examples=share_of(100))
 @given(st.dictionaries(NAME, TEXT.filter(str.isprintable), max_size=10))
 def test_tags_come_through_the_variable_unchanged(tags: dict[str, str]) -> None:
-    """What `gpuwatch run` writes for the windows inside is what they read."""
+    """Inner windows read the tags that `gpuwatch run` writes into the variable."""
     kept = {name: text for name, text in tags.items() if text == text.strip()}
     assert WindowTags().at_opening(None, {VARIABLE: write_variable(kept)}).items() >= kept.items()
 
 
 def test_users_tags_win_over_the_surroundings(tmp_path: Path) -> None:
-    """The user's tags win over those of the window around, these over the variable, and that over the job."""
+    """Precedence of tags: the user's, the outer window's, the variable's, the job's."""
     environment = {**SLURM, VARIABLE: "account=chemistry,team=robots,room=1"}
     outer = WindowTags({"team": "vision", "room": "2"})
     tags = WindowTags({"team": "language"}).at_opening(outer, environment)
@@ -83,7 +83,7 @@ def test_users_tags_win_over_the_surroundings(tmp_path: Path) -> None:
 
 
 def test_a_bad_tag_of_the_surroundings_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    """What an operator set wrongly, or too long, is left out with a warning, and never cut."""
+    """A wrong or too long tag from the environment is left out with a warning, and never truncated."""
     environment = {**SLURM, "SLURM_JOB_NAME": "x" * 2000, VARIABLE: "bad,b a=1,ok=1"}
     with caplog.at_level("WARNING", "gpuwatch"):
         tags = WindowTags().at_opening(None, environment)
@@ -93,7 +93,7 @@ def test_a_bad_tag_of_the_surroundings_is_named(caplog: pytest.LogCaptureFixture
 
 
 def test_tags_found_are_bounded_with_the_users() -> None:
-    """All tags of a window fit into what the daemon takes, whatever surrounds it."""
+    """The user's and the found tags together stay within the daemon's bounds."""
     many = ",".join(f"v{i}={'y' * 300}" for i in range(60))
     tags = WindowTags({f"t{i}": "x" * 100 for i in range(OWN_COUNT)}).at_opening(None, {VARIABLE: many})
     assert len(tags) <= messages.TAGS_COUNT
@@ -102,7 +102,7 @@ def test_tags_found_are_bounded_with_the_users() -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 def test_each_system_gives_its_tags(system: Any, tmp_path: Path) -> None:
-    """A variable is a tag only where its system runs, and stands on the page."""
+    """A variable is a tag only under its own system, and the page lists it."""
     values = {variable: f"{tag} of {system.name}" for tag, variable in system.variables.items()}
     named = {tag: f"{tag} of {system.name}" for tag in system.variables if system.variables[tag] != system.shown_by}
     found = found_tags({**values, system.shown_by: values.get(system.shown_by, "1")}, tmp_path)
@@ -123,7 +123,7 @@ def test_image_and_flags_are_tags(tmp_path: Path) -> None:
 
 
 def test_git_revision_is_that_of_the_folder(tmp_path: Path) -> None:
-    """The commit is read from git's files: of a branch, packed or not, of a worktree, and detached."""
+    """The commit comes from git's files: of a branch, packed or not, of a worktree, and detached."""
 
     def git(*arguments: str, folder: Path = tmp_path / "a") -> str:
         names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
@@ -170,7 +170,7 @@ def test_tags_of_a_window_are_stored(copying: Settings, monkeypatch: pytest.Monk
 
 
 def test_too_many_unknown_facts_leave_the_tags_as_they_were() -> None:
-    """What is refused is not sent at the end, where the daemon would refuse the whole close."""
+    """Refused facts are not sent at the end, where the daemon would refuse the whole close."""
     tags = WindowTags({f"t{i}": "x" for i in range(30)})
     assert tags.take_unknown({"a": 1, "cache": "cold", "none": None}, ["cache"]) == {"cache": "cold"}
     with pytest.raises(UsageError, match="declare: expected at most 32 tags in all, found 33"):
@@ -179,7 +179,7 @@ def test_too_many_unknown_facts_leave_the_tags_as_they_were() -> None:
 
 
 def test_daemon_bounds_the_tags_of_a_hostile_client(copying: Settings) -> None:
-    """Many tags, long ones, and more at the end are refused in one line; the window stays."""
+    """The daemon refuses many tags, long ones, and more at the end in one line; the window stays."""
     with connect(copying) as client:
         for tags, says in (
             ({f"t{i}": "x" for i in range(65)}, "tags: expected at most 64 entries"),
@@ -197,7 +197,7 @@ def test_daemon_bounds_the_tags_of_a_hostile_client(copying: Settings) -> None:
 
 
 def test_older_daemon_without_tags_is_named() -> None:
-    """A greeting without the word says that the daemon keeps none."""
+    """A greeting without the field means that the daemon stores no tags."""
     old = msgspec.json.decode(
         b'{"type":"welcome","protocol":2,"version":"0.1","source":"nvml","simulated":false,"state":"","pid":1,"boot_id":""}',
         type=messages.Welcome,
@@ -236,7 +236,7 @@ def test_audit_and_show_know_tags(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  
 
 
 def test_damaged_tags_hide_no_other_window(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """A row whose tags cannot be read has none, and a store of an older version has none at all."""
+    """A row with unreadable tags has none, and a store of an older version has no tags at all."""
     state = stored_runs(tmp_path / "state")
     with sqlite3.connect(tmp_path / "state" / "gpuwatch.db") as connection:
         connection.execute("UPDATE runs SET tags = '{torn' WHERE label = 'w1'")

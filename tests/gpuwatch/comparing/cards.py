@@ -1,4 +1,4 @@
-"""Qualified simulated cards: one of each seed, a hair apart as real ones are, with a host and a library."""
+"""Qualified simulated cards: one per seed with small differences like real ones, with a host and a library."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpuwatch.comparing.simulated_instance import probe_scene
 from gpuwatch.sources.simulated import SCENES, Scene, simulate
 
 STEADY = SCENES["steady-gemm"]
-SPREAD_RATIO = 0.001  # between made-up cards
+SPREAD_RATIO = 0.001  # between synthetic cards
 
 
 @cache
 def healthy() -> Qualification:
-    """Return a healthy simulated card, which holds every number."""
+    """Return a healthy simulated card with every number."""
     card = qualified(STEADY)
     software, stamps = {"gemm": "cuBLAS 13.1", "torch": "2.11"}, StampsSeen(sms_count=132, seen_count=132, apart_ratio=0.0)
     launch = Amount(value=9e-6, half_ratio=0.01)
@@ -34,13 +34,13 @@ def qualified(scene: Scene, seed: int = 0) -> Qualification:
 
 
 def fleet(count: int, seed: int = 0, spread_ratio: float = SPREAD_RATIO) -> tuple[Qualification, ...]:
-    """Return so many cards, whose numbers differ from the healthy one's by chance."""
+    """Return this number of cards, whose numbers differ randomly from the healthy one's."""
     rng = np.random.default_rng(seed)
     return tuple(varied(healthy(), f"GPU-{seed}-{number}", rng, spread_ratio) for number in range(count))
 
 
 def varied(card: Qualification, uuid: str, rng: np.random.Generator, spread_ratio: float = SPREAD_RATIO) -> Qualification:
-    """Return the card under another name, each number moved by chance."""
+    """Return the card under another name, with each number changed randomly."""
     moved = {name: times(amount, float(np.exp(spread_ratio * rng.standard_normal()))) for name, amount in card.amounts.items()}
     return replace(card, device=replace(card.device, uuid=uuid), amounts=moved)
 

@@ -1,6 +1,6 @@
-"""Recorded kernels of an H200 dealt out to two variants: pairs as an interleaved run of identical work would have given them.
+"""Recorded kernels of an H200 dealt out to two variants: pairs like those of an interleaved run of identical work.
 
-The true difference of such variants is none, and any other by making one variant's times longer.
+The true difference of such variants is zero, or any other value by lengthening one variant's times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from annotate.evidence import Timings, Values
 
 TRACES = Path(__file__).parents[2] / "traces"
-# Recordings of single iterations without stamps between them, and how many make a block of about 3 ms.
+# Recordings of single iterations without stamps between them, with the number per block of about 3 ms.
 SCENARIOS = {
     "clean_gemm4k": 15,
     "clean_gemm2k": 100,
@@ -24,9 +24,9 @@ SCENARIOS = {
 
 
 def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, seed: int = 0) -> Iterator[Values]:
-    """Log ratios of ``count`` interleaved runs of so many seconds, begun anywhere in the recording, with other first letters.
+    """Return log ratios of ``count`` interleaved runs of this length, with random starts in the recording and random first letters.
 
-    They share one recording of a few seconds, so they are not independent of each other.
+    They share one recording of a few seconds, so they are not independent.
     """
     with np.load(TRACES / "scenarios.npz") as archive:
         took_ms = archive[f"timing_{scenario}"][:, 1]
@@ -43,7 +43,7 @@ def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, see
 
 
 def halves(kernel: str) -> tuple[Timings, Timings]:
-    """A stamped recording as two runs, one after the other."""
+    """Return a stamped recording as two successive runs."""
     with np.load(TRACES / f"natural_{kernel}.npz") as archive:
         at_ns = np.asarray(archive["t_s"] * 1e9, np.int64)
         took_s, mhz = (np.asarray(archive[name], np.float64) for name in ("ms", "mhz"))

@@ -1,4 +1,4 @@
-"""A power-limited GPU for block timers: one clock for all variants, set by what they draw, swinging as an H200's does.
+"""A power-limited GPU for block timers: one clock for all variants, determined by their power, swinging like an H200's.
 
 Measured on an H200: the clock under a cap swings by 3 % with a period of 0.9 to 1.1 s and dips for 10 to 100 ms; adjacent
 blocks of 2 ms of one GEMM differ with a standard deviation of 0.40 %, of a copy of 0.07 %.
@@ -25,7 +25,7 @@ _DIPS_PER_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One call: its time at 1400 MHz, how it follows the clock, what it draws at the top clock, how its blocks scatter."""
+    """One call: its time at 1400 MHz, its dependence on the clock, its power at the top clock, and its blocks' scatter."""
 
     took_s: float
     beta: float
@@ -38,7 +38,7 @@ COPY = Kernel(510e-6, 0.0, 565.0, 0.0005)
 
 
 class Gpus:
-    """Many of them at once, each with its own luck: one value of everything a GPU."""
+    """Many GPUs at once, each with its own random numbers: every value is an array over GPUs."""
 
     def __init__(self, count: int, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -50,7 +50,7 @@ class Gpus:
         self.now_s = np.zeros(count)
 
     def run(self, kernel: Kernel, calls_count: int) -> Values:
-        """What one call of a block of them takes, on each GPU."""
+        """Return the time of one call in a block, on each GPU."""
         clock_mhz = self._clock_mhz()
         kick = self._rng.standard_normal((2, len(clock_mhz))) * kernel.noise_ratio
         self._noise = _NOISE_MEMORY * self._noise + np.sqrt(1 - _NOISE_MEMORY**2) * 0.5 * kick[0]
@@ -72,7 +72,7 @@ class Gpus:
 
 
 class SimulatedBlocks:
-    """A block timer on one such GPU; it knows the kernel of each variant and still calls its function, once a block."""
+    """A block timer on one such GPU; it knows each variant's kernel and still calls its function, once per block."""
 
     name = "events"
 
@@ -94,13 +94,13 @@ class SimulatedBlocks:
 
 
 def quads_of(log_ratios: Values) -> Quads:
-    """Quads whose pairs have these log ratios, two a quad; a last one alone is left out."""
+    """Return quads whose pairs have these log ratios, two per quad, without an incomplete last quad."""
     rows = np.asarray(log_ratios, np.float64)[: len(log_ratios) // 2 * 2].reshape(-1, 2)
     return Quads(np.ones_like(rows), np.exp(rows))
 
 
 def trials(a: Kernel, b: Kernel, count: int, *, seed: int, seconds: float = 3.0, block_s: float = 0.003) -> Values:
-    """Log ratios of b over a in adjacent blocks (ABBA, the first letter drawn), one row a trial."""
+    """Return log ratios of b over a in adjacent blocks (ABBA, the first letter drawn), one row per trial."""
     gpus = Gpus(count, seed)
     order = np.random.default_rng(seed + 1)
     calls = max(1, round(block_s / a.took_s)), max(1, round(block_s / b.took_s))

@@ -1,4 +1,4 @@
-"""Blocks timed by CUDA events, on a stand-in for torch.cuda whose GPU has a queue and a clock of its own."""
+"""Tests of blocks timed by CUDA events, on a stand-in for torch.cuda whose GPU has a queue and a clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpuwatch.comparing.blocks import Block, EventBlocks, HostBlocks, choose_tim
 
 
 class Gpu:
-    """A queue: the host asks at its own pace, the GPU does one thing after the other."""
+    """A queue: the host submits at its own speed, and the GPU runs one item after the other."""
 
     def __init__(self, call_s: float, issue_s: float) -> None:
         self.call_s, self.issue_s = call_s, issue_s
@@ -68,7 +68,7 @@ def test_a_gpu_that_waits_for_launches_is_noticed() -> None:
 
 
 def test_launches_of_a_block_are_timed_apart() -> None:
-    """The host's time for a call, and the gap that a starved GPU leaves between blocks."""
+    """A block has the host's time per call, and the gap before it that a starved GPU leaves."""
     for call_s, issue_s, gap_s in ((200e-6, 5e-6, 0.0), (2e-6, 5e-6, 0.0)):
         gpu = Gpu(call_s=call_s, issue_s=issue_s)
         timer = EventBlocks(gpu, now_ns=lambda gpu=gpu: round(gpu.host_s * 1e9))  # type: ignore[misc]
@@ -81,7 +81,7 @@ def test_launches_of_a_block_are_timed_apart() -> None:
 
 def test_overhead_of_events_divides_by_the_calls_between_them() -> None:
     class Holding(Gpu):
-        """A GPU whose events take a microsecond once it is held."""
+        """A GPU whose events take a microsecond under a hold."""
 
         def _sleep(self, cycles: int) -> None:
             self.free_s += cycles / 2e9
@@ -98,7 +98,7 @@ def test_overhead_of_events_divides_by_the_calls_between_them() -> None:
 
 
 def test_work_before_each_call_is_not_timed() -> None:
-    """The flush of a cold cache lies between the timed spans, and belongs to the block's whole time."""
+    """The flush of a cold cache lies outside the timed spans, and inside the block's whole time."""
     gpu, order = Gpu(call_s=200e-6, issue_s=5e-6), []
 
     def call() -> None:

@@ -1,4 +1,4 @@
-"""compare(): functions interleaved on one GPU, here a simulated one that power limits."""
+"""Tests of compare(), functions interleaved on one GPU, here a simulated power-limited one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nothing() -> None: ...
 
 
 class Mixed(SimulatedBlocks):
-    """Such a GPU on which a share of b's blocks takes twice as long."""
+    """A simulated GPU on which a part of b's blocks takes twice as long."""
 
     def __init__(self, kernels: Mapping[str, Kernel], *, slow_ratio: float, seed: int) -> None:
         super().__init__(kernels, seed=seed)
@@ -58,7 +58,7 @@ class TestAnswers:
         assert found["b"].ratio.centre == pytest.approx(1 + change, abs=0.001)
 
     def test_own_steady_shows_gain_of_lower_power(self) -> None:
-        """A variant that draws less power is faster at its own clock than at a shared one."""
+        """A variant with less power is faster at its own clock than at a shared one."""
         lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
         found = compared(lean, own_steady=True, own_s=1.0, seconds=2.0)["b"]
         assert found.decision is Decision.SAME
@@ -78,7 +78,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("starved", "says"), [(False, " %: 2 µs of"), (True, "GPU's share at least")])
     def test_each_variant_has_its_gpu_share(self, starved: bool, says: str) -> None:
-        """Launches, the host's time and gaps of both, in text and JSON; a GPU that waited is named."""
+        """Text and JSON show the launches, host times and gaps of both; a GPU that waited is named."""
         launch = BlockLaunch(issue_s=12e-6, overhead_s=2e-6, gap_s=1e-6)
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=starved, launch=launch)
         found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)
@@ -91,7 +91,7 @@ class TestAnswers:
         assert share["launches_count"] > 1000
 
     def test_launches_beyond_the_tolerance_are_named(self) -> None:
-        """A tenth of b's blocks waited for launches of a third of their time."""
+        """The answer names launches of a third of a call's time, which a tenth of b's blocks waited for."""
 
         class Waiting(SimulatedBlocks):
             def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
@@ -104,7 +104,7 @@ class TestAnswers:
         assert not [reason for reason in found.reasons if " of a:" in reason]
 
     def test_overlapping_ratios_are_not_explained_by_power(self) -> None:
-        """A ratio alone that may equal the shared one is not attributed to power."""
+        """A ratio alone whose interval overlaps the shared one is not attributed to power."""
         found = compared(replace(GEMM, noise_ratio=0.2), own_steady=True, own_s=0.05, rounds_count=2, seconds=0.3)["b"]
         assert found.own_ratio is not None
         assert found.ratio is not None
@@ -138,7 +138,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("seed", range(4))
     def test_nearly_half_slow_blocks_are_inconclusive(self, seed: int) -> None:
-        """45 % of b's blocks take twice as long: the mean is 42 % longer, and the median hardly moves."""
+        """45 % of b's blocks take twice as long: the mean is 42 % longer, the median almost equal, and the answer inconclusive."""
         timer = Mixed({"a": GEMM, "b": GEMM}, slow_ratio=0.42, seed=seed)
         found = compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.003, timer=timer)
         assert found.decision is Decision.INCONCLUSIVE
@@ -153,7 +153,7 @@ class TestAnswers:
             assert found["b"].margin_ratio == tolerance
 
     def test_many_variants_are_percentages_of_the_reference(self) -> None:
-        """The ladder names the fastest first, each with its share of the reference's speed."""
+        """The ladder lists the fastest first, each with its percentage of the reference's speed."""
         kernels = {
             "blas": GEMM,
             "naive": replace(GEMM, took_s=4 * GEMM.took_s),
@@ -171,7 +171,7 @@ class TestAnswers:
 
 class TestResults:
     def test_differing_result_is_incomparable(self) -> None:
-        """A variant that computes something else is incomparable, whatever its time."""
+        """A variant with another result is incomparable, whatever its time."""
         data = np.arange(1.0, 9.0)
         variants: dict[str, Callable[..., object]] = {"a": lambda x: x * 2, "b": lambda x: x * 2.1}
         timer = SimulatedBlocks({"a": GEMM, "b": replace(GEMM, took_s=0.5 * GEMM.took_s)})
@@ -206,7 +206,7 @@ class TestResults:
 
 class TestBuffers:
     def test_input_function_is_called_once_per_buffer_set(self) -> None:
-        """A function that makes inputs is called several times, and all variants get the same sets."""
+        """A function that makes inputs is called once per buffer set, and all variants get the same sets."""
         made: list[object] = []
         seen: dict[str, set[int]] = {"a": set(), "b": set()}
 
@@ -307,7 +307,7 @@ class TestFloors:
         return load({"source": "simulated:steady-copy", "state": f"{tmp_path}/state"}, environment={"HOME": "/"})
 
     def test_floor_record_returns_largest_for_unknown_kind(self, settings: Settings) -> None:
-        """A floor is stored by GPU and kind, and the largest counts where the kind is unknown."""
+        """A floor is stored by GPU and kind, and the largest counts for an unknown kind."""
         assert floor_record.read_ratio(settings.state, "GPU-1") is None
         for kind, ratio in (("gemm", 0.002), ("copy", 0.0005), ("gemm", 0.0012)):
             floor_record.store(

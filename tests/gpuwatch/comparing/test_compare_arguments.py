@@ -1,4 +1,4 @@
-"""What compare() is asked for: what can never be right is one clear line, and what is only missing breaks nothing."""
+"""Tests of compare()'s arguments: an impossible one is one clear line, and a missing service breaks nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_variants_are_functions_by_name(variants: Any) -> None:
 @pytest.mark.parametrize("variant", [later, one_by_one, one_by_one_later, Later(), given_later, given_one_by_one])
 @pytest.mark.parametrize("check", [True, False])
 def test_deferring_function_is_refused_as_variant(variant: Callable[[], object], check: bool) -> None:
-    """A call that only makes a coroutine or a generator is no variant."""
+    """A call that only makes a coroutine or a generator is refused as a variant."""
     for variants in ({"a": variant, "b": nothing}, {"b": nothing, "a": variant}):
         with pytest.raises(UsageError, match="compare: a: expected a function that does its work"):
             compare(variants, check=check, watch=False)
@@ -84,7 +84,7 @@ WRONG: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value!r}" for name, value in WRONG])
 def test_wrong_argument_is_named_with_its_value(name: str, value: object) -> None:
-    """An argument that can never be right is named with the value found."""
+    """The error names an impossible argument with its value."""
     with pytest.raises(UsageError, match=f"compare: {name}: expected") as refused:
         compare(PAIR, watch=False, **{name: value})  # type: ignore[arg-type]  # what is tested
     assert "\n" not in str(refused.value)
@@ -104,7 +104,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 def test_broken_configuration_makes_window_unproven(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A broken configuration leaves the comparison and makes its window unproven."""
+    """A broken configuration keeps the comparison and makes its window unproven."""
     caplog.set_level(logging.CRITICAL)
     broken = tmp_path / "broken.toml"
     broken.write_text("state = [")
@@ -118,7 +118,7 @@ def test_broken_configuration_makes_window_unproven(
 
 
 def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A torch that raises when asked for its GPU leaves the comparison."""
+    """The comparison survives a torch that raises when queried for its GPU."""
 
     def broken() -> object:
         raise RuntimeError("the GPU is lost")

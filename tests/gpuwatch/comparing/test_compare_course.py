@@ -1,4 +1,4 @@
-"""The course of compare(): results on every set of inputs, the cache, the warm-up before the window, the collector off."""
+"""Tests of compare()'s steps: results on every set of inputs, the cache, the warm-up before the window, the collector off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nothing() -> None: ...
 
 
 class Journal(SimulatedBlocks):
-    """A simulated GPU that runs the work before each call, and notes what happens in which order."""
+    """A simulated GPU that runs the work before each call, and records the order of events."""
 
     def __init__(self, notes: list[str]) -> None:
         super().__init__({"a": GEMM, "b": GEMM})
@@ -43,7 +43,7 @@ class Journal(SimulatedBlocks):
 
 
 def run(**options: Any) -> tuple[Compared, list[str]]:
-    """Compare two empty functions on a GPU whose environment notes its calls."""
+    """Compare two empty functions on a GPU whose environment records its calls."""
     notes: list[str] = []
     world = World(ScriptedTimer(constant(1e-3)))
     plain = world.environment()
@@ -115,13 +115,13 @@ def double(x: Values) -> Values:
 
 
 def wrong_from(size: int) -> Callable[[Values], Values]:
-    """Return a variant that is wrong for arrays of this size and more."""
+    """Return a variant with wrong results for arrays of at least this size."""
     return lambda x: x * (2.0 if len(x) < size else 2.1)
 
 
 class TestGate:
     def test_results_are_compared_for_every_seed(self) -> None:
-        """A variant that fails for the third seed alone is caught."""
+        """A variant that fails only for the third seed is caught."""
         seeds: list[int] = []
 
         def inputs(seed: int = 9) -> tuple[Values]:

@@ -1,4 +1,4 @@
-"""compare() on a real GPU: nothing is told apart, half a per cent is, and a GPU that power limits does not hide it."""
+"""Tests of compare() on a real GPU: equal arms are the same, half a percent is found, also under the power cap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_same_call_is_the_same(torch: Any, make: Callable[[Any], Callable[[]
 
 
 def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
-    """On the same buffers: where they lie alone makes equal copies differ by as much."""
+    """One percent more bytes take longer on the same buffers; other addresses alone would make equal copies differ as much."""
     whole = 1 << 30
     more = round(1.01 * whole) // 4096 * 4096
     source = torch.empty(more, dtype=torch.uint8, device="cuda")

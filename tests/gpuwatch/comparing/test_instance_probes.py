@@ -1,4 +1,4 @@
-"""The probes' course on a pretended GPU: with torch and without it, without cuda-bindings, and where the GPU refuses."""
+"""Tests of the probes on a mock GPU: with and without torch, without cuda-bindings, and with refusals."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def verdict_of(label: str) -> Verdict:
 
 
 def probed(open_cuda: Any, driver: Any = None) -> Probed:
-    """Run the probes in a world where a call takes 1 ms and each window gets a simulated one's verdict."""
+    """Run the probes with calls of 1 ms, and a simulated verdict for each window."""
     world = World(ScriptedTimer(constant(1e-3)))
 
     @contextmanager
@@ -71,7 +71,7 @@ def probed(open_cuda: Any, driver: Any = None) -> Probed:
 
 
 def torch(*, memory: bool = True) -> Any:
-    """Make a torch whose tensors are nothing."""
+    """Make a stand-in for torch with empty tensors."""
 
     def made(*_: object, **__: object) -> Any:
         if not memory:
@@ -105,7 +105,7 @@ def test_without_torch_products_are_missing(driver: CopyingDriver) -> None:
     assert set(found.missing.values()) == {"torch is not installed"}
     assert set(found.missing) | set(found.amounts) == NAMES
     assert driver.copies > 0
-    assert driver.freed  # what the copy took
+    assert driver.freed  # duration of the copy
 
 
 def test_without_bindings_stamps_and_launches_are_missing() -> None:
@@ -120,7 +120,7 @@ def test_without_either_everything_is_missing() -> None:
 
 
 def test_full_memory_is_a_reason_and_no_failure(driver: CopyingDriver) -> None:
-    """A neighbour that holds the memory leaves the probes without buffers: the reason is noted, the others run."""
+    """A neighbour that holds the memory leaves the probes without buffers: its reason is noted, the other probes run."""
     cuda = DriverCuda(driver)
     torch_state.stand_in(cuda)
     found = probed(lambda: (cuda, torch(memory=False)), driver)

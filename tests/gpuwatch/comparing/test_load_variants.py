@@ -1,4 +1,4 @@
-"""Functions from files: as they stand and as committed, byte for byte, whatever the environment says of other repositories."""
+"""Tests of functions from files: in the working tree and as committed, whatever repository the environment names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file whose committed function returns 1, and 2 as it stands."""
+    """Make a file whose committed function returns 1, and its working copy 2."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     path = tmp_path / "work" / "variant.py"
     path.parent.mkdir()
@@ -49,7 +49,7 @@ def test_a_repository_that_the_environment_names_is_not_asked(
 
 
 def test_load_ignores_textconv_of_git(committed: Path) -> None:
-    """A file that git is configured to show in another form is loaded as it was committed."""
+    """A file with a textconv filter in git is loaded as committed."""
     (committed.parent / ".gitattributes").write_text("*.py diff=loud\n")
     git(committed.parent, "config", "diff.loud.textconv", "tr a-z A-Z <")
     assert load(f"{committed}:f", at="HEAD").call() == 1
@@ -72,11 +72,11 @@ def test_what_a_file_raises_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class TestTrees:
-    """A revision's whole tree runs, beside the working tree's modules of the same names."""
+    """Cases of a revision's whole tree beside the working tree's modules of the same names."""
 
     @pytest.fixture
     def changed(self, committed: Path) -> Path:
-        """A module with a helper, a kernel's file and a package, all changed since they were committed."""
+        """Make a module with a helper, a kernel's file and a package, all changed since their commit."""
         folder = committed.parent
         (folder / "package").mkdir()
         files = {
@@ -116,7 +116,7 @@ class TestTrees:
         ("function", "old"), [("f", "old"), ("g", "oldold"), ("kernel", "old"), ("h", "old"), ("text", "old")]
     )
     def test_tree_of_the_revision_runs_beside_todays(self, here: Path, function: str, old: str) -> None:
-        """Helpers, imports inside functions, packages and files beside the module are of the revision."""
+        """Helpers, imports inside functions, packages and files beside the module come from the revision."""
         with checkouts.cleaned_up():
             before, today = load(f"{here}:{function}", at="HEAD"), load(f"{here}:{function}")
             for _ in range(2):
@@ -151,7 +151,7 @@ class TestTrees:
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
     def test_worktree_of_a_killed_process_is_removed(self, here: Path, number: signal.Signals) -> None:
-        """SIGTERM removes it at once; after SIGKILL the next use does."""
+        """SIGTERM removes a worktree at once; after SIGKILL the next use removes it."""
         script = (
             "import os, sys\nfrom gpuwatch.comparing import checkouts, load\n"
             f"with checkouts.cleaned_up():\n    load({str(here)!r} + ':f', at='HEAD')\n    os.kill(os.getpid(), {int(number)})\n"

@@ -1,4 +1,4 @@
-"""Qualifications as files: references grow card by card, results are references, and anything else is refused."""
+"""Tests of qualifications as files: references grow card by card, results are references, other files are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.gpuwatch.measuring.scripted import verdict
 
 
 def test_reference_grows_by_cards(tmp_path: Path) -> None:
-    """A card is added, and takes the place of its own earlier result."""
+    """A card is added to the reference, and replaces its own earlier result."""
     path, cards = tmp_path / "fleet.json", fleet(3)
     assert [save_card(path, card) for card in cards] == [1, 2, 3]
     later = replace(cards[0], measured_wall_s=5.0)
@@ -92,7 +92,7 @@ def test_amount_needs_a_number() -> None:
 
 
 def test_swinging_series_is_wider_and_plain_data() -> None:
-    """The interval of a swinging clock is wider than that of its values by chance, and a number that JSON takes."""
+    """The interval of a swinging clock is wider than that of independent values, and JSON can hold it."""
     rng = np.random.default_rng(3)
     swinging = 1500.0 * np.exp(0.01 * np.repeat(rng.standard_normal(8), 25) + 0.001 * rng.standard_normal(200))
     amount, calm = Amount.of_series(swinging), Amount.of_series(rng.permutation(swinging))

@@ -1,4 +1,4 @@
-"""What a qualification finds: each way an instance can differ, and nothing where a card differs as cards do."""
+"""Tests of a qualification's decision: each kind of difference is found, and none for cards with usual differences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.gpuwatch.comparing.cards import STEADY, fleet, healthy, qualified, sl
 
 @cache
 def cards() -> tuple[Qualification, ...]:
-    """Six cards, simulated when a test first asks: not while tests are collected, which every worker does."""
+    """Return six simulated cards, made at first use, because every worker of the suite collects this module."""
     return fleet(6)
 
 
@@ -31,7 +31,7 @@ def likenesses(found: QualifyDecision) -> dict[str, Likeness]:
 
 
 def simulated(**changes: object) -> QualifyDecision:
-    """Qualify a simulated GPU of another scene; what no simulated GPU has, it takes from the healthy one."""
+    """Qualify a simulated GPU of another scene; missing numbers come from the healthy card."""
     found = qualified(replace(STEADY, **changes))  # type: ignore[arg-type]
     launch = healthy().amounts["launch_s"]
     seen = replace(found, amounts={**found.amounts, "launch_s": launch}, software=healthy().software)
@@ -45,7 +45,7 @@ def test_healthy_card_is_comparable() -> None:
 
 
 def test_slow_memory_is_found_by_the_copy() -> None:
-    """A memory clock 10 % low slows the copy: no number of the instance is comparable."""
+    """A memory clock 10 % low slows the copy, so that no number of the instance is comparable."""
     slow = Mishap(fault=Fault.MEMORY_CLOCK, begin_s=0.0, end_s=FOREVER_S, value=2881.0)
     found = simulated(mishaps=(slow,))
     copy = next(each for each in found.probes if each.probe.name == "copy_s")
@@ -84,7 +84,7 @@ def test_hardware_fault_in_a_probe_is_named() -> None:
     ("facts", "named", "comparable"),
     [
         ({"driver_version": "565.57.01"}, "driver", Comparable.YES),
-        ({"vbios_version": "96.00"}, "", Comparable.YES),  # not known of the others: no difference
+        ({"vbios_version": "96.00"}, "", Comparable.YES),  # unknown for the others: no difference
         ({"virtualization": "pass-through"}, "virtualisation", Comparable.YES),
         ({"name": "NVIDIA A100 80GB PCIe"}, "model", Comparable.NO),
         ({"cuda_cores_count": 14_592}, "CUDA cores", Comparable.NO),
@@ -138,7 +138,7 @@ def test_without_reference_nothing_is_known() -> None:
 
 
 def test_own_earlier_result_is_used_where_alone() -> None:
-    """A card is compared with its own earlier result only where the reference holds no other."""
+    """A card is compared with its own earlier result only if the reference holds no other."""
     card = healthy()
     alone = decide(slowed(card, ["copy_s"], 1.05), [card])
     assert (alone.comparable, alone.is_own) == (Comparable.NO, True)
@@ -160,7 +160,7 @@ def test_unbounded_number_is_unclear() -> None:
 
 
 def test_times_at_other_clocks_are_moved_to_one() -> None:
-    """Cards of a model without reference clock give times at their own clocks; the exponent brings them together."""
+    """Without a reference clock for the model, the exponent converts the cards' times to one clock."""
     card = healthy()
     at = card.amounts["gemm_at_clock_s"]
     assert at.clock_mhz is not None
@@ -171,9 +171,9 @@ def test_times_at_other_clocks_are_moved_to_one() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 20])
 def test_cards_that_differ_by_chance_are_not_called_different(count: int) -> None:
-    """A further card of a fleet, whose cards differ by as much as real ones or more, is called different in 1 of 20 at most."""
+    """A further card of a fleet with usual or larger differences is called different in at most 1 of 20 cases."""
     rng = np.random.default_rng(count)
-    spread_ratio = 0.001 if count < 3 else 0.01  # of one or two cards the floor is all that is known
+    spread_ratio = 0.001 if count < 3 else 0.01  # for one or two cards only the floor is known
     found = [
         decide(varied(healthy(), "GPU-here", rng, spread_ratio), fleet(count, 1000 + trial, spread_ratio))
         for trial in range(40)
@@ -183,7 +183,7 @@ def test_cards_that_differ_by_chance_are_not_called_different(count: int) -> Non
 
 @pytest.mark.parametrize("name", [probe.name for probe in PROBES])
 def test_slow_instance_is_found_by_every_probe(name: str) -> None:
-    """The 25 % that instances of one provider differed by are found, and reach what the probe stands for; of launches, 50 %."""
+    """A difference of 25 %, as between one provider's instances, is found by every probe; for launches 50 %."""
     probe = next(each for each in PROBES if each.name == name)
     found = on(slowed(healthy(), [name], 0.8 if probe.is_rate else 1.5 if name == "launch_s" else 1.25))
     assert likenesses(found)[name] is Likeness.DIFFERENT
@@ -192,7 +192,7 @@ def test_slow_instance_is_found_by_every_probe(name: str) -> None:
 
 
 def test_shipped_cards_are_alike_and_a_slow_one_is_found() -> None:
-    """No card of the reference is called unlike the others, and another machine like any of them, 5 % slower in a copy, is found."""
+    """No card of the reference is called different, and a copy 5 % slower than any of them is found."""
     cards = shipped_cards("NVIDIA H200")
     assert len(cards) >= 2
     for card in cards:

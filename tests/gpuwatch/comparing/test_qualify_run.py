@@ -1,4 +1,4 @@
-"""Signs of others on a GPU before the probes, as a driver's lists and memory give them."""
+"""Tests of signs of other work before the probes, from a driver's lists and memory."""
 
 from __future__ import annotations
 

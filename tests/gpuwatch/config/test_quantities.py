@@ -27,7 +27,7 @@ def test_durations_are_read_with_their_units(text: str, amount_ns: int) -> None:
     ("text", "amount_s"), [("5m", 300), ("1.5 m", 90), ("30", 30), ("0.5", 0.5), ("5ms", 0.005), ("2h", 7200)]
 )
 def test_lapse_takes_bare_seconds_and_m_for_minutes(text: str, amount_s: float) -> None:
-    """The distance of a moment may be bare seconds, and m means minutes."""
+    """A time distance may be bare seconds, and m means minutes."""
     assert quantities.lapse_ns(text) == amount_s * 1e9
 
 

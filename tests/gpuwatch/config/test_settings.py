@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
-    """An environment in which nothing of this machine's user shows."""
+    """Return an environment without any trace of this machine's user."""
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
     return {"HOME": str(tmp_path / "home"), "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(tmp_path)}
@@ -73,7 +73,7 @@ def test_flags_win_over_the_environment_which_wins_over_the_file(home: dict[str,
     ],
 )
 def test_file_mistake_is_one_line_with_its_place(home: dict[str, str], text: str, line: int, words: str) -> None:
-    """A mistake in a file is one line with its place, what was expected and what was found."""
+    """A mistake in a file is one line with its place, the expected and the found value."""
     path = write(home, text)
     with pytest.raises(UsageError) as caught:
         config.load(environment=home)

@@ -1,4 +1,4 @@
-"""A GPU for stamps that is not there: a driver whose memory is this process's own, and a torch on it."""
+"""A mock GPU for stamps: a driver whose memory is this process's own, and a torch on it."""
 
 # ruff: noqa: N802 - the driver's names, and torch's
 from __future__ import annotations
@@ -22,24 +22,24 @@ GLOBAL, RELAXED = 0, 2  # modes of capture
 
 
 class Refusal(int):
-    """A status that is none of success."""
+    """A status other than success."""
 
     name = "CUDA_ERROR_INVALID_VALUE"
 
 
 NO = Refusal(1)
-_addresses = itertools.count(0x10000)  # no two drivers share a context: what is stored of one is not found in another
+_addresses = itertools.count(0x10000)  # unique over drivers, so that stored contexts of one driver never match another's
 
 
 @dataclass
 class Driver:
-    """What ``cuda.bindings.driver`` has of functions we call, each returning a status and what it found.
+    """The used functions of ``cuda.bindings.driver``, each returning a status and its results.
 
     ``numbered=False`` is a driver before 12.0, whose contexts have an address and no number.
     """
 
     numbered: bool = True
-    refuses: str = ""  # a function that fails
+    refuses: str = ""  # the name of a function that fails
     context: int = field(default_factory=lambda: next(_addresses))
     number: int = 1
     memory: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Driver:
             self.cuCtxGetId = lambda context: (OK, self.number)
 
     def reset(self) -> None:
-        """As cudaDeviceReset: nothing of the context is left, and the next one may lie where it did."""
+        """Reset like cudaDeviceReset: the context is destroyed, and the next one may have its address."""
         self.number += 1
         self.memory.clear()
         self.modules.clear()
@@ -82,7 +82,7 @@ class Driver:
         return (OK, (module, name)) if module in self.modules else (NO,)
 
     def cuMemAlloc(self, size_bytes: int) -> tuple[int, int]:
-        made = np.full(size_bytes, 0xFF, np.uint8)  # fresh memory is anything
+        made = np.full(size_bytes, 0xFF, np.uint8)  # fresh memory has arbitrary content
         self.memory[made.ctypes.data] = made
         return OK, made.ctypes.data
 
@@ -106,7 +106,7 @@ class Driver:
         return (OK,)
 
     def cuMemcpyDtoHAsync(self, target: int, source: int, size_bytes: int, stream: int) -> tuple[int]:
-        """Copy on a stream of a thread that reads, once ``may_copy``; elsewhere it is refused."""
+        """Copy on a reading thread's stream if ``may_copy``; refuse on other streams."""
         if stream not in self.streams or threading.get_ident() not in self.reading_threads:
             return (NO,)
         assert self.may_copy.wait(PATIENCE_S)
@@ -135,7 +135,7 @@ class Driver:
         return (OK,)
 
     def cuLaunchKernel(self, kernel: tuple[int, bytes], *rest: int) -> tuple[int]:
-        """A stamp: every SM writes the time and its cycles into the row its arguments name."""
+        """Run a stamp: every SM writes the time and its cycles into the row of its arguments."""
         if self.refuses == "cuLaunchKernel" or kernel[0] not in self.modules:
             return (NO,)
         if kernel[1] != b"gpuwatch_stamp":
@@ -170,11 +170,11 @@ class Event:
 
 @dataclass
 class Cuda:
-    """torch.cuda with a context on that GPU."""
+    """A stand-in for torch.cuda with a context on that GPU."""
 
     capturing: bool = False
-    is_behind: bool = False  # the GPU has not reached what the host asks about
-    breaks: bool = False  # events fail, as where the GPU is lost
+    is_behind: bool = False  # the GPU has not reached the queried event
+    breaks: bool = False  # events fail, as on a lost GPU
 
     def is_initialized(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Events by number: handles of the driver where its library is there, else torch's objects."""
+"""Tests of events by number: the driver's handles if its library exists, else torch's objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _contexts = itertools.count(0x5000)
 
 @dataclass
 class Library:
-    """The functions of libcuda that are called; an event that was recorded as the nth lies n milliseconds after the start."""
+    """The used functions of libcuda; the nth recorded event lies n milliseconds after the start."""
 
     context: int = field(default_factory=lambda: next(_contexts))
     at_ms: dict[int, float] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def test_next_window_takes_events_that_were_given_back(cuda: Any) -> None:
 
 
 def test_events_of_the_driver_are_no_tracked_objects(cuda: Any) -> None:
-    """A thousand of them bring no collection nearer."""
+    """A thousand of the driver's events bring no collection nearer."""
     events = make_events(cuda, Library())
     events.prepare(0)
     gc.collect()
@@ -112,6 +112,6 @@ def test_an_event_that_was_never_recorded_is_an_error(cuda: Any) -> None:
 
 
 def test_without_the_library_events_are_torch_s(cuda: Any) -> None:
-    """As where the driver has no function that numbers contexts, or there is no context."""
+    """Events are torch's without the driver's function that numbers contexts, or without a context."""
     assert isinstance(make_events(cuda, SimpleNamespace()), TorchEvents)
     assert isinstance(make_events(cuda, Library(context=0)), TorchEvents)

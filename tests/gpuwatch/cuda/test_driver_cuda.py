@@ -1,4 +1,4 @@
-"""The part of torch.cuda over the driver alone: stamps, events and facts in a process without torch."""
+"""Tests of the part of torch.cuda over the driver alone: stamps, events and facts in a process without torch."""
 
 # ruff: noqa: N802 - the driver's names
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES = ("MULTIPROCESSOR_COUNT", "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILIT
 
 
 class WholeDriver(Driver):
-    """The driver with the functions that make a context, a stream and events."""
+    """The driver with the functions that create a context, a stream and events."""
 
     CUdevice_attribute = SimpleNamespace(
         **{f"CU_DEVICE_ATTRIBUTE_{name}": 1 for name in (*_NAMES, "MEMORY_CLOCK_RATE", "GLOBAL_MEMORY_BUS_WIDTH")}
@@ -113,7 +113,7 @@ def test_blocks_are_timed_without_torch(driver: WholeDriver) -> None:
     (timed,) = EventBlocks(cuda).times([Block("a", lambda: None, 4)])
     assert timed.took_s == pytest.approx(0.0005)
     del timed
-    assert driver.events == 0  # given back
+    assert driver.events == 0  # released again
 
 
 def test_driver_without_a_gpu_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""Stamps and marks on a real GPU: they tell the clock, cost little, and keep out of a capture."""
+"""Tests of stamps and marks on a real GPU: they measure the clock, cost little, and stay out of a capture."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_iterations_of_a_gemm_carry_time_and_true_clock(settings: Settings, gemm
         assert np.isfinite(timings.sm_clock_mhz).all()
         assert 1200 < np.median(timings.sm_clock_mhz) < 1700
         r = np.corrcoef(np.log(timings.took_s[2000:]), np.log(timings.sm_clock_mhz[2000:]))[0, 1]
-        assert r < -0.3  # of single iterations: the narrower the clock's range, the looser
+        assert r < -0.3  # for single iterations: the narrower the clock's range, the looser the limit
         assert of.window.begin_ns <= timings.at_ns[0]
         assert timings.at_ns[-1] <= of.window.end_ns
         print(
@@ -79,7 +79,7 @@ def test_iterations_of_a_gemm_carry_time_and_true_clock(settings: Settings, gemm
 
 
 def test_window_inside_capture_leaves_graph_alone(settings: Settings, gemm: Any) -> None:
-    """A window and its iterations inside a capture leave the graph alone."""
+    """A window and its iterations inside a capture leave the graph intact."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph), gpuwatch.window("captured", settings=settings) as w:
         for _ in w.iterations(3):
@@ -145,7 +145,7 @@ def test_windows_give_the_memory_of_their_stamps_back(settings: Settings, gemm: 
                 raise ZeroDivisionError
         assert w.verdict, "whoever waits for it frees what the hand-over left"
 
-    once(is_raising=False)  # the kernels are loaded, the edges' room is there
+    once(is_raising=False)  # the kernels are loaded, the edges' memory is allocated
     free_bytes = torch.cuda.mem_get_info()[0]
     for number in range(10):
         once(is_raising=number % 2 == 1)

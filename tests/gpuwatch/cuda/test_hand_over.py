@@ -1,4 +1,4 @@
-"""The end of a window with many timed iterations on a GPU: the program goes on while their times are read."""
+"""Tests of the end of a window with many timed iterations on a GPU: the program continues while their times are read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def evidence_of(window: gpuwatch.Window, settings: Settings) -> Evidence:
 
 
 def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Settings) -> None:
-    """The block is over while the copy is still held up; the verdict waits for it, and every time and clock is there."""
+    """The block returns while the copy is still blocked; the verdict waits for it, with every time and clock."""
     window = iterated(copying, MANY_COUNT)
     wait_until(lambda: gpu.streams, what="the copy begins")
     gpu.may_copy.set()
@@ -58,14 +58,14 @@ def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Setting
 
 
 def test_few_times_are_handed_over_by_the_program(gpu: Driver, copying: Settings) -> None:
-    window = iterated(copying, FEW_COUNT)  # no copy beside the program, which nobody would let go on
+    window = iterated(copying, FEW_COUNT)  # no copy beside the program, which nothing would unblock
     timings = evidence_of(window, copying).timings
     assert timings is not None
     assert len(timings.took_s) == FEW_COUNT
 
 
 def test_memory_of_stamps_is_freed_once_they_were_read(gpu: Driver, copying: Settings) -> None:
-    """The thread that reads frees nothing, which would wait for the program's work: whoever waits for it does."""
+    """The waiting thread frees the stamps' memory, because freeing in the reading thread would wait for the program's work."""
     gpu.may_copy.set()
     window = iterated(copying, MANY_COUNT)
     assert window.verdict

@@ -1,4 +1,4 @@
-"""Stamps and marks without a GPU: whose room is whose, and that all of it is given back."""
+"""Tests of stamps and marks without a GPU: the owner of each buffer, and the release of all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stamps(gpu: Driver, count: int = 2) -> Stamps:
 
 class TestStamps:
     def test_stamps_give_clock_between_them(self, gpu: Driver) -> None:
-        """Two stamps give the clock between them, and a full buffer takes no third."""
+        """Two stamps give the clock between them, and a full buffer accepts no third."""
         made = stamps(gpu)
         numbers = []
         for _ in range(3):
@@ -73,7 +73,7 @@ class TestStamps:
         assert (made.read().at_ns > 0).all()
 
     def test_small_buffer_is_reused_and_large_one_freed(self, gpu: Driver) -> None:
-        """A small buffer is held for the next stamps, and a large one is freed."""
+        """A small buffer is kept for the next stamps, and a large one is freed."""
         small, large = stamps(gpu), stamps(gpu, 100)
         for each in (small, large):
             each.close()
@@ -158,7 +158,7 @@ class TestMarks:
 
     @pytest.mark.parametrize("is_behind", [True, False])
     def test_marks_declare_launches_of_some_iterations(self, gpu: Driver, cuda: Cuda, is_behind: bool) -> None:
-        """Every seventh tells the host's time to launch it, and whether the GPU had reached it by then."""
+        """Every seventh iteration declares the host's time to launch it, and whether the GPU had already reached it."""
         cuda.is_behind = is_behind
         marks = CudaMarks(cuda, 100, gpu)
         begun = marks.begin()
@@ -184,7 +184,7 @@ class TestMarks:
         assert not {"issue_s", "starved_ratio"} & marks.declared().keys()
 
     def test_marks_leave_out_iterations_of_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
-        """An iteration that begins before a capture or inside one is left out."""
+        """An iteration that begins before or during a capture is left out."""
         marks = CudaMarks(cuda, 10, gpu)
         begun = marks.begin()
         assert begun is not None

@@ -1,4 +1,4 @@
-"""The daemon: who may ask it what, what survives its death, and what it says to nonsense."""
+"""Tests of the daemon: access rights, its death, and malformed requests."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ HELLO = GREETING.rstrip()
 
 @pytest.mark.parametrize("most_lost_ns", [None, pytest.param(1_000_000_000, marks=pytest.mark.slow)], ids=["whole", "a second"])
 def test_killed_daemon_loses_at_most_a_second(tmp_path: Path, most_lost_ns: int | None) -> None:
-    """A daemon killed under open windows loses at most a second of readings and leaves the windows unproven.
+    """A daemon killed under open windows loses at most 1 s of readings and leaves the windows unproven.
 
-    Without a bound on time what was committed before the kill is there after it.
+    Without a time limit the test checks that everything committed before the kill is stored.
     """
     with running(tmp_path) as live:
         windows = [gpuwatch.window(f"w{i}", settings=live.settings) for i in range(5)]
@@ -96,7 +96,7 @@ def _now_ns() -> int:
 
 
 def test_second_daemon_on_one_socket_is_refused(tmp_path: Path) -> None:
-    """A second daemon on one socket is refused, and its message names the way out."""
+    """A second daemon on one socket is refused, with the remedy."""
     with running(tmp_path) as live:
         second = subprocess.run(
             [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"],
@@ -139,7 +139,7 @@ def test_sighup_rereads_the_configuration(tmp_path: Path) -> None:
             begin_ns, before = _now_ns(), client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
             sample_for(3.0)
             asked_count = client.status()["gpus"][0]["questions"]["fast"]["asked_count"] - before
-        # 5 Hz; it was 20 before.  A busy machine asks more rarely, never more often.
+        # 5 Hz; it was 20 before.  A busy machine reads more rarely, never more often.
         assert asked_count < 8 * (_now_ns() - begin_ns) / 1e9
 
 
@@ -147,7 +147,7 @@ def test_sighup_rereads_the_configuration(tmp_path: Path) -> None:
 def test_another_user_is_refused_by_a_users_daemon() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gw"))  # pytest's own folders are closed to others
     with running(folder) as live, gpuwatch.window("mine", settings=live.settings) as w:
-        # Even where the file modes let them in, the kernel's word on who they are does not.
+        # Even if the file modes admit them, the kernel's credentials do not.
         folder.chmod(0o711)
         live.settings.socket.chmod(0o666)
         said = _as_nobody(live.settings, GREETING)
@@ -157,9 +157,9 @@ def test_another_user_is_refused_by_a_users_daemon() -> None:
 
 
 def _as_nobody(settings: Settings, line: bytes) -> bytes:
-    """What the daemon answers a process of another user."""
+    """Return the daemon's answer to a process of another user."""
     here, there = os.pipe()
-    # Made before: that user may not be able to read the interpreter's own library.
+    # Created before the switch, because that user may not read the interpreter's own library.
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     path = str(settings.socket)
     child = os.fork()
@@ -195,8 +195,8 @@ def test_a_window_is_closed_only_by_its_own_user_and_once(copying: Settings) -> 
 
 
 def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
-    """The power limit is lowered half-way in this scene: a window that began before holds it, whatever its client says later."""
-    scene = SCENES["setting-change"]  # it comes round again, for a daemon that took its time to start
+    """A power limit lowered half-way stays in the window, although the client claims a later begin."""
+    scene = SCENES["setting-change"]  # the scene repeats, in case the daemon started late
     with running(tmp_path, f"simulated:{scene.name}") as live, connect(live.settings) as client:
         length_s, begin_s = scene.bench[1] - scene.bench[0], client.status()["epoch_ns"] / 1e9 + scene.bench[0]
         while begin_s < _now_ns() / 1e9:
@@ -210,7 +210,7 @@ def test_a_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None
     (verdict,) = judged.verdicts
     assert verdict["end_ns"] - verdict["begin_ns"] > (length_s - 0.3) * 1e9
     (changed,) = (finding for finding in verdict["findings"] if finding["rule"] == "setting-changed")
-    # A busy daemon that read the limit late cannot tell on which side of the beginning it was lowered: that flags.
+    # A busy daemon that read the limit late cannot tell the side of the begin, and flags.
     assert changed["severity"] in ("flag", "reject")
     assert judged.status in ("flagged", "rejected")
 
@@ -228,7 +228,7 @@ def test_a_verdict_is_found_again_by_a_later_daemon(tmp_path: Path) -> None:
 
 
 def test_cpu_time_of_an_ended_command_is_known(copying: Settings) -> None:
-    """The CPU time of a command is known although the command ended before its window."""
+    """The CPU time of a command is known although it ended before its window."""
     work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
     command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
     subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)
@@ -281,7 +281,7 @@ NONSENSE: list[tuple[bytes, str]] = [
 
 
 def test_nonsense_is_refused_and_the_connection_goes_on(copying: Settings) -> None:
-    """The daemon refuses nonsense line by line, and the connection goes on."""
+    """The daemon refuses malformed requests line by line, and keeps the connection."""
     with raw(copying) as connection:
         assert answer(connection, HELLO)["type"] == "welcome"
         for line, code in NONSENSE:
@@ -321,7 +321,7 @@ def test_many_windows_at_once_from_many_processes_are_all_judged(copying: Settin
 
 
 def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
-    """A policy with a limit that no rule takes: the refusal names limit and range, and the next window is judged."""
+    """The refusal of a policy names the limit and its range, and the next window is judged."""
     with running(tmp_path) as live, connect(live.settings) as client:
         with pytest.raises(DaemonError, match=r"dark-time\.clock_s: expected a number from 0 to 3600, found -1"):
             client.open(policy={"limits": {"dark-time": {"clock_s": -1}}})
@@ -335,11 +335,11 @@ def test_limit_outside_its_range_is_refused_at_open(tmp_path: Path) -> None:
         opened = client.open()
         client.close_window(opened.run, opened.opened_ns, _now_ns())
         assert client.verdicts(opened.run).verdicts
-        assert _judges(live.process.pid) == [worker]  # the one that judged
+        assert _judges(live.process.pid) == [worker]  # the worker that judged
 
 
 def test_judge_begins_with_the_first_window(tmp_path: Path) -> None:
-    """A daemon at rest has no judge's worker; one that is open has one, which gives way to others."""
+    """An idle daemon has no judge's worker; an open window starts one, which runs at low priority."""
     with running(tmp_path) as live, connect(live.settings) as client:
         assert _judges(live.process.pid) == []
         opened = client.open()
@@ -350,5 +350,5 @@ def test_judge_begins_with_the_first_window(tmp_path: Path) -> None:
 
 
 def _judges(pid: int) -> list[int]:
-    """The judge's workers of this daemon."""
+    """Return the judge's workers of this daemon."""
     return [each.pid for each in psutil.Process(pid).children() if "gpuwatch.daemon.judge_worker" in each.cmdline()]

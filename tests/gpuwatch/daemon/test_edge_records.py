@@ -1,4 +1,4 @@
-"""The records around a window's edges: power to its end, and the processes at both."""
+"""Tests of the records around a window's edges: power up to its end, and the processes at both."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SAMPLE_NS = 20_000_000
 
 
 def test_power_record_reaches_the_end_of_the_window(tmp_path: Path) -> None:
-    """The driver's record is read each second, and once more before the judge is asked."""
+    """The daemon reads the driver's power record each second, and once more before judging."""
     with running(tmp_path) as daemon:
-        for length_s in (0.3, 0.7, 1.1):  # whatever the phase of the reads of each second
+        for length_s in (0.3, 0.7, 1.1):  # at any phase of the reads of each second
             with gpuwatch.window(settings=daemon.settings) as w:
                 sample_for(length_s)
             assert w.verdict

@@ -1,4 +1,4 @@
-"""A window is judged once all of it is stored: whoever ends meanwhile shares the wait, and what cannot be stored is said."""
+"""Tests of the store's flush before judging: concurrent ends share a wait, and unstored data is reported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.waiting import wait_until_async
 
 
 class Disk:
-    """A store whose flushes return these answers, the last one again and again; ``gate`` holds each up while it is closed."""
+    """A store whose flushes return these answers, repeating the last; ``gate`` blocks each while closed."""
 
     def __init__(self, *answers: bool, refused: str | None = None, full: bool = False) -> None:
         self._answers = list(answers)
@@ -51,7 +51,7 @@ def test_a_slow_disk_is_waited_for() -> None:
 
 
 def test_flush_of_a_silent_store_ends_with_its_patience() -> None:
-    """The wait for a store that never answers lasts no longer than its patience."""
+    """The wait for a store that never answers is limited by its patience."""
     disk = Disk(True)
     disk.gate.clear()
     assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the disk did not take them in time"
@@ -65,7 +65,7 @@ def test_one_that_refuses_is_named() -> None:
 
 
 def test_flush_does_not_wait_for_a_full_disk() -> None:
-    """A full disk is not waited for, because the store drops the rows that it refuses."""
+    """A full disk ends the wait, because the store drops the refused rows."""
     disk = Disk(False, refused="the disk is full", full=True)
     assert asyncio.run(Flushing(disk).refusal()) == "the disk is full"
     assert disk.flushes_count == 1
@@ -80,7 +80,7 @@ def test_a_daemon_that_leaves_does_not_try_again() -> None:
 
 
 def test_windows_that_end_together_share_a_flush() -> None:
-    """Windows that end together share a flush, which begins after all of them have ended."""
+    """Windows that end together share a flush, which begins after the last end."""
     disk = Disk(True)
 
     async def body() -> list[str | None]:

@@ -1,4 +1,4 @@
-"""How one daemon makes room for another, and how a person asks for it: `gpuwatch daemon`, `stop` and `status`."""
+"""Tests of the hand-over between daemons, and of `gpuwatch daemon`, `stop` and `status`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Ended:
 
 
 def second_daemon(found: Settings) -> Ended:
-    """Start a daemon that is to be refused."""
+    """Start a daemon that must be refused."""
     words = [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
 def command(found: Settings, *arguments: str) -> Ended:
-    """Ask a daemon as `gpuwatch daemon stop` and `status` do, in this process."""
+    """Run `gpuwatch daemon stop` or `status` in this process."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = main([*found.flags(), "daemon", *arguments])
     return Ended(code, out.getvalue(), err.getvalue())
@@ -60,7 +60,7 @@ def command(found: Settings, *arguments: str) -> Ended:
 
 @pytest.fixture
 def on_demand(tmp_path: Path) -> Iterator[Settings]:
-    """A daemon that the first client started, as a window would."""
+    """Run a daemon started by its first client, like a window's."""
     flags = dict(flag.lstrip("-").split("=", 1) for flag in settings(tmp_path).flags())
     found = load({**flags, "daemon.idle_exit": "300s"}, environment={"HOME": "/"})
     with connect(found) as client:
@@ -79,7 +79,7 @@ def pid_at(found: Settings) -> int:
 
 
 def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings, tmp_path: Path) -> None:
-    """Windows that the first one judged stay stored, and later windows reach the second one."""
+    """A person's daemon replaces a window's: earlier windows stay stored, later ones reach the new daemon."""
     with gpuwatch.window("before", settings=on_demand) as w:
         pass
     first = pid_at(on_demand)
@@ -101,7 +101,7 @@ def test_daemon_of_a_person_takes_over_from_one_of_a_window(on_demand: Settings,
 
 
 def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, tmp_path: Path) -> None:
-    """A daemon that takes a store over reaches its owner although that one listens at another socket."""
+    """A daemon that takes over a store reaches its owner at another socket."""
     first = pid_at(on_demand)
     other = load(
         {"source": on_demand.source, "state": str(on_demand.state), "socket": f"{on_demand.socket}2"}, environment={"HOME": "/"}
@@ -160,7 +160,7 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
 
 
 def test_window_goes_to_the_next_daemon_where_one_leaves(copying: Settings, tmp_path: Path) -> None:
-    """A daemon greets a window's client and leaves before the client asks for the window."""
+    """A window goes to the next daemon if its own leaves between the greeting and the request."""
     place = tmp_path / "leaving"
     found = load({"source": copying.source, "state": str(copying.state), "socket": str(place)}, environment={"HOME": "/"})
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -194,7 +194,7 @@ def greet_and_leave(listener: socket.socket, place: Path, successor: Settings) -
 
 
 def test_start_has_the_daemon_run_before_a_window(on_demand: Settings) -> None:
-    """gpuwatch.start() leaves a daemon that runs as it is, and starts one where there is none."""
+    """gpuwatch.start() keeps a running daemon, and starts one otherwise."""
     pid = pid_at(on_demand)
     gpuwatch.start(on_demand)
     assert pid_at(on_demand) == pid
@@ -207,13 +207,13 @@ def test_start_has_the_daemon_run_before_a_window(on_demand: Settings) -> None:
 
 
 def test_start_raises_nothing_without_a_daemon(tmp_path: Path) -> None:
-    """gpuwatch.start() raises nothing where no daemon can be had."""
+    """gpuwatch.start() raises nothing if no daemon can start."""
     (tmp_path / "file").touch()
     gpuwatch.start(load({"state": str(tmp_path / "file" / "state"), "socket": str(tmp_path / "s")}, environment={"HOME": "/"}))
 
 
 def test_daemon_that_leaves_takes_no_more_windows(on_demand: Settings) -> None:
-    """A window whose client was greeted before the daemon decided to leave is sent to the next one."""
+    """A leaving daemon sends a greeted client's window to the next one."""
     pid = pid_at(on_demand)
     with connect(on_demand) as client, connect(on_demand) as stopping:
         opened = client.open(label="keeps the daemon busy with its end")
@@ -248,7 +248,7 @@ def test_windows_that_stay_open_are_named_with_what_to_do(on_demand: Settings) -
 
 
 def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> None:
-    """A process that stopped is named by pid and socket, with the command that ends it."""
+    """A stopped process that holds the lock is named by pid and socket, with the command that ends it."""
     with running(tmp_path) as live:
         os.kill(live.process.pid, signal.SIGSTOP)
         try:
@@ -273,7 +273,7 @@ class TestStop:
         assert (again.code, again.out) == (0, f"no daemon runs at {on_demand.socket}: nothing to stop\n")
 
     def test_stop_finds_the_daemon_by_its_socket_alone(self, on_demand: Settings) -> None:
-        """As a refusal says it: the source and the store need not be named."""
+        """`stop` finds the daemon by its socket alone, as its refusal says."""
         pid = pid_at(on_demand)
         words = handover.stop_command(on_demand.socket).split()[1:]
         done = subprocess.run(

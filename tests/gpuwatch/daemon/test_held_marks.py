@@ -1,4 +1,4 @@
-"""Windows that no connection owns: bounded, private to their user, ended by name or at their expiry."""
+"""Tests of windows without a connection: bounded, private to their user, ended by name or at their expiry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Opened:
 
 @dataclass
 class _Windows:
-    """The part of the daemon's windows that marks use, which notes what is done."""
+    """The part of the daemon's windows that marks use, with a record of calls."""
 
     opened: list[tuple[int, int, dict[str, Any]]] = field(default_factory=list)
     closed: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -79,7 +79,7 @@ async def refused(marks: HeldMarks, request: OpenMark | CloseMark, *, pid: int =
 
 
 def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Windows, child: int) -> None:
-    """Whoever asks needs no connection that lives: the name and the user are all."""
+    """The name and the user suffice to end a mark, on any connection."""
 
     async def course() -> None:
         opened = await marks.answer(begin(declared={"untrusted": True}), pid=child, uid=7)
@@ -94,7 +94,7 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
 
 
 def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -> None:
-    """Two users may use one name; neither ends the other's or learns of it, and only root names an owner."""
+    """Two users may use one name without effect on each other; only root names an owner."""
 
     async def course() -> None:
         await marks.answer(begin("secret"), pid=ME, uid=7)
@@ -110,7 +110,7 @@ def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -
 
 
 def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
-    """A second mark of a name is refused, also when both are asked for at once, and nobody holds more than the bound."""
+    """A second mark of a name is refused, even in a simultaneous request, and each user has a bounded number."""
 
     async def course() -> None:
         both = await asyncio.gather(*(marks.answer(begin(), pid=ME, uid=7) for _ in range(2)), return_exceptions=True)
@@ -127,7 +127,7 @@ def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
 
 
 def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows: _Windows) -> None:
-    """Its end after that names the run, whose verdict says why, however often it is asked for; a new mark takes the name."""
+    """A later end of an expired mark names the run, whose verdict gives the reason, repeatedly; a new mark takes the name."""
 
     async def course() -> None:
         await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
@@ -145,7 +145,7 @@ def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows
 
 
 def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
-    """A claimed number is for untrusted code alone; the mark stays open."""
+    """A claimed number is accepted for untrusted code only; the mark stays open."""
 
     async def course() -> None:
         await marks.answer(begin(), pid=ME, uid=7)
@@ -158,7 +158,7 @@ def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Window
 
 
 def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> None:
-    """A process that was given the PID of the named one is another, which its start time tells; a child is as before."""
+    """A process that reused the named PID is recognised by its start time; the mark's children stay own."""
     stands_in: Any = windows
     marks = HeldMarks(stands_in, proc=processes(tmp_path, {40: (1, 40, 7), 50: (1, 50, 7)}))
 
@@ -175,7 +175,7 @@ def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> 
 
 
 def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child: int) -> None:
-    """The session by default; all of a user's processes, or named ones, which must be the user's and run."""
+    """A mark's own work is the session by default, or all of a user's processes, or named ones of that user."""
     me = os.getuid()
 
     async def course() -> None:

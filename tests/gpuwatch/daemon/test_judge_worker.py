@@ -1,4 +1,4 @@
-"""The judge's worker: every window gets its own answer, however late the worker is."""
+"""Tests of the judge's worker: every window gets its own answer, however late the worker is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import let_pass_async, wait_until_async
 
 
 def test_slow_worker_answers_each_window_with_its_own(tmp_path: Path) -> None:
-    """A worker that starts slowly does not answer one window with the verdict of another."""
+    """A slow start of the worker does not give one window another window's verdict."""
     Store(tmp_path, source="simulated", boot_id="b").close()
 
     async def asked() -> list[str]:
@@ -39,7 +39,7 @@ def test_slow_worker_answers_each_window_with_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("is_starved", "says"), [(True, "run starved: expected one"), (False, "failed twice")])
 def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved: bool, says: str) -> None:
-    """A worker that only lacks a processor is waited for, far beyond the patience with one that does nothing."""
+    """A worker without a processor is waited for, far beyond the patience with an idle one."""
     Store(tmp_path, source="simulated", boot_id="b").close()
     ticks = itertools.count()
 
@@ -60,7 +60,7 @@ def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved:
 
 
 def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
-    """Ctrl-C in the daemon's terminal does not reach a worker that is starting."""
+    """Ctrl-C in the daemon's terminal does not reach a starting worker."""
 
     async def started() -> list[int]:
         judge = Judge(tmp_path)
@@ -78,7 +78,7 @@ def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
 
 
 def test_worker_leaves_without_work_and_comes_again(tmp_path: Path) -> None:
-    """A worker that had no work for a while leaves; the next window has another, whose memory libraries have one thread."""
+    """An idle worker exits; the next window starts another, whose numeric libraries use one thread."""
     Store(tmp_path, source="simulated", boot_id="b").close()
 
     def workers() -> list[psutil.Process]:
@@ -116,7 +116,7 @@ def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:
 
 
 def test_judge_worker_logs_the_rules_that_failed(caplog: pytest.LogCaptureFixture) -> None:
-    """A failed rule costs its window nothing else; the log names window, rule and error."""
+    """A failed rule costs its window only that rule; the log names window, rule and error."""
     failed = Finding(rule="outliers", answered=Answered.UNOBSERVED, failure="IndexError")
     fine = Finding(rule="outliers", answered=Answered.CLEAR)
     verdicts = [Verdict(status=Status.VALID, claim="burst", findings=found) for found in ((fine,), (fine, failed))]

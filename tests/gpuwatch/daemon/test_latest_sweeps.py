@@ -12,7 +12,7 @@ def listed(at_s: int, *processes: Process, use_asked: bool = False) -> ProcessLi
 
 
 def test_latest_sweeps_keep_use_for_screens_only() -> None:
-    """Screens show how busy a process was when that was last read; windows get the driver's last list as it was."""
+    """Screens show each process's last known use; windows get the driver's last list unchanged."""
     latest = LatestSweeps()
 
     def taken(observed: Observed) -> tuple[ProcessList | None, Observed]:

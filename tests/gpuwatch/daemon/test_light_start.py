@@ -1,4 +1,4 @@
-"""The daemon that a window starts, and the window's own process, import little, whatever is installed beside them."""
+"""Tests of the imports of a window's daemon and process: few, whatever is installed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ print(w.verdict.status.value)
 
 
 def stand_ins(folder: Path, trap: Path) -> Path:
-    """Make packages of these names that note who imports them, and are then as if not installed."""
+    """Make packages of these names that record their importers and then behave as not installed."""
     for name in HEAVY:
         (folder / name).mkdir(parents=True)
         text = f"import sys\nwith open({str(trap)!r}, 'a') as f: f.write({name!r} + ' by ' + repr(sys.orig_argv) + chr(10))\n"
@@ -66,7 +66,7 @@ def test_window_and_daemon_import_nothing_heavy(tmp_path: Path, *, is_new: bool)
     pid = int(done.stdout.readline() or 0)
     try:
         verdict, _ = done.communicate(timeout=PATIENCE_S)
-        mapped = Path(f"/proc/{pid}/maps").read_text()  # of a daemon that has watched, stored and had judged
+        mapped = Path(f"/proc/{pid}/maps").read_text()  # of a daemon that has sampled, stored and judged
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)

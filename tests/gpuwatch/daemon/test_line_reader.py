@@ -1,4 +1,4 @@
-"""What a client may make the daemon hold while it sends a line, and for how long."""
+"""Tests of the daemon's memory and time for a client's unfinished line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINE, THEIRS = 1000, 1001
 
 
 def heard(pieces: list[bytes], *, half_said: UnfinishedLines | None = None, ends: bool = True) -> list[bytes]:
-    """The lines that come of these pieces."""
+    """Return the lines from these pieces."""
 
     async def listen() -> list[bytes]:
         reader = asyncio.StreamReader()
@@ -66,8 +66,8 @@ def test_a_line_that_was_begun_must_end_within_a_while() -> None:
 
 def test_half_lines_of_one_user_are_bounded_together() -> None:
     half_said = UnfinishedLines(user_most_bytes=100)
-    half_said.hold(MINE, 101)  # by this user's other connections
-    assert heard([b"one\n"], half_said=half_said) == [b"one"]  # who says a whole line is heard all the same
+    half_said.hold(MINE, 101)  # held by this user's other connections
+    assert heard([b"one\n"], half_said=half_said) == [b"one"]  # a complete line is still accepted
     with pytest.raises(WireError, match="try again"):
         heard([b"tw"], half_said=half_said)
     assert half_said.held_bytes(MINE) == 101
@@ -80,7 +80,7 @@ def test_half_lines_of_another_user_refuse_nobody() -> None:
 
 
 def waited(*pieces: bytes, ends: bool) -> bytes | None:
-    """The next line after a wait for the end of the connection, during which these pieces came."""
+    """Return the next line after a wait for the connection's end, during which these pieces arrived."""
 
     async def wait() -> bytes | None:
         reader, half_said = asyncio.StreamReader(), UnfinishedLines()

@@ -1,4 +1,4 @@
-"""The daemon's log: repeated messages are counted, and the rate of all is bounded."""
+"""Tests of the daemon's log: it counts repeated messages, and bounds the total rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ S = 1_000_000_000
 
 
 class Log:
-    """A separate logger behind the filter, whose clock the test sets."""
+    """A separate logger behind the filter, with the test's clock."""
 
     def __init__(self, name: str) -> None:
         self.now_ns = 0

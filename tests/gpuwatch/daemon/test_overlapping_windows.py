@@ -1,4 +1,4 @@
-"""Two processes that measure on one GPU at the same time, watched by one daemon."""
+"""Tests of two processes that measure on one GPU at the same time, watched by one daemon."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(*(each.verdict.status.value for each in windows), flush=True)
 
 
 class Measuring:
-    """A process with windows of these labels, nested in each other, open until it is told to close them."""
+    """A process with windows of these labels, nested in each other, open until told to close."""
 
     def __init__(self, daemon: Live, *labels: str) -> None:
         flags = dict(flag.lstrip("-").split("=", 1) for flag in daemon.settings.flags())
@@ -51,7 +51,7 @@ class Measuring:
 
 
 def judged_with(state: Path, run_id: str) -> list[OtherWindow]:
-    """The other windows in the evidence that the judge had."""
+    """Return the other windows in the judge's evidence."""
     run = judged_run(state, run_id)
     with Reader(state) as reader:
         (uuid,) = run.uuids
@@ -60,7 +60,7 @@ def judged_with(state: Path, run_id: str) -> list[OtherWindow]:
 
 
 def test_windows_of_two_processes_know_of_each_other(tmp_path: Path) -> None:
-    """The one judged first knows of the one that is still open; nested windows of one process are nobody else's."""
+    """The first judged window knows of the still open one; nested windows of one process do not count."""
     with running(tmp_path) as daemon:
         theirs, mine = Measuring(daemon, "theirs"), Measuring(daemon, "outer", "inner")
         sample_for(1.0)

@@ -1,4 +1,4 @@
-"""A daemon's process ends when the daemon has: whatever its threads do, and with everything said."""
+"""Tests that a daemon's process ends with the daemon, whatever its threads do, with all output written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.gpuwatch.live import settings
 from tests.waiting import PATIENCE_S
 
-# What stands for the daemon leaves a thread behind that nobody can join, as one inside a hung call.
+# The stand-in leaves an unjoinable thread behind, like one inside a hung call.
 STUCK = """
 import logging, sys, threading
 from gpuwatch.daemon import process

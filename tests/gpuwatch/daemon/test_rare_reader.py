@@ -1,4 +1,4 @@
-"""The thread of rare readings: it keeps within its budget, and what it can no longer read leaves the page."""
+"""Tests of the thread of rare readings: it keeps its budget, and unreadable values leave the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 
 class Boards:
-    """A source of rare readings alone, whose boards can be lost."""
+    """A source of rare readings only, whose boards can be lost."""
 
     def __init__(self, clock_ns: Callable[[], int] = clock.now_ns) -> None:
         self.failing: dict[str, Exception] = {}
@@ -34,7 +34,7 @@ class Boards:
 def reader(
     source: object, uuids: Sequence[str] = ("a", "b"), *, took_ns: int = 0, stop: threading.Event | None = None
 ) -> RareReader:
-    """Return a reader that is stopped from the start, unless a stop is given, and whose passes take this processor time."""
+    """Return a reader that is stopped from the start, unless a stop is given, and whose passes take this CPU time."""
     ended = threading.Event()
     ended.set()
     times: Iterator[int] = count(0, took_ns) if took_ns else count(0, 0)
@@ -78,7 +78,7 @@ def test_stale_reading_is_not_shown() -> None:
 
 @pytest.mark.parametrize(("took_ms", "pause_s"), [(1.0, PERIOD_S), (20.0, PERIOD_S), (100.0, 0.1 / BUDGET_RATIO)])
 def test_pause_keeps_reading_within_its_budget(took_ms: float, pause_s: float) -> None:
-    """Whatever a pass over all boards takes, it is at most a five-hundredth of a processor."""
+    """A pass over all boards takes at most 1/500 of a processor, whatever its cost."""
     found = reader(Boards(), took_ns=round(took_ms * 1e6))
     found.read_all()
     assert found.pause_s == pytest.approx(pause_s)

@@ -1,4 +1,4 @@
-"""The source of a daemon's GPUs, and how long a daemon without one stays."""
+"""Tests of the source of a daemon's GPUs, and of the lifetime of a daemon without one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.daemon.source_keeper import SourceKeeper
     ("spec", "stay_s"), [("simulated:idle", 900.0), ("simulated:nonsense", 15.0), ("replay:/no/file", 15.0)]
 )
 def test_source_that_is_misnamed_lets_the_daemon_leave(spec: str, stay_s: float) -> None:
-    """A daemon of an unknown scene can serve no later window; before the first look nothing is known of the source."""
+    """A daemon of an unknown scene exits, because it can serve no window; before the first check its source is unknown."""
     keeper = SourceKeeper(spec, MonotonicClock(), on_new=lambda _source, _device: None, sinks=list)
     assert keeper.stay_s(900.0) == 15.0
     keeper.look()

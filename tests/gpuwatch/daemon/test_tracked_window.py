@@ -12,7 +12,7 @@ from gpuwatch.errors import UsageError
 from tests.gpuwatch.store.stored import a_run
 
 OPENED_NS, MARKED_NS, NOW_NS = 1_000_000_000, 1_002_000_000, 9_000_000_000
-UNUSED: Any = None  # of the daemon's parts, which no test here reaches
+UNUSED: Any = None  # parts of the daemon that no test here uses
 
 
 def tracked(**changes: Any) -> TrackedWindow:
@@ -23,7 +23,7 @@ def tracked(**changes: Any) -> TrackedWindow:
 
 
 def test_tracked_window_takes_marks_close_to_the_daemons() -> None:
-    """A client's own marks hold where they lie close to the daemon's."""
+    """A client's own times of the edges count if they are close to the daemon's."""
     assert tracked().settled(MARKED_NS + 5, NOW_NS - 5, NOW_NS) == (MARKED_NS + 5, NOW_NS - 5)
     assert tracked().settled(MARKED_NS + 10**9, NOW_NS - 10**9, NOW_NS) == (MARKED_NS + EDGE_SLACK_NS, NOW_NS - EDGE_SLACK_NS)
 
@@ -37,7 +37,7 @@ def test_tracked_window_refuses_impossible_marks(begin_ns: int, end_ns: int) -> 
 
 
 def test_tracked_window_adds_facts_declared_at_its_end() -> None:
-    """Facts declared at the end add to those declared at the beginning, and win over them."""
+    """Facts declared at the end complete those from the begin, and override them."""
     window = tracked(declared={"a": "1", "b": "1"})
     assert not window.closed.is_set()
     window.close({"b": "2"})

@@ -1,4 +1,4 @@
-"""Turns of users: nobody waits behind another user's queue, and no place is lost."""
+"""Tests of users' turns: nobody waits behind another user's queue, and no place is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def settled() -> None:
 
 
 async def order(turns: UserTurns, asked: list[tuple[int, str]], late: list[tuple[int, str]]) -> list[str]:
-    """The order in which these are served: ``late`` ask while the first of ``asked`` holds the place."""
+    """Return the order of service: ``late`` arrive while the first of ``asked`` holds the place."""
     served: list[str] = []
     go = asyncio.Event()
 
@@ -37,7 +37,7 @@ async def order(turns: UserTurns, asked: list[tuple[int, str]], late: list[tuple
 
 
 def test_user_turns_serve_a_newcomer_next() -> None:
-    """A user who asks while another has 2048 waiting is served right after the one being served."""
+    """A user who arrives behind another's 2048 requests is served right after the current one."""
     many = [(MINE, f"mine{number}") for number in range(2048)]
     served = asyncio.run(order(UserTurns(), many, [(THEIRS, "theirs")]))
     assert served[:3] == ["mine0", "theirs", "mine1"]
@@ -45,13 +45,13 @@ def test_user_turns_serve_a_newcomer_next() -> None:
 
 
 def test_user_turns_alternate_between_users() -> None:
-    """Users with several waiting are served in turn, each in the order asked."""
+    """Users with several requests alternate, each in order of arrival."""
     asked = [(MINE, "a0"), (MINE, "a1"), (MINE, "a2"), (THEIRS, "b0"), (THEIRS, "b1"), (OTHERS, "c0")]
     assert asyncio.run(order(UserTurns(), asked, [])) == ["a0", "b0", "c0", "a1", "b1", "a2"]
 
 
 def test_user_turns_survive_given_up_waits() -> None:
-    """A wait that is given up, before or just after its place is given, loses no place."""
+    """An abandoned wait, before or just after its place is given, loses no place."""
 
     async def body() -> None:
         turns = UserTurns(2)
@@ -71,7 +71,7 @@ def test_user_turns_survive_given_up_waits() -> None:
             for task in holding:
                 task.cancel()
             await asyncio.sleep(0)
-            waiting[1].cancel()  # it may have been given a place in this very moment
+            waiting[1].cancel()  # it may have got a place in this moment
             for task in (*holding, *waiting):
                 with contextlib.suppress(asyncio.CancelledError):
                     await task

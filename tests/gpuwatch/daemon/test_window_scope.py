@@ -9,7 +9,7 @@ from annotate.evidence import Host, Process, ProcessList
 from gpuwatch.daemon.window_scope import WindowGpus, WindowHost, declared_gpus, find_named
 
 A, B = "GPU-aaaa", "GPU-bbbb"
-UNUSED: Any = None  # nothing is read in a thread here
+UNUSED: Any = None  # no thread reads here
 
 
 def host_of(pid: int) -> WindowHost:
@@ -25,7 +25,7 @@ def covered(gpus: WindowGpus, *watched: str, absence: str | None = None) -> tupl
 
 
 def test_window_gpus_cover_seen_and_declared_or_named() -> None:
-    """A window covers the GPUs it was seen on and those it declared; where it named some, those alone."""
+    """A window covers the GPUs seen and declared; if it named GPUs, only those."""
     gpus, named = WindowGpus(), WindowGpus(named=(A,))
     gpus.note(listed(os.getpid()), host_of(os.getpid()))
     named.note(listed(os.getpid(), uuid=B), host_of(os.getpid()))
@@ -34,7 +34,7 @@ def test_window_gpus_cover_seen_and_declared_or_named() -> None:
 
 
 def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
-    """A window that was seen nowhere covers nothing, unless the process list could not have shown it."""
+    """A window seen on no GPU covers none, unless the process list could not have shown it."""
     gpus = WindowGpus()
     assert covered(gpus, A)[0] == ()
     gpus.note(listed(), host_of(0))
@@ -43,7 +43,7 @@ def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
 
 
 def test_window_gpus_name_the_option_of_the_interface_used() -> None:
-    """Somebody at a command line is told an option, a program its argument."""
+    """The message names an option on the command line, and an argument in Python."""
     for declared, option in (({}, "gpus=[UUID]"), ({"whole_program": True}, "--gpu GPU")):
         assert WindowGpus().covered(declared, (A, B), None, is_visible=True)[1].endswith(f": {option}")
 
@@ -70,10 +70,10 @@ def test_window_gpus_remember_only_the_last_foreign_processes() -> None:
 
 
 def test_window_gpus_find_a_child_with_a_reused_pid() -> None:
-    """A child whose PID a foreign process had before is the window's own."""
+    """A child with a foreign process's former PID belongs to the window."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         gpus, elsewhere, host = WindowGpus(), host_of(0), host_of(os.getpid())
-        gpus.note(listed(child.pid), elsewhere)  # another process had that PID then, which was not below us
+        gpus.note(listed(child.pid), elsewhere)  # another process outside the tree had that PID then
         assert gpus.foreign_pids[A] == {child.pid}
         gpus.note(listed(), host)
         gpus.note(listed(child.pid), host)

@@ -1,4 +1,4 @@
-"""Whose windows are whose: the daemon that serves several users keeps them apart, whatever its socket lets through."""
+"""Tests of the windows' owners: a daemon of several users separates them, whatever its socket admits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class NoGpus:
-    """A machine without GPUs; no GPU has edges or process lists."""
+    """A machine without GPUs, edges or process lists."""
 
     uuids: tuple[str, ...] = ()
     name = "nvml"
@@ -57,7 +57,7 @@ class NoGpus:
 
 
 class Judge:
-    """Gives an unproven verdict, or fails."""
+    """A judge that gives an unproven verdict, or fails."""
 
     def __init__(self, *, fails: bool = False) -> None:
         self.fails = fails
@@ -80,7 +80,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 class FullDisk(Store):
-    """Takes everything and stores none of it."""
+    """A store that accepts everything and stores nothing."""
 
     def flush(self, timeout_s: float = 1.0) -> bool:
         return False
@@ -90,7 +90,7 @@ class FullDisk(Store):
 
 
 class NoThreads(NoGpus):
-    """On a machine that has none left."""
+    """A machine without further threads."""
 
     async def mark(self, uuids: object) -> None:
         raise RuntimeError("can't start new thread")
@@ -108,7 +108,7 @@ def windows(
     identities: Identities | None = None,
     **options: Any,
 ) -> Windows:
-    """Windows over doubles, which have no common type with the real parts."""
+    """Return windows over stand-ins, which share no type with the real parts."""
     gpus, judge = gpus or NoGpus(), judge or Judge()
     pool = UserThreads(threads or ThreadPoolExecutor(2), patience_s=host_s)
     services = WindowServices(gpus=gpus, store=store, judge=judge, flushing=flushing or Flushing(store), threads=pool)
@@ -122,7 +122,7 @@ async def opened(held: Windows, uid: int) -> tuple[str, int]:
 
 
 def test_failed_open_leaves_no_tracked_window(store: Store, tmp_path: Path) -> None:
-    """A window that cannot be opened does not keep the daemon alive for ever."""
+    """A window that cannot be opened does not keep the daemon alive."""
 
     async def body() -> None:
         held = windows(store, tmp_path, gpus=NoThreads())
@@ -134,7 +134,7 @@ def test_failed_open_leaves_no_tracked_window(store: Store, tmp_path: Path) -> N
 
 
 def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path: Path) -> None:
-    """Nobody but root closes or reads a window of another user."""
+    """Only root closes or reads another user's window."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -158,7 +158,7 @@ def test_window_of_another_user_is_refused_except_to_root(store: Store, tmp_path
 
 
 def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path) -> None:
-    """Neither another parent nor none makes a window trusted that a process of untrusted code opens; others stay as they are."""
+    """A window opened by untrusted code is untrusted, whatever its parent; other windows keep their state."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -182,7 +182,7 @@ def test_windows_below_untrusted_code_are_untrusted(store: Store, tmp_path: Path
 
 
 def test_window_in_a_mark_has_it_for_parent(store: Store, tmp_path: Path) -> None:
-    """It is no neighbour of the mark's then, before the mark's next look at its processes."""
+    """A window inside a mark has the mark as parent and is no neighbour, even before the mark's next check of processes."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -208,7 +208,7 @@ def test_a_failing_judge_leaves_nobody_waiting(store: Store, tmp_path: Path) -> 
 
 
 class Dying(ThreadPoolExecutor):
-    """Takes work and, from some moment on, never does it: as where memory for a thread's first step is missing."""
+    """A thread that accepts work and later never does it, as without memory for its first step."""
 
     dead = False
     done_count = 0
@@ -225,7 +225,7 @@ class Dying(ThreadPoolExecutor):
 
 
 def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> None:
-    """Threads that do nothing any more leave no client waiting, and the daemon may leave."""
+    """Dead threads leave no client waiting, and the daemon may exit."""
 
     async def body() -> None:
         threads = Dying(2)
@@ -243,7 +243,7 @@ def test_dead_threads_leave_no_window_waiting(store: Store, tmp_path: Path) -> N
 
 
 def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
-    """A window whose readings could not be stored is not judged as if there had been none."""
+    """A window whose readings could not be stored is not judged as one without readings."""
 
     async def body() -> None:
         store = FullDisk(tmp_path / "state", source="nvml", boot_id="boot")
@@ -261,7 +261,7 @@ def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
 
 
 class CountedFlushing(Flushing):
-    """Counts the windows that are stored and go on to the judge."""
+    """A store that counts the windows passed on to the judge."""
 
     passed_count = 0
 
@@ -271,7 +271,7 @@ class CountedFlushing(Flushing):
 
 
 class Gated(Judge):
-    """Holds its first answer back until the gate opens."""
+    """A store that holds its first answer back until the gate opens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -284,7 +284,7 @@ class Gated(Judge):
 
 
 def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
-    """A user abandons 2048 windows; the window of another user is judged right after the one being judged."""
+    """After one user abandons 2048 windows, another user's window is judged right after the current one."""
 
     async def body() -> None:
         judge = Gated()
@@ -308,7 +308,7 @@ def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path
 
 
 class ByHand(Executor):
-    """Keeps what it is given until the test has it done."""
+    """A queue that keeps its work until the test runs it."""
 
     def __init__(self) -> None:
         self.given: list[tuple[Future[Any], Callable[[], Any], tuple[Any, ...]]] = []
@@ -327,7 +327,7 @@ class ByHand(Executor):
 
 
 def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> None:
-    """What the operating system is asked about windows is asked for users in turn, however many one of them opens."""
+    """Queries of the operating system about windows take turns by user, whatever each user's number of windows."""
 
     async def body() -> None:
         threads = ByHand()
@@ -348,7 +348,7 @@ def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> 
 
 
 def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) -> None:
-    """A user whose windows hold all times that one user may is refused more; windows of others take theirs."""
+    """A user at the limit of times is refused more, and other users' windows still take theirs."""
     count = messages.TIMES_AT_ONCE_COUNT
     piece = partial(messages.Times, at_ns=bytes(8 * count), took_s=bytes(8 * count))
 
@@ -366,7 +366,7 @@ def test_times_of_one_user_leave_room_for_another(store: Store, tmp_path: Path) 
 
 
 def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> None:
-    """A client may take long to declare its times; windows that begin meanwhile must not seem to overlap its window."""
+    """A window is stored with its end at once, so that later windows do not seem to overlap it."""
 
     async def body() -> None:
         held = windows(store, tmp_path)
@@ -384,7 +384,7 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
 
 
 def test_process_named_late_is_named_before_the_judge_signs(store: Store, tmp_path: Path) -> None:
-    """A machine that is busy names a short window's process after its end; the judge signs the name that is stored."""
+    """A process that a busy machine names after its short window gets its name before the judge signs."""
 
     class Signing(Judge):
         async def judge(self, run: str, length_s: float = 0.0) -> Judgement:

@@ -1,4 +1,4 @@
-"""The record of one program's work on one card, from window to window of a real daemon."""
+"""Tests of the record of one program's work on one card, over windows of a real daemon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.store import Reader
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S
 
-# The simulated GPU copies without end: times that fill the window say the same.
+# The simulated GPU copies without end, and times that fill the window agree with that.
 PROGRAM = """
 import sys, time
 import numpy as np
@@ -55,7 +55,7 @@ def verdicts(state: Path, run_ids: list[str]) -> list[Verdict]:
 
 
 def test_sixth_equal_window_stands_against_a_record(tmp_path: Path) -> None:
-    """Five windows alone, the sixth against their record; another label has none; judged again, the record is the packed one."""
+    """After five windows the sixth is compared with their record, another label with none; rejudging uses the packed record."""
     with running(tmp_path) as daemon:
         labels = ["gemm"] * 6
         run_ids = measured(daemon, *labels, "other")

@@ -1,4 +1,4 @@
-"""A fleet for tests: simulated GPUs on virtual time whose driver counts its calls, and the page made of them."""
+"""A fleet for tests: simulated GPUs on virtual time with counted driver calls, and the page from them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STORE: dict[str, Any] = {
     "dropped_segments_count": 0, "set_aside_count": 0, "queued_count": 7, "disk_full": False,
 }  # fmt: skip
 
-QUESTIONS_COUNT = 5  # of a sampler; once all know of a loss they retry in silence, and virtual time would run for ever
+QUESTIONS_COUNT = 5  # of a sampler; after a loss all retry silently, and virtual time would never stop
 
 Labels = frozenset[tuple[str, str]]
 Series = dict[tuple[str, Labels], float]
 
 
 class Counting(Simulated):
-    """A source that counts what it is asked."""
+    """A source that counts its queries."""
 
     calls: Counter[str]
 
@@ -68,7 +68,7 @@ class Counting(Simulated):
 
 @dataclass
 class Machine:
-    """The witness's part, without its threads."""
+    """The daemon's sampling part, without its threads."""
 
     devices: Sequence[Device]
     samplers: list[Sampler]
@@ -94,7 +94,7 @@ class Machine:
 
 @dataclass
 class Fleet:
-    """Scenes side by side; ``play`` lets time pass, ``scrape`` makes a page and reads it back."""
+    """Scenes side by side; ``play`` advances time, ``scrape`` renders a page and parses it."""
 
     scenes: str | Sequence[Scene]
     processes_count: int = 0
@@ -135,14 +135,14 @@ class Fleet:
                 return
 
     def lose_driver(self) -> None:
-        """The whole source goes away: each of a sampler's questions finds that out once."""
+        """Remove the whole source: each lane of a sampler notices that once."""
         self.source.close()
         for sweeps in self._sweeps:
             for sweep in islice(sweeps, QUESTIONS_COUNT):
                 self.tallies.take(sweep)
 
     def tell(self, uuid: str, kind: str, value: int | None = None) -> None:
-        """An event of the driver."""
+        """Report an event of the driver."""
         now_ns = self.clock.now_ns()
         event = Event(uuid=uuid, at_ns=now_ns, kind=kind, value=value)
         self.tallies.take(Sweep(uuid, Lane.EVENTS, now_ns, 0, 0, event))
@@ -160,7 +160,7 @@ class Fleet:
 
 
 def series(text: str) -> Series:
-    """A page in the text format, read back: the value of every series."""
+    """Parse a page in the text format: the value of every series."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_families(text)
@@ -169,13 +169,13 @@ def series(text: str) -> Series:
 
 
 def openmetrics_names(text: str) -> Iterator[str]:
-    """The names of a page in OpenMetrics, by its strict parser.  Raises ValueError for what that format forbids."""
+    """Return the names of a page in OpenMetrics, by its strict parser.  Raises ValueError: for violations of the format."""
     for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
         yield from (sample.name for sample in family.samples)
 
 
 def of(found: Series, name: str, /, **labels: str) -> float | None:
-    """The one series with this name whose labels hold all of these; None without one."""
+    """Return the one series with this name and all of these labels; None without one."""
     wanted = set(labels.items())
     values = [value for (named, has), value in found.items() if named == name and wanted <= has]
     assert len(values) <= 1, f"{name}{labels}: {len(values)} series"
@@ -183,6 +183,6 @@ def of(found: Series, name: str, /, **labels: str) -> float | None:
 
 
 def names(found: Series, **labels: str) -> set[str]:
-    """The names of series whose labels hold all of these."""
+    """Return the names of series with all of these labels."""
     wanted = set(labels.items())
     return {name for name, has in found if wanted <= has}

@@ -1,4 +1,4 @@
-"""The names of other exporters: their name, our query in their unit, and the difference."""
+"""The names of other exporters: their name, gpuwatch's query in their unit, and the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/METRICS.md, written from the table of metrics: `python -m tests.gpuwatch.exporter.page`, or `--check` whether it is fresh."""
+"""Writer of docs/METRICS.md from the table of metrics: `python -m tests.gpuwatch.exporter.page`, or `--check`."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ Every name on the right stands in the table above. `dashboards/dcgm-names.yml` h
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     listening = [key for key in KEYS if key.name.startswith(("listen", "exporter."))]
     rows = "\n".join(f"| `{key.name}` | `{key.variable}` | {key.write(key.default)} | {key.meaning} |" for key in listening)
     parts = [_HEAD, "## The metrics\n", _table(tuple(METRICS.values())), _ACCESS.format(settings=rows), _BESIDE, _OTHERS]
@@ -162,21 +162,21 @@ def _table(metrics: Sequence[Metric]) -> str:
 
 
 def _unit(metric: Metric) -> str:
-    """The base unit, as the name says it; ``1`` for counts and ratios."""
+    """Return the base unit in the name; ``1`` for counts and ratios."""
     word = metric.name.removesuffix("_total").rpartition("_")[2]
     return word if word in _UNITS else "1"
 
 
 def _label(metric: Metric, label: str) -> str:
     values = metric.values.get(label)
-    # The nine reasons stand in one row of the table; elsewhere their name is enough.
+    # One row of the table lists the nine reasons; elsewhere their name suffices.
     if not values or (label == "reason" and "class" not in metric.labels and "gpu" in metric.labels):
         return f"`{label}`"
     return f"`{label}` ({' '.join(values)})"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` return 1 where the one in the tree differs."""
+    """Write the page; with ``--check`` return 1 if the one in the tree differs."""
     return write_or_check(PAGE, page(), "the table of metrics says", arguments)
 
 

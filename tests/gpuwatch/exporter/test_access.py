@@ -1,4 +1,4 @@
-"""Who may read the page, and what is refused before anything is started."""
+"""Tests of access to the page, and of refusals before the start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_address_that_could_mean_another_is_refused(text: str) -> None:
 
 
 def test_listen_error_for_an_unknown_name_has_no_errno() -> None:
-    """A name that stands for no address is refused without the system's error number."""
+    """An unknown host name is refused without the system's error number."""
     with pytest.raises(
         UsageError, match=r"expected a name or an address of this machine, found 'no\.such\.invalid': \w"
     ) as said:
@@ -60,7 +60,7 @@ def test_on_loopback_nothing_more_is_needed(listen: str) -> None:
 
 
 def test_page_beyond_this_machine_needs_tls_and_users() -> None:
-    """Beyond this machine the page needs encryption and known readers."""
+    """Beyond this machine the page needs TLS and users."""
     with pytest.raises(UsageError, match=r"reached from other machines; expected exporter.certificate"):
         access(settings(listen="0.0.0.0:0"))
     assert access(settings(listen="0.0.0.0:0", listen_insecure="yes")).tls is None

@@ -1,4 +1,4 @@
-"""What a page says of GPUs: everything known, nothing invented, and without asking the driver."""
+"""Tests of a page's content about GPUs: all known values, no invented ones, and no driver calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_scrape_asks_the_driver_nothing(quartet: Fleet) -> None:
 
 
 def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
-    """Every series is of the table, with its labels and their closed values."""
+    """Every series is in the table, with its labels and their closed values."""
     ending = re.compile("_(bucket|count|sum)$")
     for name, has in quartet.scrape():
         bare = name if name in METRICS else ending.sub("", name)
@@ -52,7 +52,7 @@ def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
 
 
 def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
-    """A busy, capped GPU reads as the driver answered, in base units."""
+    """A busy, capped GPU has the driver's values in base units."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     device = quartet.machine.devices[0]
     assert device.sm_clock_max_mhz is not None
@@ -110,7 +110,7 @@ def test_a_dip_between_two_scrapes_survives_in_the_histogram() -> None:
 
 
 def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
-    """A field that a GPU does not answer has no series, and the page says why."""
+    """An unanswered field of a GPU has no series, and the page gives the reason."""
     fleet = Fleet("steady-gemm", unsupported=frozenset({"energy_j", "memory_temperature_c", "power_cap_ns"}))
     fleet.play(2)
     found, uuid = fleet.scrape(), fleet.uuids[0]
@@ -125,7 +125,7 @@ def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
 
 
 def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
-    """The readings of a lost GPU vanish, the daemon's own figures stay."""
+    """The readings of a lost GPU vanish, and the daemon's own figures stay."""
     fleet = Fleet("gpu-lost,steady-copy")
     fleet.play(4)
     lost, other = fleet.uuids
@@ -168,7 +168,7 @@ DRIVERS = {"energy_j": 900.0, "ecc_uncorrected_count": 2, "power_brake_ns": 60 *
 
 
 def counted(found: Series) -> tuple[float | None, ...]:
-    """Four counters of the driver on a page, in the order of ``DRIVERS``."""
+    """Return four of the driver's counters on a page, in the order of ``DRIVERS``."""
     return (
         of(found, "gpuwatch_gpu_energy_joules_total"),
         of(found, "gpuwatch_gpu_ecc_errors_total", kind="uncorrected"),
@@ -178,7 +178,7 @@ def counted(found: Series) -> tuple[float | None, ...]:
 
 
 def count(fleet: Fleet, **counts: float) -> None:
-    """Have the driver's counters read so."""
+    """Set the values of the driver's counters."""
     tally = fleet.tallies.of(fleet.uuids[0])
     assert tally is not None
     assert tally.fast is not None
@@ -189,7 +189,7 @@ def count(fleet: Fleet, **counts: float) -> None:
 
 
 def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
-    """Prometheus reads the fall as a reset; memory errors that a reload forgot are no errors any more."""
+    """A reloaded driver's counters fall, which Prometheus reads as a reset; errors it forgot are no errors any more."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
     count(fleet, **DRIVERS)
@@ -199,12 +199,12 @@ def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
 
 
 def test_restarted_daemon_shows_the_drivers_counters() -> None:
-    """Had the page of the earlier daemon added anything, Prometheus would take the way down for a reset and count the rest."""
+    """A restarted daemon shows the driver's counters without offsets, so that Prometheus sees no reset."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
     count(fleet, **DRIVERS)
     fleet.text()
-    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # a driver loaded again, under the first daemon
+    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # a reloaded driver, under the first daemon
     before = counted(fleet.scrape())
     daemon = DaemonFigures(lambda: STORE, lambda: 0, lambda: 0, fleet.clock.now_ns)
     registry = CollectorRegistry(auto_describe=False)
@@ -214,7 +214,7 @@ def test_restarted_daemon_shows_the_drivers_counters() -> None:
 
 
 def test_what_alerts_and_dashboards_count_is_there_from_zero() -> None:
-    """The first of anything is an increase, since it was seen at zero; also of a GPU that nothing was heard of yet."""
+    """Every counted event starts at zero, also for a GPU without readings, so that its first occurrence is an increase."""
     found = Fleet("steady-copy").scrape()
     for number in (*KNOWN_XIDS, OTHER_XID):
         assert of(found, "gpuwatch_gpu_xid_errors_total", xid=number) == 0
@@ -286,7 +286,7 @@ def test_invented_xids_do_not_make_labels_without_end() -> None:
 
 
 def test_page_shows_the_largest_processes_only_on_request(quartet: Fleet) -> None:
-    """Processes are shown only on request, and only the largest."""
+    """The page shows processes only on request, and only the largest."""
     found = quartet.scrape()
     per_gpu = [has for name, has in found if name == "gpuwatch_process_gpu_memory_bytes"]
     assert len(per_gpu) == len(quartet.uuids)
@@ -304,7 +304,7 @@ def test_the_dense_power_peak_is_of_the_last_minute() -> None:
     tally = fleet.tallies.of(fleet.uuids[0])
     assert first is not None
     assert tally is not None
-    # The same for two scrapers, one after the other, and forgotten after the minute.
+    # Two successive scrapers get the same, and a minute later it is forgotten.
     assert of(fleet.scrape(), "gpuwatch_gpu_power_peak_watts") == first
     assert tally.peak_w(fleet.clock.now_ns() + 61_000_000_000) is None
 
@@ -325,12 +325,12 @@ def test_without_a_driver_the_page_says_so() -> None:
     assert of(found, "gpuwatch_simulated") == 0
     assert of(found, "gpuwatch_gpus", state="answering") == 0
     assert not names(found, gpu="0")
-    fleet.machine.looked = False  # nothing is known yet: whether it is simulated neither
+    fleet.machine.looked = False  # nothing is known yet, not even whether it is simulated
     assert of(fleet.scrape(), "gpuwatch_simulated") is None
 
 
 def test_page_stays_when_the_driver_goes() -> None:
-    """A driver that goes takes the readings with it and leaves the page."""
+    """The page survives the loss of the driver, without its readings."""
     fleet = Fleet("steady-gemm,steady-copy")
     fleet.play(1)
     assert of(fleet.scrape(), "gpuwatch_up") == 1

@@ -1,4 +1,4 @@
-"""Samples are counted once each, in whatever order two threads hand them over."""
+"""Tests that each sample counts once, in whatever order two threads deliver them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICE = Device(uuid=UUID, name="x", sm_clock_max_mhz=1980, mem_clock_max_mhz=32
 
 
 def test_pulse_counts_only_for_the_clock_and_its_reasons() -> None:
-    """A pulse counts for the clock and its reasons, and for nothing else."""
+    """A pulse counts only for the clock and its reasons."""
     tally = GpuTally(DEVICE)
     for ms in range(0, 100, 10):
         make = fast if ms % 50 == 0 else pulse
@@ -40,7 +40,7 @@ def test_no_stretch_of_time_is_counted_twice_whatever_comes_late(at_ms: list[int
 
 
 def test_rows_handed_over_late_do_not_step_counters_back() -> None:
-    """A counter that reads less than at the scrape before is taken for one that began anew, and counted whole."""
+    """Late rows never decrease a counter, because Prometheus would count a decrease as a reset."""
     tally = GpuTally(DEVICE)
     tally.take(fast(BEGIN_NS + 50 * MS, power_cap_ns=7_000))
     tally.take(fast(BEGIN_NS, power_cap_ns=6_000))
@@ -51,7 +51,7 @@ def test_rows_handed_over_late_do_not_step_counters_back() -> None:
 
 
 def test_xids_of_an_earlier_daemon_are_recalled() -> None:
-    """An Xid that the daemon before saw has its time on the page, and counts as none of this daemon's."""
+    """The page has the time of an earlier daemon's Xid, which does not count as this daemon's."""
     tallies = Tallies({UUID: DEVICE}.get)
     tallies.recall([(UUID, 79, 1000.0), (UUID, 31, 2000.0), ("GPU-gone", 48, 3000.0)])
     assert tallies.fresh(DEVICE).xids["79"] == (0, 1000.0)

@@ -1,4 +1,4 @@
-"""A real page: a daemon on a machine of two H200s, scraped while a window was open around a GEMM on the first, under its cap.
+"""Tests on a real page: a daemon of two H200s, scraped during a window around a GEMM on the first, under its cap.
 
 2026-11-22, driver 580.159.04; the identities of the cards are masked.
 """
@@ -27,7 +27,7 @@ def families() -> dict[str, Family]:
 
 
 def value(families: dict[str, Family], name: str, **labels: str) -> float:
-    """Of the one sample that has these labels."""
+    """Return the one sample with these labels."""
     (found,) = (
         sample.value
         for family in families.values()
@@ -43,14 +43,14 @@ def test_every_family_is_one_of_the_table(families: dict[str, Family]) -> None:
     of_gpus = {
         name.removesuffix("_total").removesuffix("_info")
         for name, metric in METRICS.items()
-        if metric.labels[:1] == ("uuid",) and metric.of != RARE  # families that are younger than this page
+        if metric.labels[:1] == ("uuid",) and metric.of != RARE  # families added after this page
     }
-    # What a healthy pair of GPUs has nothing to say of: processes were not asked for, no Xid came, no clock was locked.
+    # Absent on a healthy pair of GPUs: processes were not requested, no Xid came, no clock was locked.
     assert len(of_gpus & set(families)) >= 0.8 * len(of_gpus)
 
 
 def test_h200_page_shows_power_holding_the_busy_clock(families: dict[str, Family]) -> None:
-    """The page says that power held the clock of the GPU that worked."""
+    """The page shows power as the limit of the busy GPU's clock."""
     assert value(families, "gpuwatch_gpu_clock_event_active", gpu="0", reason="sw_power_cap") == 1
     assert value(families, "gpuwatch_gpu_clock_event_active", gpu="1", reason="sw_power_cap") == 0
     assert value(families, "gpuwatch_gpu_power_watts", gpu="0", kind="instant") > 600

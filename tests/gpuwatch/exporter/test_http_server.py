@@ -1,4 +1,4 @@
-"""The page over HTTP: who asks wrongly is told, who hangs holds up nobody, and who may not read does not."""
+"""Tests of the page over HTTP: wrong requests get an error, hanging clients block nobody, others are refused."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_is_no_http_ends_without_harm(fleet: Fleet, noise: bytes) -> None:
 
 @pytest.mark.parametrize("said", [b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n"])
 def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: bytes) -> None:
-    """Nobody knows yet what they want: health must not wait until they say it, and neither must a scrape."""
+    """Health and a scrape answer at once beside slow connections whose requests are still unknown."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS_COUNT + 10):
             stack.enter_context(raw(web)).sendall(said)
@@ -127,8 +127,8 @@ def test_health_answers_beside_more_slow_peers_than_places(fleet: Fleet, said: b
 
 
 def test_health_answers_while_all_pages_are_on_their_way(fleet: Fleet) -> None:
-    """Who asks for a page and does not read it holds a place; a further page is refused until one is free, health is not."""
-    large = "x" * (24 << 20)  # which no socket's buffers hold
+    """Unread pages hold all places: a further page is refused until one is free, health is not."""
+    large = "x" * (24 << 20)  # more than socket buffers hold
     with serving(fleet, connection_s=PATIENCE_S) as web, contextlib.ExitStack() as stack:
         made, web.site.make_text = web.site.make_text, lambda _: large
         slow = [stack.enter_context(raw(web)) for _ in range(AT_ONCE_COUNT)]
@@ -163,7 +163,7 @@ def test_a_request_that_fails_gives_its_place_back(fleet: Fleet) -> None:
 
 
 def test_requests_start_no_threads(fleet: Fleet) -> None:
-    """The machine may have none left: the one that was started with the page serves everybody."""
+    """Requests start no threads, because the machine may have none left: the page's one thread serves all."""
     with serving(fleet) as web, contextlib.ExitStack() as stack:
         before = set(threading.enumerate())
         for _ in range(AT_ONCE_COUNT):
@@ -173,7 +173,7 @@ def test_requests_start_no_threads(fleet: Fleet) -> None:
 
 
 def test_server_without_a_thread_frees_its_address(fleet: Fleet) -> None:
-    """A page without a thread is an error, and its address is free again."""
+    """A server without a thread raises an error, and its address is free again."""
 
     class Refused(threading.Thread):
         def start(self) -> None:
@@ -235,7 +235,7 @@ def test_a_format_that_is_not_to_be_had_is_answered_in_text(web: HttpServer, acc
 
 @given(accept=st.one_of(st.text(), st.lists(st.one_of(PARTS, st.text(max_size=5)), max_size=12).map("".join)))
 def test_any_accept_header_gets_a_page_of_a_known_type(web: HttpServer, accept: str) -> None:
-    """Nothing of what was asked for stands in the answer's header."""
+    """No part of the Accept header reaches the answer's header."""
     body, content_type = web.site.page(accept)
     assert body
     assert content_type in {web.site.page("")[1], web.site.page("application/openmetrics-text")[1]}
@@ -245,7 +245,7 @@ def test_any_accept_header_gets_a_page_of_a_known_type(web: HttpServer, accept: 
     "host", ["evil.example", "evil.example:9836", "127.0.0.1.evil.example", "0.0.0.0", "192.0.2.7", "[2001:db8::1]:9836", ""]
 )
 def test_a_page_on_loopback_is_not_read_under_a_foreign_name(web: HttpServer, host: str) -> None:
-    """A page of the web may point its own name here and have the reader's browser ask."""
+    """The loopback page refuses foreign host names, because a web page may point its own name there."""
     for path in ("/metrics", "/", "/elsewhere"):
         code, _, body = ask(web, path, headers={"Host": host})
         assert code == 421
@@ -289,13 +289,13 @@ def test_requests_under_foreign_names_are_counted(fleet: Fleet, web: HttpServer)
     ],
 )
 def test_beyond_loopback_every_name_is_admitted(listen: str, host: str, *, admitted: bool) -> None:
-    """Prometheus names a host as its discovery does; TLS, users and the network guard the page there."""
+    """Beyond loopback every host name is accepted, because Prometheus uses its discovery's names; TLS and users guard the page."""
     names = own_names(listen)
     assert (names is None or is_ours(host, names)) is admitted
 
 
 def patiently(web: HttpServer) -> bytes:
-    """The page, once a place is free."""
+    """Return the page once a place is free."""
 
     def asked() -> bytes | None:
         with contextlib.suppress(OSError, http.client.HTTPException):
@@ -362,7 +362,7 @@ def test_an_address_that_is_taken_is_an_error_of_usage(fleet: Fleet) -> None:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority that signed itself, and a server and a client it signed."""
+    """Make a self-signed authority, with certificates of a server and a client."""
     folder = tmp_path_factory.mktemp("pki")
     openssl = program("openssl")
 
@@ -397,7 +397,7 @@ def test_over_tls_with_a_password_from_another_machine(fleet: Fleet, certificate
             ask(web, context=ssl.create_default_context())
         with pytest.raises((urllib.error.URLError, OSError)):
             urllib.request.urlopen(web.url.replace("https", "http"), timeout=PATIENCE_S)
-        with raw(web):  # shakes no hands: the next is served all the same
+        with raw(web):  # it fails its handshake, and the next client is served
             assert ask(web, headers={"Authorization": basic("prometheus", PASSWORD)}, context=trusting)[0] == 200
 
 

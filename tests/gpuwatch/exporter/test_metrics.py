@@ -1,4 +1,4 @@
-"""The table of names is a contract: what dashboards and alerts were written against stays."""
+"""Tests of the table of names, a contract for dashboards and alerts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frozen() -> str:
 
 
 def test_names_types_labels_and_buckets_are_what_they_were() -> None:
-    """A name may be added (GPUWATCH_GOLDEN=1 writes the file); none is renamed, and none changes its meaning."""
+    """Names may be added (GPUWATCH_GOLDEN=1 writes the file); none is renamed or changes its meaning."""
     if os.environ.get("GPUWATCH_GOLDEN"):
         GOLDEN.write_text(frozen())
     assert frozen() == GOLDEN.read_text()
@@ -74,7 +74,7 @@ def test_every_signal_of_the_fast_and_slow_lanes_is_on_the_page() -> None:
 
 
 def test_dcgm_names_of_the_rules_are_in_the_table() -> None:
-    """Every name of DCGM that the rules publish is in the table."""
+    """Every DCGM name that the rules publish is in the table."""
     assert {alias.name for alias in ALIASES} <= {theirs for theirs, _, _ in DCGM}
 
 

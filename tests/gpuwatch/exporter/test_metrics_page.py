@@ -1,4 +1,4 @@
-"""Whatever stands in a label, the page says it back, in both formats."""
+"""Tests that any label value survives on the page, in both formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gpuwatch.interfaces import Lost, Sweep
 from tests.bench.bench_scrape import eight, making_ms, sample_us
 from tests.gpuwatch.exporter.fleet import of, series
 
-# A name the driver or /proc gives may hold anything but what UTF-8 cannot say, and no NUL.
+# The driver or /proc may give any name that UTF-8 can hold, without NUL.
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=30)
 
 
@@ -52,7 +52,7 @@ def test_labels_and_values_survive_both_formats(name: str, value: float) -> None
 
 @given(name=NAMES, value=st.floats(allow_nan=False))
 def test_text_is_what_the_client_library_makes_of_it(name: str, value: float) -> None:
-    """In both formats, of every kind of metric."""
+    """The text equals the client library's, in both formats, for every kind of metric."""
     page = MetricsPage()
     page.put("gpuwatch_process_gpu_memory_bytes", value, "GPU-1", "0", "17", name)
     page.put("gpuwatch_build_info", 1, name, "3")
@@ -132,6 +132,6 @@ def test_a_mask_does_not_stand_across_a_hole() -> None:
 
 @pytest.mark.slow
 def test_a_scrape_of_eight_gpus_and_a_sample_cost_little() -> None:
-    # Processor time, the least of some: CI's machines are busy.  `make bench` prints what it is; a sample takes 1.5 µs.
+    # CPU time, the least of some rounds, because CI's machines are busy.  `make bench` prints it; a sample takes 1.5 µs.
     assert making_ms(eight(), 5) < 20
     assert sample_us(3) < 5

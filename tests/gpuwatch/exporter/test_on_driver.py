@@ -1,4 +1,4 @@
-"""The page of a daemon in front of a driver, its double: not asked by scrapes, gone, and back."""
+"""Tests of the page with a mock driver: scrapes do not query it, it goes away, and comes back."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
 
 
 def held(watch: Watch) -> int:
-    """Return how many calls were made once nobody makes another, else 0."""
+    """Return the number of calls once it is constant, else 0."""
     count = watch.scene.calls_count()
     let_pass(1.2, "the slowest thread asks each second")
     return count if watch.scene.calls_count() == count else 0
 
 
 def test_page_shows_each_of_56_mig_instances(watch: Watch) -> None:
-    """The first scrape has them read; the page shows them from the next one on."""
+    """The first scrape triggers their reading; the page shows them from the next one on."""
     page = until(url(watch.live), lambda page: len(mig_uuids(page)) == 56)
     board = watch.scene.gpus[2].uuid
     instance = "MIG-00000002-0000-0000-0000-000000000003"
@@ -60,15 +60,15 @@ def test_scrapes_make_no_call_and_wait_for_none_that_hangs(watch: Watch) -> None
         before_count = wait_until(lambda: held(watch), what="every thread that asks is held in its call")
         for _ in range(SCRAPES_COUNT):
             page = series(read(address))
-        assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # who looks for GPUs anew may have come by
-    # A machine so busy that five seconds went by declared them lost meanwhile.
+        assert watch.scene.calls_count() - before_count < SCRAPES_COUNT  # the search for GPUs may have come by
+    # On a very busy machine five seconds passed and they count as lost.
     assert sum(of(page, "gpuwatch_gpus", state=state) or 0 for state in ("answering", "lost")) == 8
     assert of(page, "gpuwatch_simulated") == 0
     assert of(page, "gpuwatch_source_info", source="nvml") == 1
 
 
 def test_a_driver_that_goes_takes_its_readings_and_not_the_page(watch: Watch) -> None:
-    """Once it is back its counters are what it counts: a driver that was loaded anew begins at zero."""
+    """After its return a reloaded driver's counters begin at zero."""
     address, energy, uuid = url(watch.live), "gpuwatch_gpu_energy_joules_total", watch.scene.gpus[0].uuid
     watch.scene.gpus[0].set(energy_mj=10**12)
     until(address, lambda page: (of(page, energy, uuid=uuid) or 0) >= 1e9)
@@ -78,14 +78,14 @@ def test_a_driver_that_goes_takes_its_readings_and_not_the_page(watch: Watch) ->
     assert not names(gone, uuid=uuid) & {"gpuwatch_gpu_clock_hertz", "gpuwatch_gpu_power_watts", energy}
     assert read(address.replace("/metrics", "/-/healthy")) == "healthy\n"
     assert read(address.replace("/metrics", "/-/ready")) == "ready\n"
-    watch.scene.gpus[0].set(energy_mj=5000)  # as a driver that was loaded anew counts
+    watch.scene.gpus[0].set(energy_mj=5000)  # a reloaded driver's counts
     watch.scene.load()
     back = until(address, lambda page: (of(page, energy, uuid=uuid) or 1e9) < 1e9)
     assert of(back, energy, uuid=uuid) == 5
 
 
 def test_an_xid_survives_the_end_of_its_daemon(tmp_path: Path, watch: Watch) -> None:
-    """The next daemon's page has the time of an Xid of the daemon before, and the wall time."""
+    """The next daemon's page has the time of an earlier daemon's Xid, and the wall time."""
     scene = create(tmp_path / "scene", gpus=1)
     uuid, last = scene.gpus[0].uuid, "gpuwatch_gpu_xid_last_timestamp_seconds"
     with watching(tmp_path, scene, watch.library, LISTEN) as first:

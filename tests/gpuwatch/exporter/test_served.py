@@ -1,4 +1,4 @@
-"""A real daemon's page, read as Prometheus, promtool and curl read it."""
+"""Tests of a real daemon's page with Prometheus, promtool and curl."""
 
 from __future__ import annotations
 

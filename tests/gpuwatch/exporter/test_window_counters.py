@@ -1,4 +1,4 @@
-"""Windows are counted as they are judged."""
+"""Tests of the counters of judged windows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_statuses_findings_lengths_and_judging_are_counted() -> None:
 
 
 def test_bounds_repeatability_and_proofs_are_counted() -> None:
-    """A verdict's bound, the repeatability of its leading number, and its proofs are counted; what is not known is not."""
+    """A verdict's bound, its leading number's repeatability and its proofs are counted, without unknown values."""
     fleet = Fleet("idle", outcomes=Outcomes())
     assert of(fleet.scrape(), "gpuwatch_proofs_total", proof="books", state="unproven") == 0
     (evidence,) = simulate("steady-copy")
@@ -84,7 +84,7 @@ def test_a_cause_without_a_bound_is_left_out_of_the_bounds() -> None:
 
 
 def test_the_last_canary_of_a_gpu_is_on_the_page() -> None:
-    """A window on one GPU leaves its canary; one on several GPUs, without a sensible figure or not judged does not."""
+    """A window on one GPU leaves its canary; one on several GPUs, unjudged or with senseless figures does not."""
     fleet = Fleet("idle", outcomes=Outcomes())
     (uuid,) = fleet.uuids
     told = {"canary_clock_mhz": 1978.0, "canary_copy_bytes_count": 4e12}
@@ -100,7 +100,7 @@ def test_the_last_canary_of_a_gpu_is_on_the_page() -> None:
 
 
 def test_canaries_of_made_up_gpus_do_not_grow_without_end() -> None:
-    """A client may name any GPU: the record of canaries is bounded, and GPUs that have one stay up to date."""
+    """The record of canaries is bounded, although a client may name any GPU, and real GPUs stay up to date."""
     outcomes = Outcomes()
     for number in range(2 * CANARIES_COUNT):
         outcomes.judged(replace(run("valid"), uuids=(f"GPU-{number}",), declared={"canary_clock_mhz": 1000.0}), 0.1)

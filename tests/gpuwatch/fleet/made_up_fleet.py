@@ -1,6 +1,6 @@
-"""A made-up fleet with known troubles, and everything beside them that looks like trouble and is none.
+"""A synthetic fleet with known troubles, and harmless conditions that resemble trouble.
 
-Seventeen nodes over nine weeks.  The description comes first, in ``NODES`` and ``TROUBLE``; rows follow from it.
+Seventeen nodes over nine weeks.  ``NODES`` and ``TROUBLE`` describe them; the rows follow from the description.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpuwatch.fleet import parquet
 from gpuwatch.fleet.columns import COLUMNS, ColumnKind
 
 NOW = dt.datetime(2026, 11, 23, 8, 0, tzinfo=dt.UTC)
-DAYS = (*range(62, 27, -4), *range(6, -1, -1))  # before NOW: nine weeks to four weeks ago, and the last week
+DAYS = (*range(62, 27, -4), *range(6, -1, -1))  # before NOW: nine to four weeks ago, and the last week
 NEW_DRIVER_DAYS = 10  # ago: everything has been 3 % faster since
 H200, A100 = "NVIDIA H200", "NVIDIA A100-SXM4-80GB"
 WORKS = {"gemm": (0.002, "vision"), "attention": (0.0007, "language")}
@@ -26,12 +26,12 @@ WORKS = {"gemm": (0.002, "vision"), "attention": (0.0007, "language")}
 
 @dataclass(frozen=True, slots=True)
 class MadeUpNode:
-    """One node of two GPUs, and what is the matter with it; ``only_work`` is all that it runs."""
+    """One node of two GPUs, and its trouble; ``only_work`` is all its work."""
 
     name: str
     model: str = H200
     limit_w: float = 700.0
-    slower: float = 1.0  # in every work, on both GPUs
+    slower: float = 1.0  # for every work, on both GPUs
     is_idle: bool = False  # no windows in the last two nights
     only_work: str | None = None
 
@@ -39,18 +39,18 @@ class MadeUpNode:
 NODES = (
     *(MadeUpNode(f"h{number:02d}") for number in range(8)),
     MadeUpNode("h-slow", slower=1.04),
-    MadeUpNode("h-capped", limit_w=500.0, slower=1.12),  # slower by its cap: three of its kind keep pace with each other
+    MadeUpNode("h-capped", limit_w=500.0, slower=1.12),  # slower by its cap: equal to three others of its kind
     MadeUpNode("h-capped-2", limit_w=500.0, slower=1.12),
     MadeUpNode("h-capped-3", limit_w=500.0, slower=1.12),
     MadeUpNode("h-idle", is_idle=True),
-    MadeUpNode("h-larger"),  # another team calls another size by the same name
-    MadeUpNode("h-crowded"),  # its windows are slow where somebody else was on the GPU, and found so
+    MadeUpNode("h-larger"),  # another team uses the same name for another size
+    MadeUpNode("h-crowded"),  # slow windows with another user on the GPU, found as such
     *(MadeUpNode(f"a{number}", model=A100, limit_w=400.0, slower=2.1) for number in range(3)),  # another model
 )
 
 
 def write_fleet(folder: Path) -> None:
-    """Write the fleet as exports do, a part a node."""
+    """Write the fleet like exports, one part per node."""
     rng = random.Random(17)
     for node in NODES:
         where = folder / "windows" / "schema=1" / "date=2026-11-23" / f"host={node.name}"
@@ -66,7 +66,7 @@ def _rows(node: MadeUpNode, rng: random.Random) -> Iterator[dict[str, Any]]:
             for gpu in range(2):
                 hours = rng.uniform(2, 10) + number
                 yield _row(node, f"GPU-{node.name}-{gpu}", label, team, base_s, dt.timedelta(days=days, hours=hours), rng)
-    if node.name == "h00":  # a simulated window, as fast as no card is
+    if node.name == "h00":  # a simulated window, faster than any card
         fast = _row(node, "GPU-simulated", "gemm", "vision", 1e-6, dt.timedelta(hours=1), rng)
         yield from ({**fast, "simulated": True, "run": f"simulated-{number}"} for number in range(5))
 
@@ -81,7 +81,7 @@ def _row(
     temperature_c, status, found = rng.uniform(58, 62), "valid", []
     if uuid == "GPU-h03-1" and days < 7:  # degraded: hotter, and slower than a month ago
         time_s, clock_mhz, temperature_c = time_s * 1.05, clock_mhz / 1.05, 78.0
-    if uuid == "GPU-h04-0" and days < 12:  # its cap was lowered: slower, and not degraded
+    if uuid == "GPU-h04-0" and days < 12:  # lowered cap: slower, and not degraded
         time_s, limit_w = time_s * 1.15, 550.0
     if node.name == "h-larger":
         time_s, team = time_s * 1.5, "robots"

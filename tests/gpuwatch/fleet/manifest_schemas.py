@@ -1,8 +1,8 @@
-"""The schemas that the Kubernetes samples are held to, made from published ones: types and keys without their words.
+"""Schemas for the Kubernetes samples, reduced from published ones to types and keys.
 
     python -m tests.gpuwatch.fleet.manifest_schemas kubernetes_validate-*.whl monitoring.coreos.com_podmonitors.yaml
 
-The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  Keys that neither knows are refused.
+The wheel is PyPI's kubernetes-validate, the other file the Prometheus operator's definition.  Other keys are refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEPT = {
 
 
 def reduced(node: Any, *, is_names: bool = False) -> Any:
-    """Return a schema without its words, in which an object with properties takes no others."""
+    """Return a schema without descriptions, in which an object with properties allows no others."""
     if isinstance(node, list):
         return [reduced(each) for each in node]
     if not isinstance(node, dict):
@@ -43,7 +43,7 @@ def reduced(node: Any, *, is_names: bool = False) -> Any:
 
 
 def with_definitions(root: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with every definition it refers to."""
+    """Return a schema with every definition that it refers to."""
     taken: dict[str, Any] = {}
 
     def take(node: Any) -> None:

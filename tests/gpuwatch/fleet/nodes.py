@@ -1,9 +1,10 @@
-"""Many machines' metrics pages from one process: every page is the exporter's own, of its own eight simulated GPUs.
+"""Many machines' metrics pages from one process: every page is the exporter's own, for eight simulated GPUs.
 
     python -m tests.gpuwatch.fleet.nodes MACHINES GPUS SECONDS
 
-writes one address a line, then serves until it is ended; the GPUs are asked every so many seconds.  What fifty daemons would need gigabytes for is what is shared
-here: the physics of a few scenes, whose readings every GPU of every machine takes for its own.
+writes one address a line, then serves until it is ended; the GPUs are read at this interval.  Fifty daemons would need gigabytes, so all
+machines share
+the physics of a few scenes, whose readings serve every GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _STORE = {
 
 @dataclass
 class Node:
-    """One machine as its exporter sees it."""
+    """One machine from its exporter's view."""
 
     number: int
     devices: tuple[Device, ...]
@@ -48,7 +49,7 @@ class Node:
         return tuple(WatchedGpu(device, i, None, _PERIODS_NS, supported) for i, device in enumerate(self.devices))
 
     def rare(self, uuid: str) -> None:
-        """No board is read rarely: nothing asks for such series here."""
+        """Return no rare readings, because no test here queries such series."""
 
     def device(self, uuid: str) -> Device | None:
         return next((device for device in self.devices if device.uuid == uuid), None)
@@ -63,7 +64,7 @@ def _sweeps(source: Simulated, uuid: str) -> Iterator[tuple[Lane, Reading | Proc
 
 def main(machines_count: int, gpus_count: int, period_s: float) -> None:
     clock = MonotonicClock()
-    # A minute in, caps and heat have settled: what two servers see at different moments is alike.
+    # After a minute caps and heat have settled, so that two servers agree at different moments.
     source = Simulated(",".join(SCENES), clock, epoch_ns=clock.now_ns() - 60_000_000_000)
     scenes = [device for device in source.devices() if device.parent_uuid is None]
     settings = config.load({"listen": "127.0.0.1:0"}, environment={"HOME": "/"})

@@ -1,4 +1,4 @@
-"""The tables of columns and questions on the fleet's page, written from the contract and the files of SQL.
+"""Writer of the tables of columns and questions on the fleet's page, from the contract and the files of SQL.
 
 ``python -m tests.gpuwatch.fleet.page``, or ``--check``.
 """
@@ -14,7 +14,7 @@ from tests.gpuwatch.fleet.warehouse import PAGE
 
 
 def written(text: str) -> str:
-    """The page with today's tables."""
+    """Return the page with the current tables."""
     for name, made in {"columns": table, "questions": list_questions}.items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, _, rest = text.partition(begin)
@@ -44,7 +44,7 @@ def _all(columns: tuple[ExportColumn, ...], prefix: str = "") -> Iterator[tuple[
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the tables; with ``--check`` say whether those there are they."""
+    """Write the tables; with ``--check`` compare them."""
     found = PAGE.read_text()
     if "--check" not in arguments:
         PAGE.write_text(written(found))

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: Debian's munged, slurmctld and slurmd, with a few pretended GPUs and the samples' scripts."""
+"""A real Slurm on this machine: Debian's munged, slurmctld and slurmd, with a few mock GPUs and the samples' scripts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPTS = PAGE.parents[1] / "dashboards" / "slurm"
-# No cgroups, which containers of CI may not have: processes are followed by their group.
+# Without cgroups, which CI's containers may lack: processes are tracked by their group.
 _CONFIGURATION = """\
 ClusterName=testbed
 SlurmctldHost={node}(127.0.0.1)
@@ -58,7 +58,7 @@ class SlurmCluster:
     folder: Path
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run one of Slurm's commands to its end."""
+        """Run one of Slurm's commands, and wait for its end."""
         command = [program(str(arguments[0])), *arguments[1:]]
         return subprocess.run(
             command, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
@@ -70,7 +70,7 @@ class SlurmCluster:
 
 @contextlib.contextmanager
 def slurm_cluster(folder: Path, *, gpus_count: int, settings: Path) -> Iterator[SlurmCluster]:
-    """Run a cluster whose prolog and epilog read ``settings``; its GPUs are character devices that everybody has."""
+    """Run a cluster whose prolog and epilog read ``settings``; its GPUs are ordinary character devices."""
     programs = [program(name) for name in ("munged", "slurmctld", "slurmd")]
     if os.getuid() != 0:
         why = "needs root: slurmd runs prologs and epilogs as root"
@@ -84,7 +84,7 @@ def slurm_cluster(folder: Path, *, gpus_count: int, settings: Path) -> Iterator[
     (folder / "gres.conf").write_text(f"NodeName={node} Name=gpu File={folder}/gpu[0-{gpus_count - 1}]\n")
     for index in range(gpus_count):
         (folder / f"gpu{index}").symlink_to("/dev/null")
-    for name in ("prolog.sh", "epilog.sh"):  # slurmd gives its scripts no variable of ours
+    for name in ("prolog.sh", "epilog.sh"):  # slurmd gives its scripts no variable of this process
         (folder / name).write_text(f'#!/bin/sh\nexport GPUWATCH_SLURM_SETTINGS={settings}\nexec {SCRIPTS / name} "$@"\n')
         (folder / name).chmod(0o755)
     key = folder / "munge" / "key"
@@ -112,6 +112,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(10)
-    except subprocess.TimeoutExpired:  # slurmd waits for what is left of its jobs
+    except subprocess.TimeoutExpired:  # slurmd waits for its remaining jobs
         process.kill()
         process.wait(PATIENCE_S)

@@ -1,4 +1,4 @@
-"""The contract is frozen: what is exported once is read for years."""
+"""Tests of the frozen contract: exported parts are read for years."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_fleet_columns_stay_under_this_schema() -> None:
 
 
 def test_new_fleet_column_is_frozen_and_nullable() -> None:
-    """A new column is frozen too, and may be null since older parts lack it."""
+    """A new column is frozen too, and nullable, because older parts lack it."""
     frozen: dict[str, str] = json.loads(FROZEN.read_text())
     assert types() == frozen, "add what is new to schema-1.json"
 

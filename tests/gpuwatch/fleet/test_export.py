@@ -1,4 +1,4 @@
-"""`gpuwatch export`: what a store holds goes out once, whole, however often and however rudely it is run."""
+"""Tests of `gpuwatch export`: each window leaves the store once, completely, after any interruption or repetition."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCENES = ("steady-copy", "from-idle", "neighbour")
 
 
 def filled(folder: Path, count: int = 6, *, first: int = 0) -> Path:
-    """A store of so many judged windows, some hours apart, and one that is still open."""
+    """Fill a store with this number of judged windows, some hours apart, and one open window."""
     store = opened(folder)
     store.put_device(DEVICE)
     for i in range(first, first + count):
@@ -60,14 +60,14 @@ def exported(store: Path, folder: Path, **options: Any) -> export.Exported:
 
 
 def held(folder: Path) -> list[tuple[Any, ...]]:
-    """Every row's run, as anybody's DuckDB reads them."""
+    """Return every row's run, read with DuckDB."""
     pattern = f"{folder}/windows/schema=1/*/*/*.parquet"
     sql = f"SELECT run, date, host FROM read_parquet('{pattern}', hive_partitioning=true) ORDER BY run"
     return duckdb.execute(sql).fetchall()
 
 
 def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
-    """Windows of several verdicts come back as they were judged."""
+    """Windows of several verdicts come back as judged."""
     store = opened(tmp_path / "state")
     runs = {run.id: run for i, scene in enumerate(SCENES) for run in [judged(scene, id=f"{i:010d}", begun_wall_s=WALL_S + i)]}
     for run in runs.values():
@@ -76,7 +76,7 @@ def test_export_returns_windows_as_they_were_judged(tmp_path: Path) -> None:
     store.close()
     assert exported(tmp_path / "state", tmp_path / "out").windows_count == 3
     (part,) = (tmp_path / "out").rglob("*.parquet")
-    back = pq.ParquetFile(part).read()  # the file alone, without what its path says
+    back = pq.ParquetFile(part).read()  # the file alone, without its path's columns
     assert back.schema.equals(parquet.arrow_schema())
     for row in back.to_pylist(maps_as_pydicts="strict"):
         (sent,) = rows(runs[row["run"]], {}, row["hostname"])
@@ -100,7 +100,7 @@ def test_the_file_says_units_meanings_and_what_may_be_missing(tmp_path: Path) ->
 
 
 def test_export_again_adds_only_what_is_new(tmp_path: Path) -> None:
-    """A second export adds nothing, and a later one only what is new."""
+    """A second export adds nothing, and a later one only new windows."""
     store, out = filled(tmp_path / "state"), tmp_path / "out"
     first = exported(store, out)
     assert (first.windows_count, first.there_count) == (6, 0)
@@ -117,7 +117,7 @@ def test_export_again_adds_only_what_is_new(tmp_path: Path) -> None:
 def test_a_window_that_was_open_goes_out_once_it_is_over(tmp_path: Path) -> None:
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
-    later = opened(store)  # as a daemon does that starts again: what was left open has ended, unproven
+    later = opened(store)  # as at a daemon's restart: an open window has ended, unproven
     assert later.flush(PATIENCE_S)
     later.close()
     assert exported(store, out).windows_count == 1
@@ -132,7 +132,7 @@ def test_since_and_host_choose_and_name(tmp_path: Path) -> None:
 
 
 def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
-    """A part that cannot be read stops the export rather than doubling it."""
+    """An unreadable part stops the export, because its runs could be exported twice."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -144,7 +144,7 @@ def test_export_stops_at_an_unreadable_part(tmp_path: Path) -> None:
 
 
 def test_export_clears_what_an_interrupted_one_left(tmp_path: Path) -> None:
-    """What an interrupted export left is no part, and is cleared away."""
+    """Files of an interrupted export are no parts, and the next export removes them."""
     store, out = filled(tmp_path / "state", 1), tmp_path / "out"
     exported(store, out)
     (part,) = out.rglob("*.parquet")
@@ -171,7 +171,7 @@ def test_a_name_too_long_for_a_folder_is_one_line(tmp_path: Path) -> None:
 
 
 def test_export_makes_up_for_one_that_failed(tmp_path: Path) -> None:
-    """An error on the way leaves nothing, and the next export makes up for it."""
+    """A failed export leaves nothing, and the next one includes its windows."""
 
     def breaking() -> Any:
         yield rows(a_run(), {}, "n")
@@ -187,7 +187,7 @@ def _has_parts(out: Path, process: subprocess.Popen[bytes], count: int) -> bool:
 
 
 def test_killed_export_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """An export that is killed at any time loses and doubles nothing."""
+    """An export killed at any time loses and doubles nothing."""
     store, out = filled(tmp_path / "state", 60), tmp_path / "out"
     command = [sys.executable, "-m", "gpuwatch", "--state", str(store), "export", "--parquet", str(out)]
     for i in range(3):
@@ -229,7 +229,7 @@ def test_rows_go_out_as_json_lines_without_the_optional_package(tmp_path: Path) 
 
 
 def test_export_without_pyarrow_names_what_to_install(tmp_path: Path) -> None:
-    """Without the optional package one line says what to install."""
+    """Without the optional package one line names the package to install."""
     call = ("--state", str(filled(tmp_path / "state", 1)), "export", "--parquet", str(tmp_path / "out"))
     ended = without_pyarrow(*call)
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -262,7 +262,7 @@ def test_the_store_of_a_living_daemon_is_exported(copying: Settings, tmp_path: P
         rows_there = [row for part in tmp_path.rglob("*.parquet") for row in pq.ParquetFile(part).read().to_pylist()]
         return [row for row in rows_there if row["run"] == watched.run_id]
 
-    # The verdict is there as soon as it is given, its row half a second later.
+    # The verdict is available at once, its row half a second later.
     (row,) = wait_until(mine, what="the window's row is stored", every_s=0.05)
     assert (row["status"], row["simulated"], row["label"]) == (watched.verdict.status.value, True, "alive")
     assert row["gpu_driver_version"]
@@ -312,7 +312,7 @@ def test_turns_of_a_fleet_are_spread() -> None:
 
 
 def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:  # noqa: F811
-    """The time of a good export is read by the daemon's store; where it cannot be noted, the export says so and is one."""
+    """The daemon's store reads the time of a successful export; if the time cannot be noted, the export succeeds with a message."""
     state = filled(tmp_path / "state", 1)
     assert read_mark_wall_s(state) is None
     call = ("--state", str(state), "export", "--parquet", str(tmp_path / "out"), "--jitter", "1ms")
@@ -329,9 +329,7 @@ def test_export_is_noted_for_the_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> N
     assert ended.code == 0
     assert "the daemon's metric of the last export could not be updated" in ended.err
     assert gpuwatch("export", "--parquet", "x", "--jitter", "soon").code == 2
-    assert (
-        gpuwatch("--state", str(state), "export", "--ndjson", "--jitter", "0.001m").code == 0
-    )  # minutes, as the samples have it
+    assert gpuwatch("--state", str(state), "export", "--ndjson", "--jitter", "0.001m").code == 0  # minutes, as in the samples
 
 
 @pytest.mark.parametrize("text", ["", "nan", "-5", "soon", "1e999"])

@@ -1,4 +1,4 @@
-"""`gpuwatch fleet`: each named question finds the trouble of a made-up fleet, and nothing beside it."""
+"""Tests of `gpuwatch fleet`: each named question finds its trouble in a synthetic fleet, and nothing else."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def asked(folder: Path, name: str, *, since_days: float = 7.0, simulated: bool =
 
 
 def test_slow_node_is_found_among_capped_and_crowded_ones(fleet: Path) -> None:
-    """A lower cap, another model, another size, an idle night, a neighbour and one slow GPU make no node slow."""
+    """A lower cap, another model, another size, an idle night, a neighbour or one slow GPU do not count as a slow node."""
     (row,) = asked(fleet, "slow-nodes")
     assert (row["hostname"], row["works_count"]) == ("h-slow", 2)
     assert row["slower_ratio"] == pytest.approx(0.04, abs=0.006)
@@ -59,7 +59,7 @@ def test_slow_gpu_is_found_beside_its_sibling(fleet: Path) -> None:
 
 
 def test_degraded_gpu_is_found_through_a_new_driver(fleet: Path) -> None:
-    """The whole fleet got faster, and one GPU slower by a lowered cap: neither counts."""
+    """A degraded GPU is found although the whole fleet got faster; a lowered cap does not count."""
     (row,) = asked(fleet, "degraded-gpus", since_days=63)
     assert row["gpu_uuid"] == "GPU-h03-1"
     assert row["slower_ratio"] == pytest.approx(0.05, abs=0.01)
@@ -67,7 +67,7 @@ def test_degraded_gpu_is_found_through_a_new_driver(fleet: Path) -> None:
 
 
 def test_invalid_windows_are_counted_by_team(fleet: Path) -> None:
-    """Windows without a team tag go to their account; windows of valid teams are counted and not listed."""
+    """Windows without a team tag count by their account; teams without invalid windows are counted and not listed."""
     by_team = {row["team"]: row for row in asked(fleet, "invalid-by-team", since_days=1)}
     assert set(by_team) == {"vision", "language", "physics"}
     assert (by_team["physics"]["unproven_count"], by_team["physics"]["windows_count"]) == (2, 4)
@@ -141,7 +141,7 @@ def test_missing_evidence_is_counted_by_proof(tmp_path: Path) -> None:
 
 
 def test_parts_of_an_older_version_are_asked_too(fleet: Path, tmp_path: Path) -> None:
-    """Columns that an export lacks are NULL: every question is answered."""
+    """Columns that an export lacks are NULL, and every question still has an answer."""
     part = next(fleet.rglob("part-h01.parquet"))
     table = pq.ParquetFile(part).read()
     older = table.drop_columns(["tags", "time_median_s", "sm_clock_mean_mhz", "busy_ratio"])
@@ -152,7 +152,7 @@ def test_parts_of_an_older_version_are_asked_too(fleet: Path, tmp_path: Path) ->
 
 
 def test_every_question_stands_on_the_page(fleet: Path) -> None:
-    """The page names each question, and each file begins with its words, its method and its time."""
+    """The page names each question, and each file begins with its text, its method and its period."""
     page = PAGE.read_text()
     for name, each in fleet_questions.questions().items():
         assert each.asks.endswith("?"), name

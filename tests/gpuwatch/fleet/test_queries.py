@@ -1,4 +1,4 @@
-"""The queries of the fleet's page run, on windows made up by the thousand, and count what is there."""
+"""Tests of the queries on the fleet's page, on thousands of synthetic windows with known counts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def answers(warehouse: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def test_fleet_queries_on_the_page_answer(answers: dict[str, list[tuple[Any, ...]]]) -> None:
-    """Every query answers, but the view itself."""
+    """Every query answers, except the view itself."""
     assert len(answers) >= 4
     assert {name for name, rows in answers.items() if not rows} == {"the windows of real GPUs"}
 
 
 def findings(folder: Path, count: int) -> list[tuple[Any, ...]]:
-    """The rows that `gpuwatch fleet findings` gives of the whole month."""
+    """Return the rows of `gpuwatch fleet findings` over the whole month."""
     begin_s, end_s = BEGIN_S, BEGIN_S + 40 * 86_400.0
     answer = fleet_questions.ask(
         fleet_questions.question("findings"),
@@ -65,7 +65,7 @@ def test_a_month_as_one_file_holds_every_row(warehouse: Path, answers: dict[str,
 
 @pytest.mark.slow
 def test_fleet_query_of_a_million_windows_takes_two_seconds(tmp_path: Path) -> None:
-    """Of a million windows, verdicts by host, rule and driver come within two seconds."""
+    """Verdicts by host, rule and driver over a million windows come within two seconds."""
     made_up(tmp_path, 1_000_000)
     begun_s = time.perf_counter()
     rows = findings(tmp_path, 50)

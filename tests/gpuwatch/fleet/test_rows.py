@@ -1,4 +1,4 @@
-"""A stored run as rows: what was not observed is null, and nothing told can break a file."""
+"""Tests of a stored run as rows: unobserved values are null, and no declared fact can break a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = {column.name for column in COLUMNS}
 
 
 def test_every_fact_of_a_gpu_and_of_a_host_has_its_column() -> None:
-    assert {f"gpu_{field.name}" for field in fields(Device)} - NAMES == {"gpu_simulated"}  # a window's, not a GPU's
+    assert {f"gpu_{field.name}" for field in fields(Device)} - NAMES == {"gpu_simulated"}  # of the window, not of a GPU
     assert {f"host_{field.name}" for field in fields(Host)} - NAMES == {"host_boot_id", "host_hostname"}  # part of the key
 
 
@@ -43,7 +43,7 @@ def test_verdict_row_has_all_columns_and_its_reasons() -> None:
 
 
 def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
-    """A window over two GPUs is two rows, and one over none is one row without a GPU."""
+    """A window over two GPUs is two rows, and one without GPUs is one row without a GPU."""
     two = a_run(uuids=("GPU-a", UUID), verdicts=(verdict("rejected", UUID), verdict("valid", "GPU-a", ())), status="rejected")
     found = rows(two, {UUID: DEVICE}, "n")
     assert [(row["gpu_uuid"], row["status"], row["window_status"], row["found"]) for row in found] == [
@@ -56,7 +56,7 @@ def test_window_gives_a_row_per_gpu_and_one_without_gpus() -> None:
 
 
 def test_unjudged_window_has_null_not_an_empty_list() -> None:
-    """A window that was never judged says so with null, not with an empty list."""
+    """An unjudged window has null instead of an empty list."""
     (row,) = rows(a_run(status="unproven", why="the daemon ended", host=None), {}, "n")
     assert (row["found"], row["clear"], row["hazards"], row["unobserved"]) == (None, None, None, None)
     assert row["host_cpu_s"] is None
@@ -81,7 +81,7 @@ def test_where_a_run_is_filed_follows_from_the_run_alone() -> None:
 
 @pytest.mark.parametrize("name", [".", ".."])
 def test_a_machine_cannot_be_called_a_folder(name: str) -> None:
-    assert partition(0.0, name) == f"date=1970-01-01/host={name}"  # one component, so no step upwards
+    assert partition(0.0, name) == f"date=1970-01-01/host={name}"  # one path component, so no step upwards
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

@@ -1,4 +1,4 @@
-"""The samples for Kubernetes and Slurm: schemas accept them, and they name what exists."""
+"""Tests of the samples for Kubernetes and Slurm: schemas accept them, and their names exist."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_a_script_is_one_for_any_shell(script: Path) -> None:
 
 
 def wrongs(path: Path, manifest: object) -> list[str]:
-    """List what the published schema of this kind refuses in a manifest."""
+    """List the published schema's errors for a manifest."""
     schema = json.loads((SCHEMAS / f"{path.stem}.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(manifest)]
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifest_satisfies_the_published_schema(path: Path) -> None:
-    """Each sample satisfies the schema of its kind, which knows every key, and says that no cluster ran it."""
+    """Each sample satisfies its kind's schema, which knows every key, and says that no cluster ran it."""
     assert wrongs(path, yaml.safe_load(path.read_text())) == []
     assert path.read_text().startswith("# Not run on a cluster")
 
@@ -66,7 +66,7 @@ def test_schema_finds_a_mistyped_manifest(name: str, before: str, after: str, wr
 
 
 def test_daemonset_refers_to_what_it_defines() -> None:
-    """Volumes that are mounted exist, the selector finds the pods, and the monitor's port is one of them."""
+    """Mounted volumes exist, the selector matches the pods, and the monitor's port is one of theirs."""
     daemonset, monitor = (
         yaml.safe_load((SAMPLES / "kubernetes" / name).read_text()) for name in ("daemonset.yaml", "podmonitor.yaml")
     )

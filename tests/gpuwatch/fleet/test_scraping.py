@@ -1,4 +1,4 @@
-"""Many machines scraped by Prometheus, written on to VictoriaMetrics, scraped by another: all three say the same."""
+"""Tests of many machines scraped by Prometheus, forwarded to VictoriaMetrics, and scraped by another: all three agree."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.gpuwatch.programs import program
 from tests.waiting import wait_until
 
 RECORDING = PAGE.parents[1] / "dashboards" / "recording.yml"
-# The servers scrape at other moments, and what a GPU does within seconds differs from moment to moment.
+# The servers scrape at different moments, and a GPU changes within seconds.
 OF_FLEET, OF_ONE = 0.05, 0.15
-MOST_SLOWER = 16.0  # times a machine at leisure
+MOST_SLOWER = 16.0  # times an idle machine's duration
 OLD_S = 0.3  # readings come every 0.2 s, and a page in hundredths
 OF_MACHINES = (
     "gpuwatch:gpu_held_back:ratio5m", "gpuwatch:gpu_held_back_by_hardware:ratio5m", "gpuwatch:gpu_clock_under_load:ratio5m",
@@ -44,7 +44,7 @@ def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.timeout(1200)  # on a crowded machine all goes slower
+@pytest.mark.timeout(1200)  # everything is slower on a crowded machine
 def test_two_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
     told_alike(tmp_path, machines_count=2, gpus_count=4, period_s=0.5, over_s=8)
 
@@ -62,20 +62,20 @@ def test_fifty_machines_tell_three_servers_the_same(tmp_path: Path) -> None:
 
 
 def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
-    """Scrape as often as this machine lets everybody answer: half as often where some scrapes failed all the time."""
+    """Scrape at a rate that this machine can answer: half the rate if scrapes keep failing."""
     slower = crowding_ratio()
     while not told_at(folder / f"{slower:g}", machines_count, gpus_count, period_s, over_s, slower):
         slower *= 2
 
 
 def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
-    """Compare the servers at a moment before which no scrape failed; False where there was none at this rate."""
+    """Compare the servers at a moment without an earlier failed scrape; return False without such a moment at this rate."""
     folder.mkdir()
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:
         period_s, over_s = slower * period_s, math.ceil(slower * over_s)
         period = f"{round(period_s * 1e3)}ms"
         of_fleet, of_machines = (
-            # A day is longer than the test: each server has its own way to count what it saw only a part of.
+            # A day is longer than the test, and each server extrapolates partial ranges differently.
             text.replace("[5m]", f"[{over_s}s]").replace("[1d]", f"[{over_s}s]")
             for text in (blocks()["fleet-rules.yml"], RECORDING.read_text())
         )
@@ -103,7 +103,7 @@ def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float,
             for name, expr in {**rules(of_fleet), **chosen}.items():
                 ours = first.ask(name, at_s)
                 assert ours, name
-                assert written.ask(name, at_s) == pytest.approx(ours, rel=1e-6), name  # the same samples, elsewhere
+                assert written.ask(name, at_s) == pytest.approx(ours, rel=1e-6), name  # the same samples, stored elsewhere
                 now = first.ask(expr, at_s)
                 assert now.keys() == ours.keys(), name
                 for server in (written, second):
@@ -117,7 +117,7 @@ def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float,
 
 
 def crowding_ratio(cpu_s: float = 0.2) -> float:
-    """How much longer than alone a computation takes on this machine now, up to what a test can wait for."""
+    """Return the slowdown of a computation on this machine now, up to the longest acceptable wait."""
     begun_s, until_s = time.monotonic(), time.process_time() + cpu_s
     while time.process_time() < until_s:
         pass
@@ -127,10 +127,10 @@ def crowding_ratio(cpu_s: float = 0.2) -> float:
 def wait_for(
     first: Server, written: Server, second: Server, machines_count: int, period_s: float, over_s: int
 ) -> float:  # fmt: skip
-    """A moment for which each server has whole ranges of every machine, and before which no scrape failed.
+    """Return a moment with whole ranges of every machine on each server, and without an earlier failed scrape.
 
-    A scrape that takes a busy machine longer than a period ends every series of that machine until the next one, so that what
-    a rule recorded a moment ago and what its expression says now would rightly differ.
+    A scrape that exceeds the period ends every series of its machine until the next one, so that a rule's recorded value and
+    its expression's present value would correctly differ.
     """
     whole = (
         f"count(count_over_time(gpuwatch_up[{over_s}s]) >= 5 and on (instance) "
@@ -139,7 +139,7 @@ def wait_for(
 
     def moment() -> float:
         at_s = time.time() - 1.5
-        # What a rule recorded last is of a moment up to a period before.
+        # A rule's last value is up to one period old.
         moments = (at_s - 2 * period_s, at_s)
         is_whole = all(server.ask(whole, s) == {"{}": machines_count} for server in (first, written, second) for s in moments)
         return at_s if is_whole and first.ask("gpuwatch:fleet_windows_spoilt:ratio5m", at_s) else 0.0
@@ -149,7 +149,7 @@ def wait_for(
 
 
 def late_s(server: Server, at_s: float, over_s: int) -> float:
-    """By how much a sample was older at worst than its time says, beyond what it is on a machine at leisure."""
+    """Return the greatest age of a sample beyond its stated time and beyond an idle machine's."""
     of_scrapes = f"max(max_over_time(scrape_duration_seconds[{over_s}s]))"
     of_readings = f'max(max_over_time(gpuwatch_reading_age_seconds{{lane="fast"}}[{over_s}s]))'
     return max(0.0, server.ask(f"{of_scrapes} + {of_readings}", at_s)["{}"] - OLD_S)

@@ -1,4 +1,4 @@
-"""The samples for Slurm: a real job under Debian's Slurm is judged, and the scripts stand whatever a site gives them."""
+"""Tests of the samples for Slurm: a real job under Debian's Slurm is judged, and the scripts survive any site's variables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ print(w.run_id, w.verdict.status)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a short name, which every user may enter: sockets lie in it, and jobs of users begin there."""
+    """Make a folder with a short name, open to every user: sockets lie in it, and users' jobs begin there."""
     made = Path(tempfile.mkdtemp(prefix="gw-slurm-"))
     made.chmod(0o755)
     yield made
@@ -54,9 +54,9 @@ GPU 2: NVIDIA H200 (UUID: GPU-2222)
 
 
 def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) -> Path:
-    """Write the site's settings, with a ``gpuwatch`` and an ``nvidia-smi`` that only they lead to.
+    """Write the site's settings, with a ``gpuwatch`` and an ``nvidia-smi`` that only they reference.
 
-    Its ``nice`` takes the niceness of 19 alone and leaves it out: beside other work the judge would wait for minutes.
+    Its ``nice`` drops the niceness of 19: beside other work the judge would take minutes.
     """
     (folder / "bin").mkdir()
     nice = '[ "$1 $2" = "-n 19" ] && shift 2 && exec "$@"'
@@ -75,7 +75,7 @@ def site(folder: Path, gpuwatch: str, listed: str = LISTED, **variables: str) ->
 
 
 def test_a_job_of_slurm_is_judged_and_exported(folder: Path) -> None:
-    """A job on two instances of MIG: its file has job, user, account, windows and verdicts; old files go."""
+    """A job on two MIG instances: its file has job, user, account, windows and verdicts; old files are removed."""
     with running(folder, "simulated:mig") as live:
         with connect(live.settings) as client:
             (board,) = [str(each.device["uuid"]) for each in client.readings().gpus]
@@ -129,7 +129,7 @@ def test_a_job_of_slurm_is_judged_and_exported(folder: Path) -> None:
 
 
 def script(name: str, settings: Path, **variables: str) -> None:
-    """Run a script as slurmd does: with the job's variables and no PATH."""
+    """Run a script like slurmd: with the job's variables and without PATH."""
     environment = {"GPUWATCH_SLURM_SETTINGS": str(settings), "SLURM_JOB_ID": "4711", "SLURM_JOB_GPUS": "0", **variables}
     ended = subprocess.run([SCRIPTS / name], env=environment, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
@@ -158,7 +158,7 @@ def test_gpus_of_a_job_are_named_to_the_judge(folder: Path, variables: dict[str,
 
 
 def test_epilog_does_not_wait_for_the_judge(folder: Path) -> None:
-    """The node is free while the judge, which hangs here, has not answered."""
+    """The epilog releases the node while the judge, which hangs here, has not answered."""
     settings = site(folder, f"while [ ! -e {folder}/answer ]; do sleep 0.05; done; echo '{{}}'")
     script("prolog.sh", settings)
     script("epilog.sh", settings)
@@ -181,7 +181,7 @@ def test_long_job_is_judged_by_its_last_hour(folder: Path) -> None:
 
 
 def test_a_job_ends_whatever_is_wrong_with_the_witness(folder: Path) -> None:
-    """A gpuwatch that fails leaves its words beside the job's file, and names that need escaping stay JSON."""
+    """A failing gpuwatch leaves its message beside the job's file, and names with special characters stay JSON."""
     settings = site(folder, "echo broken >&2; exit 1")
     script("prolog.sh", settings)
     script("epilog.sh", settings, SLURM_JOB_ACCOUNT='a "quoted" \\ name\nof two lines')

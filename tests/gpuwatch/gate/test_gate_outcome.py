@@ -1,4 +1,4 @@
-"""The gate's outcomes: what fails a build, what passes, and what the machine spoiled."""
+"""Tests of the gate's outcomes: failures, passes, and windows that the machine spoiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.annotate.occurrences.comparison import times
 
 NEIGHBOUR = Process(pid=77, name="x", user="u", memory_bytes=10**9, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
 HOT = {"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: max(0.0, t) * 5e8, "sm_clock_mhz": 1490}
-# The benchmark's own doing, or a consequence whose cause the finding names where it is known.
+# The benchmark's own fault, or a consequence whose finding names the cause if known.
 OWN_RULES = {
     "incomplete-body", "no-work", "idle-stretch", "unaccounted-time", "bursty-duty-cycle", "work-levels", "contention-self",
     "missing-sync", "wrong-stream", "host-bound", "short-kernel", "timer-overhead", "timer-tampered", "profiler-attached",
@@ -47,7 +47,7 @@ def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -
 
 
 def test_every_rule_has_its_side() -> None:
-    """A new rule is the machine's doing or the benchmark's: the gate has to know."""
+    """Every rule is assigned to the machine or to the benchmark, because the gate needs it."""
     assert not MACHINE_RULES & OWN_RULES
     assert {rule.name for rule in RULES} == MACHINE_RULES | OWN_RULES
     assert CLOCK_RULES < MACHINE_RULES
@@ -60,7 +60,7 @@ def test_valid_windows_pass_with_and_without_a_baseline() -> None:
 
 
 def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
-    """Unstamped runs in turn are never called the same; a gate needs to know only that none became slower."""
+    """Unstamped successive runs never count as the same, and still pass, because a gate only needs that none became slower."""
 
     def unstamped(took_s: float, seed: int) -> Evidence:
         return evidence(timings=times(took_s, seed=seed), host=Host(boot_id="b"), label="gemm")
@@ -79,7 +79,7 @@ def test_a_slower_window_fails() -> None:
 
 
 def test_a_neighbour_is_neutral_even_where_it_is_slower() -> None:
-    """The window is rejected and 5 % slower, and nobody's fault."""
+    """A rejected window beside a neighbour is neutral, although 5 % slower."""
     spoiled = gated(made(2.1e-3, processes=(OWN, NEIGHBOUR)), made())
     assert spoiled.window.verdict.status is Status.REJECTED
     assert spoiled.outcome is GateOutcome.NEUTRAL
@@ -116,7 +116,7 @@ def test_the_benchmarks_own_doing_fails(declared: dict[str, str], rule: str) -> 
 
 
 def test_named_statuses_fail_only_for_the_benchmarks_doing() -> None:
-    """A flag of the benchmark's own fails where --fail-on names it, and passes elsewhere."""
+    """A flag caused by the benchmark fails if --fail-on names it, and passes otherwise."""
     flagged = made(declared={"profiler_used": True})
     assert judge(flagged).status is Status.FLAGGED
     assert gated(flagged).outcome is GateOutcome.PASS
@@ -151,7 +151,7 @@ def test_the_summary_tells_outcome_change_and_reason() -> None:
 
 
 def test_a_summary_shows_labels_as_their_words() -> None:
-    """The heading of a fold is a tag, in which a renderer reads no Markdown."""
+    """The summary shows labels literally: the heading of a fold is a tag, in which a renderer reads no Markdown."""
     named = replace(gated(made()), name="a|b_c `d`\n<b> @e")
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(gate_formats.summary([named]))
     assert "<summary>a|b_c `d`\\n&lt;b&gt; @\u200be</summary>" in html
@@ -159,7 +159,7 @@ def test_a_summary_shows_labels_as_their_words() -> None:
 
 
 def test_a_summary_stays_below_the_runners_limit() -> None:
-    """GitHub refuses a step's summary of more than 1 MiB: windows beyond are named in the table only."""
+    """The summary stays below GitHub's limit of 1 MiB: windows beyond it appear only in the table."""
     one = gated(made(processes=None))
     text = gate_formats.summary([replace(one, name=f"{place} " + "n" * 200) for place in range(600)])
     assert len(text.encode()) < 1 << 20
@@ -167,7 +167,7 @@ def test_a_summary_stays_below_the_runners_limit() -> None:
 
 
 def test_exports_hold_times_that_nothing_spoiled() -> None:
-    """Both trackers get nanoseconds at one clock; a spoiled window would be a spike in their charts."""
+    """Both trackers get nanoseconds at one clock, without spoiled windows, which would be spikes in their charts."""
     windows = [gated(made()), gated(made(processes=None))]
     (entry,) = json.loads(gate_formats.benchmark_action(windows))
     assert (entry["name"], entry["unit"], entry["extra"].split(",")[0]) == ("gemm", "ns", "valid")

@@ -23,7 +23,7 @@ EXAMPLES = ROOT / "examples" / "harness"
 
 
 def folder(name: str) -> str:
-    """The folder of a harness.  Without it the test fails on CI, where `make test` installs it, and is skipped elsewhere."""
+    """Return the folder of a harness.  Without it the test fails on CI, where `make test` installs it, and is skipped elsewhere."""
     found = ROOT / ".harness" / name
     if (found / "requirements.txt").exists():
         return str(found)
@@ -49,13 +49,13 @@ def run_python(*arguments: str, given: Mapping[str, str], cwd: Path = ROOT) -> s
 
 
 def said(ended: subprocess.CompletedProcess[str]) -> Any:
-    """What a program printed as JSON in its last line."""
+    """Return the JSON in a program's last line of output."""
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])
 
 
 def evidence_of(settings: Settings, run_id: str) -> Evidence:
-    """Return what the daemon stored of a judged window."""
+    """Return the daemon's stored evidence of a judged window."""
     found = judged_run(settings.state, run_id)
     with Reader(settings.state) as reader:
         return reader.evidence(found, reader.devices()[0].uuid)

@@ -1,4 +1,4 @@
-"""Each example of a harness runs by the command that its first line names, without a GPU where the harness can."""
+"""Tests that each harness example runs by the command in its first line, without a GPU if the harness can."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from gpuwatch.config.settings import Settings
 from tests.gpuwatch.harness.real_packages import EXAMPLES, environment, folder, run
 
-# The example, the harness it needs beside gpuwatch, and what of gpuwatch its output shows.
+# The example, its harness, and a part of gpuwatch's output.
 NEEDED = {
     "plain_window.py": ("", "SIMULATED  matmul"),
     "test_plain.py": ("", "SIMULATED pytest: 1 window"),
@@ -27,7 +27,7 @@ HELPERS = {"matmul.py", "without_gpu.py"}
 
 
 def command_of(example: Path) -> list[str]:
-    """The command in an example's docstring, by the interpreter that runs the tests."""
+    """Return the command in an example's docstring, with the tests' interpreter."""
     shown = re.search(r"``((?:gpuwatch|python|pytest) [^`]+)``", ast.get_docstring(ast.parse(example.read_text())) or "")
     assert shown is not None, example
     words = shlex.split(shown[1])

@@ -1,4 +1,4 @@
-"""Harnesses are patched when a program imports them, and `gpuwatch run --auto` needs nothing of the program."""
+"""Tests that importing a harness patches it, and that `gpuwatch run --auto` needs no change of the program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def patch_badly(module: ModuleType) -> None:
 
 @pytest.fixture
 def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two harnesses that a program may import, and hooks for them."""
+    """Make two mock harnesses that a program may import, with hooks for them."""
     for name in ("pretended_harness", "pretended_later"):
         (tmp_path / f"{name}.py").write_text("def measure() -> int:\n    return 1\n")
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -38,7 +38,7 @@ def pretended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     patches = {"pretended_harness": f"{here}:patch_pretended", "pretended_later": f"{here}:patch_badly"}
     monkeypatch.setattr(hook, "PATCHES", patches)
     monkeypatch.syspath_prepend(tmp_path)
-    # An earlier test of this process may have imported gpuwatch.auto, which leaves a finder of its own.
+    # An earlier test of this process may have imported gpuwatch.auto, which leaves its finder behind.
     others = [each for each in sys.meta_path if type(each).__name__ != hook.PatchingFinder.__name__]
     monkeypatch.setattr(sys, "meta_path", [hook.PatchingFinder(), *others])
     return tmp_path
@@ -59,7 +59,7 @@ def test_failing_patch_leaves_the_harness(pretended: Path, capsys: pytest.Captur
 
 
 def test_startup_runs_the_hidden_sitecustomize(tmp_path: Path) -> None:
-    """A program under --auto has its environment's own sitecustomize, and imports nothing of gpuwatch by itself."""
+    """A program under --auto runs its environment's own sitecustomize, and imports no gpuwatch by itself."""
     (tmp_path / "sitecustomize.py").write_text("import os\nos.environ['OWN'] = 'ran'\n")
     program = "import os, sys; print(os.environ.get('OWN'), 'gpuwatch' in sys.modules, sys.modules['sitecustomize'].__file__)"
     for auto in ("1", ""):
@@ -79,7 +79,7 @@ def test_patched_functions_say_what_they_are() -> None:
 
 
 def test_cupy_is_warmed_up_before_its_window(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The calls that CuPy would warm up with run before the window, and CuPy runs the rest; the number is CuPy's own."""
+    """CuPy's warm-up calls run before the window, and CuPy runs the rest; the number is CuPy's own."""
     calls: list[str] = []
 
     class Times(list[float]):

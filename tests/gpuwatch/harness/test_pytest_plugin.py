@@ -1,4 +1,4 @@
-"""The plug-in in real runs of pytest, with both versions of pytest-benchmark that it knows."""
+"""Tests of the plug-in in real runs of pytest, with both supported versions of pytest-benchmark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATUSES = {"valid", "unproven", "flagged", "rejected"}
 
 
 def pytest_run(settings: Settings, tmp_path: Path, *options: str, paths: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the suite in another folder, whose pytest has no settings of this repository."""
+    """Run a copy of the suite in another folder, whose pytest lacks this repository's settings."""
     shutil.copy(SUITE, tmp_path)
     given = environment(settings, *paths, str(ROOT), PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     plugins = ("-p", "pytest_gpuwatch", "-p", "no:cacheprovider")
@@ -39,7 +39,7 @@ def benchmark_run(settings: Settings, tmp_path: Path, package: str, *options: st
 
 
 def test_newest_version_is_watched(copying: Settings, tmp_path: Path) -> None:
-    """With 5.3.1 the rounds of unchanged benchmarks have windows, which its file, the summary and the store agree on."""
+    """With 5.3.1 the rounds of unchanged benchmarks have windows, and file, summary and store agree."""
     timer = "--benchmark-timer=gpuwatch.harness.synchronized_timer.synchronized"
     warmed = ("--benchmark-warmup=on", "--benchmark-warmup-iterations=3")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--gpuwatch", "--benchmark-json=b.json", timer, *warmed)
@@ -63,7 +63,7 @@ def check_json_holds_run_and_status(found: dict[str, Any]) -> None:
 
 
 def check_warm_up_rounds_are_told_apart(found: dict[str, Any], copying: Settings) -> None:
-    """The stored times are the rounds that pytest-benchmark counted; those before them are declared as warm-up."""
+    """The stored times are the rounds that pytest-benchmark counted; earlier ones are declared as warm-up."""
     for name, warmed in (("test_pedantic", 5), ("test_benchmark", None)):
         attached = found[name]["extra_info"]["gpuwatch"]
         stored = evidence_of(copying, attached["run"])
@@ -99,7 +99,7 @@ def check_summary_stands_at_the_end(ended: subprocess.CompletedProcess[str]) -> 
 
 
 def test_older_version_fails_tests_and_writes_junit(copying: Settings, tmp_path: Path) -> None:
-    """With 5.2.3, under pytest 8, each window of these short tests fails its test where every status but valid is named."""
+    """With 5.2.3, under pytest 8, each short window fails its test if every status but valid is named."""
     options = ("--gpuwatch-fail-on=unproven,flagged,rejected", "--benchmark-json=b.json", "--junitxml=j.xml")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark-older", *options)
     assert ended.returncode == 1, ended.stdout
@@ -114,7 +114,7 @@ def test_older_version_fails_tests_and_writes_junit(copying: Settings, tmp_path:
 
 
 def test_plugin_is_inert_until_asked(copying: Settings, tmp_path: Path) -> None:
-    """Without the option nothing of the package is imported, and windows of tests watch nothing."""
+    """Without the option the plug-in imports nothing of the package, and windows in tests watch nothing."""
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--benchmark-json=b.json", "--strict-markers")
     assert ended.returncode == 0, ended.stdout
     assert "5 passed" in ended.stdout
@@ -123,7 +123,7 @@ def test_plugin_is_inert_until_asked(copying: Settings, tmp_path: Path) -> None:
 
 
 def test_xdist_is_told_and_workers_report(copying: Settings, tmp_path: Path) -> None:
-    """Under xdist pytest-benchmark disables itself, which is said; the windows of workers are in the summary."""
+    """Under xdist pytest-benchmark disables itself, which is reported; the workers' windows are in the summary."""
     (tmp_path / "pytest.ini").write_text("[pytest]\ngpuwatch = true\n")
     options = ("-p", "xdist", "-n1", "-k", "not unwatched", "-c", "pytest.ini")
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", *options)
@@ -141,7 +141,7 @@ def test_unknown_status_is_refused() -> None:
 
 
 def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> None:
-    """A fixture without the parts that the window hangs on is left alone, and its result says so."""
+    """A fixture without the expected parts stays untouched, and its result says so."""
     benchmark = SimpleNamespace(extra_info={}, _make_runner=lambda function: None)
     window = session.open_window(pytest_rounds.FACE, "unknown")
     assert isinstance(window, HarnessWindow)
@@ -152,7 +152,7 @@ def test_unknown_pytest_benchmark_is_unproven(fresh: session.HarnessSession) -> 
 
 
 def test_windows_beyond_the_bound_watch_nothing(fresh: session.HarnessSession) -> None:
-    """A test goes on as it would without --gpuwatch when its process has had all windows that it may have."""
+    """A test beyond its process's limit of windows continues as without --gpuwatch."""
     fresh.windows = [HarnessWindow("a harness", "work", gpuwatch.Policy())] * 500
     item: Any = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: None)
     with watched().window_maker(item)() as w:
@@ -183,7 +183,7 @@ def watched() -> pytest_plugin.GpuwatchWindows:
 
 
 def test_rerun_test_is_judged_by_its_last_try(fresh: session.HarnessSession) -> None:
-    """As pytest-rerunfailures does, which begins each try with the setup: a window of an earlier try blames no later one."""
+    """A rerun with pytest-rerunfailures counts by its last try: an earlier try's window blames no later one."""
     windows = watched()
     item: Any = SimpleNamespace(
         nodeid="test_x", get_closest_marker=lambda name: None, user_properties=[("gpuwatch_status", "flagged"), ("own", 1)]

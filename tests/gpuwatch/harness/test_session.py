@@ -1,4 +1,4 @@
-"""The session of a process: windows that are counted or watched, failures kept quiet, one line a cause."""
+"""Tests of a process's session: counted and watched windows, quiet failures, one line per cause."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_tuner_opens_one_window_and_counts(fresh: session.HarnessSession) -> Non
 
 
 def test_failures_stay_inside_and_are_counted(fresh: session.HarnessSession, caplog: pytest.LogCaptureFixture) -> None:
-    """What telemetry raises or logs inside is one line with a count at the end; what others log passes."""
+    """Telemetry's exceptions and logs become one line with a count at the end; other loggers are unaffected."""
     log = logging.getLogger("gpuwatch")
     for _ in range(3):
         with quiet_log.quietly("reading"):
@@ -91,7 +91,7 @@ def test_failures_stay_inside_and_are_counted(fresh: session.HarnessSession, cap
 
 
 def test_window_without_a_daemon_harms_nothing(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its verdict is unproven with the reason, said once for all windows."""
+    """A window without a daemon is unproven with the reason, printed once for all windows."""
     monkeypatch.setenv("GPUWATCH_SOCKET", "/proc/nowhere/s")
     monkeypatch.setenv("GPUWATCH_STATE", "/proc/nowhere")
     windows = [closed("a harness", "work") for _ in range(2)]
@@ -108,13 +108,13 @@ def test_label_of_any_length_is_cut(fresh: session.HarnessSession) -> None:
 
 
 def test_begins_are_spread_evenly() -> None:
-    """What the calls did not take lies between them in equal parts."""
+    """The time outside the calls lies between them in equal parts."""
     assert spread_begins(1000, 2000, [1e-7, 3e-7]).tolist() == [1300, 1700]
     assert spread_begins(1000, 900, [1e-7]).tolist() == [1000], "times that do not fit begin at once"
 
 
 def test_times_take_begins_and_clocks_of_marks() -> None:
-    """The last marks are those of the times; gaps between the entries are told; too few marks leave the harness's begins."""
+    """The last marks belong to the times; gaps between entries are declared; with too few marks the harness's begins count."""
     gaps: list[tuple[str, int, int]] = []
     times = HarnessTimes([2e-6, 4e-6], [7, 8], 2)
     times.note_gaps(lambda *gap: gaps.append(gap), "flush", 5_000)

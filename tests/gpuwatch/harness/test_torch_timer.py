@@ -1,4 +1,4 @@
-"""The real torch: its Timer's measurements carry their window, and inductor's benchmarks share one."""
+"""Tests with the real torch: its Timer's measurements carry their window, and inductor's benchmarks share one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.gpuwatch.harness.real_packages import environment, evidence_of, folde
 
 
 def test_real_torch_is_watched(copying: Settings) -> None:
-    """The program of this folder: one run, because torch takes seconds to import."""
+    """The program of this folder passes all checks in one run, because torch takes seconds to import."""
     found = said(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
     check_measurements_carry_run_and_status(found)
     for name in ("blocked", "adaptive", "single"):
@@ -31,7 +31,7 @@ def check_measurements_carry_run_and_status(found: Any) -> None:
 
 
 def check_window_holds_the_times_torch_took(found: Any, copying: Settings, name: str) -> None:
-    """The evidence has each block with the mean time of its calls; the estimate and torch's warm-up are not in it."""
+    """The evidence has each block with its calls' mean time, without the estimate and torch's warm-up."""
     measured = found["measured"][name]
     timings = evidence_of(copying, measured["run"]).timings
     assert timings is not None

@@ -1,4 +1,4 @@
-"""The real Triton returns what it did, and each of its benchmarks has a window."""
+"""Tests that the real Triton returns the same numbers, and that each of its benchmarks has a window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM = "tests/gpuwatch/harness/triton_program.py"
 
 
 def test_real_triton_is_watched(copying: Settings) -> None:
-    """The program of this folder under `gpuwatch run --auto`: one run, because Triton takes seconds to import."""
+    """The program of this folder passes all checks in one run, because Triton takes seconds to import."""
     given = environment(copying, folder("triton"), TRITON_INTERPRET="1", MPLBACKEND="agg")
     ran = run(sys.executable, "-m", "gpuwatch", "run", "--auto", "--", sys.executable, PROGRAM, given=given)
     found = said(ran)
@@ -34,7 +34,7 @@ def test_real_triton_is_watched(copying: Settings) -> None:
 
 
 def check_numbers_are_tritons(found: dict[str, Any]) -> None:
-    """Every mode and the quantiles give the same numbers from the same state, with a window and without."""
+    """Every mode and the quantiles give the same numbers from the same state, with and without a window."""
     assert set(found["modes"]) == {"min", "max", "mean", "median", "all"}
     for original, watched in [*found["modes"].values(), found["quantiles"], found["graph"]]:
         assert original == watched
@@ -66,7 +66,7 @@ def check_times_are_handed_over(windows: Windows, copying: Settings) -> None:
 
 
 def check_autotuner_has_one_window_a_key(windows: Windows, found: dict[str, Any]) -> None:
-    """Three configurations are counted in one window for each of two keys, and none of them has its own."""
+    """Three configurations count in one window for each of two keys, without windows of their own."""
     tuned = windows["triton.autotune"]
     assert [(each["label"], each["trials_count"]) for each in tuned] == [("autotune scale", 3)] * 2
     assert "BLOCK" in found["best"]
@@ -87,7 +87,7 @@ def fake_testing(do_bench: Any) -> ModuleType:
 
 
 def test_unknown_do_bench_is_unproven(fresh: session.HarnessSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A do_bench that flushes another number of times keeps its number, and its verdict says that it is not known."""
+    """A do_bench with another number of flushes keeps its number, and its verdict says that this version is unknown."""
 
     def do_bench(
         fn: Any, warmup: int = 25, rep: int = 100, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean"

@@ -37,7 +37,7 @@ def measure() -> dict[str, Any]:
 
 
 def compile_something() -> None:
-    """Benchmark as inductor does, inside of a compilation and outside of one; torch calls the listeners and the lock."""
+    """Benchmark like inductor, inside and outside a compilation; torch calls the listeners and the lock."""
     from torch._dynamo.callback import CallbackArgs, CallbackTrigger, callback_handler
     from torch._inductor.runtime import benchmarking
 
@@ -53,7 +53,7 @@ def main() -> None:
     found = measure()
     compile_something()
     with contextlib.redirect_stdout(io.StringIO()):
-        runpy.run_path("examples/harness/torch_timer.py", run_name="__main__")  # here, as torch takes seconds to import
+        runpy.run_path("examples/harness/torch_timer.py", run_name="__main__")  # imported late, because torch takes seconds
     tampered = tampering.replaced()
     windows = auto.results()
     statuses = found.pop("statuses")

@@ -1,4 +1,4 @@
-"""A program for the real Triton on virtual time: prints what do_bench gave with and without gpuwatch, and every window."""
+"""A program for the real Triton on virtual time: it prints do_bench's results with and without gpuwatch, and every window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("min", "max", "mean", "median", "all")
 
 
 class Virtual:
-    """A GPU's clock in milliseconds, which only its work moves."""
+    """A GPU's clock in milliseconds that only its work advances."""
 
     now_ms = 0.0
     calls_count = 0
@@ -68,7 +68,7 @@ def fail() -> None:
 
 
 def both(function: Any, **asked: Any) -> list[Any]:
-    """Return what the original gives and what the watched one gives, from the same state."""
+    """Return the results of the original and of the watched function, from the same state."""
     found = []
     for each in (function.__gpuwatch_original__, function):
         Virtual.now_ms, Virtual.calls_count = 0.0, 0
@@ -77,7 +77,7 @@ def both(function: Any, **asked: Any) -> list[Any]:
 
 
 def pretend_torch() -> None:
-    """Put a torch there whose graphs replay virtual work: Triton's own do_bench_cudagraph runs on it."""
+    """Install a stand-in for torch whose graphs replay virtual work: Triton's own do_bench_cudagraph runs on it."""
 
     class Graph:
         begun_ms = calls_ms = 0.0

@@ -1,4 +1,4 @@
-"""Threads and processes that began between two looks at a tree."""
+"""Tests of threads and processes that began between two snapshots of a tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MS = 1_000_000
 
 
 def look(at_ns: int, **threads: tuple[int, int]) -> Pressure:
-    """A look at threads named ``tTHREAD_PROCESS``, each with what it ran and waited."""
+    """Return a snapshot of threads named ``tTHREAD_PROCESS``, with running and waiting time of each."""
     named = [(name[1:].split("_"), ran) for name, ran in threads.items()]
     return Pressure(
         at_ns=at_ns,
@@ -31,7 +31,7 @@ def look(at_ns: int, **threads: tuple[int, int]) -> Pressure:
 
 
 def test_born_threads_and_processes_are_counted_apart() -> None:
-    """New threads of the process and new processes are counted apart, with their CPU time."""
+    """New threads of the process and new processes are counted separately, with their CPU time."""
     before = look(0, t1_1=(5 * MS, 0))
     after = look(10**9, t1_1=(905 * MS, 0), t2_1=(50 * MS, 0), t7_7=(20 * MS, 0), t8_7=(30 * MS, 0))
     host = difference(before, after)
@@ -52,7 +52,7 @@ def test_waiting_root_has_no_companions() -> None:
 
 
 def test_sleeping_tree_hides_which_process_is_the_work() -> None:
-    """In a tree that slept, the work and its companions cannot be told apart, so the counts are unknown."""
+    """In a sleeping tree, work and companions cannot be distinguished, so the counts are unknown."""
     host = difference(look(0, t1_1=(0, 0)), look(3 * 10**9, t1_1=(5 * MS, 0), t7_7=(1 * MS, 0)), root=1)
     assert (host.threads_born_count, host.processes_born_count, host.born_cpu_s) == (None, None, None)
     alone = difference(look(0, t1_1=(0, 0)), look(3 * 10**9, t1_1=(5 * MS, 0)), root=1)

@@ -1,4 +1,4 @@
-"""Xids from the kernel's log, through a socket that keeps records apart as /dev/kmsg does."""
+"""Tests of Xids from the kernel's log, through a socket that separates records like /dev/kmsg."""
 
 from __future__ import annotations
 

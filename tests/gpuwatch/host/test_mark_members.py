@@ -1,4 +1,4 @@
-"""Whose work on a GPU is a window's own: a tree's, a session's, a user's."""
+"""Tests of a window's own processes: a tree's, a session's, a user's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpuwatch.host.mark_members import KinMembers, TreeMembers, session_of, user
 
 
 def processes(root: Path, table: Mapping[int, tuple[int, int, int]], *, start: int = 100) -> Path:
-    """Make a /proc of these processes: parent, session and user of each, begun at this tick."""
+    """Make a /proc with these processes: parent, session and user of each, begun at this tick."""
     for pid, (parent, session, uid) in table.items():
         folder = root / str(pid)
         folder.mkdir(exist_ok=True)
@@ -27,7 +27,7 @@ def processes(root: Path, table: Mapping[int, tuple[int, int, int]], *, start: i
     return root
 
 
-# A shell (10) with two commands, one of which began a session of its own, and another terminal (20) of the same user.
+# A shell (10) with two commands, one of which began its own session, and another terminal (20) of the same user.
 # Two users entered from outside (30, 31): their sessions have no number here.
 TABLE = {1: (0, 1, 0), 10: (1, 10, 7), 11: (10, 10, 7), 12: (10, 12, 7), 13: (12, 12, 7), 20: (1, 20, 7), 21: (20, 20, 8)}
 TABLE |= {30: (0, 0, 9), 31: (0, 0, 6), 32: (30, 0, 9), 33: (1, 0, 9)}
@@ -44,14 +44,14 @@ TABLE |= {30: (0, 0, 9), 31: (0, 0, 6), 32: (30, 0, 9), 33: (1, 0, 9)}
     ],
 )
 def test_members_are_kin_and_their_descendants(tmp_path: Path, own: dict[str, int], pids: set[int]) -> None:
-    """A program that detaches its workers keeps them; another terminal of the same user is another session."""
+    """Detached workers stay members; another terminal of the same user is another session."""
     members = KinMembers(**own, proc=processes(tmp_path, TABLE))
     assert members.everyone() == pids
     assert {pid for pid in TABLE if members.includes(pid)} == pids
 
 
 def test_members_of_a_reused_pid_are_none(tmp_path: Path) -> None:
-    """A process that was given the PID of one that ended is another, and so is what it starts."""
+    """A process with a reused PID is no member, and neither are its children."""
     held = TreeMembers.held((10, 20, 99), proc=processes(tmp_path, TABLE))
     assert held.everyone() == {10, 11, 12, 13, 20, 21}
     processes(tmp_path, {10: (1, 10, 7), 11: (10, 10, 7)}, start=900)
@@ -63,7 +63,7 @@ def test_members_of_a_reused_pid_are_none(tmp_path: Path) -> None:
 
 
 def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:
-    """A PID that was reused while its line was read may form a ring."""
+    """Members survive a loop of parents, which a PID reused during the read can form."""
     proc = processes(tmp_path, {30: (31, 30, 7), 31: (30, 31, 7), 40: (99, 40, 7)})
     assert KinMembers(session=77, proc=proc).everyone() == frozenset()
     assert KinMembers(session=40, proc=proc).everyone() == {40}
@@ -72,7 +72,7 @@ def test_members_survive_a_loop_and_gone_processes(tmp_path: Path) -> None:
 
 
 def test_members_of_this_machine() -> None:
-    """Another session is told from this one by the kernel's word."""
+    """The kernel distinguishes another session from this one."""
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
     try:
         me = os.getpid()

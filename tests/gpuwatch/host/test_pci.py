@@ -1,4 +1,4 @@
-"""Where a GPU is, and in which order GPUs are shown."""
+"""Tests of a GPU's PCI address, and of the order of GPUs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_place_is_the_same_in_both_spellings() -> None:
 
 
 def test_gpus_are_ordered_by_pci_address() -> None:
-    """GPUs are in the order of their PCI addresses, or as given where one has none."""
+    """GPUs are in the order of their PCI addresses, or in the given order if one has none."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-b", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )

@@ -38,7 +38,7 @@ def test_only_the_first_pid_namespace_sees_the_whole_machine(tmp_path: Path) -> 
 
 
 def test_kernel_thread_shows_an_unreadable_host_namespace(tmp_path: Path) -> None:
-    """Where the namespace cannot be read, a kernel thread shows the host's; without one it is unknown."""
+    """With an unreadable namespace, a kernel thread reveals the host's; without one it is unknown."""
     assert processes.visibility(proc=tmp_path) == Visibility.UNKNOWN
     write(tmp_path / "2/comm", "kthreadd\n")
     assert processes.visibility(proc=tmp_path) == Visibility.HOST
@@ -61,7 +61,7 @@ def test_kernel_thread_shows_an_unreadable_host_namespace(tmp_path: Path) -> Non
 def test_container_is_recognised_by_its_files_and_variables(
     tmp_path: Path, files: dict[str, str], environ: dict[str, str], kind: str | None
 ) -> None:
-    """A container is recognised by the files and variables that its kind leaves behind."""
+    """A container is recognised by the files and variables of its kind."""
     for name, text in files.items():
         write(tmp_path / name, text)
     assert processes.container(root=tmp_path, environ=environ) == kind
@@ -76,7 +76,7 @@ def test_facts_of_the_machine_are_its_boot_and_kernel(tmp_path: Path) -> None:
 
 
 def test_tree_holds_the_children_of_all_threads(tmp_path: Path) -> None:
-    """A tree is a process and everything below it, over all threads."""
+    """A tree is a process and all its descendants, over all threads."""
     write(tmp_path / "1/task/1/children", "2 3 ")
     write(tmp_path / "1/task/9/children", "4")
     write(tmp_path / "3/task/3/children", "5\n")
@@ -123,7 +123,7 @@ def test_our_own_identity_is_known() -> None:
 
 
 def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
-    """psutil takes the first argument for the name where it begins with the kernel's 15 characters of it."""
+    """A long name is truncated: psutil takes the first argument as the name if it begins with the kernel's 15 characters."""
     program = shutil.copy("/bin/sleep", tmp_path / ("x" * 40))
     with subprocess.Popen(["x" * 100_000, "60"], executable=program) as process:
         try:
@@ -136,7 +136,7 @@ def test_identity_cuts_short_a_long_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("script", ["entrainements_été.py", "été.py"])
 def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: str) -> None:
-    """The kernel keeps 15 bytes of a name, wherever the letter ends that the last of them belongs to."""
+    """A name cut inside a letter, after the kernel's 15 bytes, becomes valid UTF-8."""
     program = tmp_path / script
     program.write_text("#!/bin/sh\necho there\nread line\n")
     program.chmod(0o700)
@@ -150,7 +150,7 @@ def test_identity_of_a_name_cut_within_a_letter_is_utf8(tmp_path: Path, script: 
 
 
 def test_identity_survives_running_out_of_descriptors() -> None:
-    """A descriptor that cannot be had makes a name unobserved; it must not end the reading of the process list."""
+    """Without a free descriptor a name is unobserved, and the process list is still read."""
     program = """
 import os, resource
 from gpuwatch.host.processes import Identities, Identity
@@ -167,7 +167,7 @@ def test_a_process_that_never_was_has_no_identity() -> None:
 
 
 def test_identity_is_read_again_when_old() -> None:
-    """An identity is read once, read again when it is old, and remembered when the process is gone."""
+    """An identity is read once, read again when old, and remembered after the process's end."""
     asked: list[int] = []
     answers = [Identity(name="python", user="me", started_s=1.0), Identity()]
     now = [0]
@@ -252,7 +252,7 @@ def test_the_real_machine_shows_a_busy_process() -> None:
 
 
 def test_numa_node_is_read_in_the_kernels_spelling(tmp_path: Path) -> None:
-    """The memory node of a PCI device is read under the kernel's spelling of its address."""
+    """The memory node of a PCI device is found under the kernel's form of its address."""
     write(tmp_path / "bus/pci/devices/0000:0a:00.0/numa_node", "1\n")
     write(tmp_path / "bus/pci/devices/0000:0b:00.0/numa_node", "-1\n")
     assert processes.numa_node("00000000:0A:00.0", sys=tmp_path) == 1
@@ -262,7 +262,7 @@ def test_numa_node_is_read_in_the_kernels_spelling(tmp_path: Path) -> None:
 
 
 def test_numa_nodes_of_allowed_processors_are_named(tmp_path: Path) -> None:
-    """The memory nodes of the processors that a process may use are named."""
+    """The memory nodes of a process's allowed processors are named."""
     proc, sys = tmp_path / "proc", tmp_path / "sys"
     for node, processors in ((0, "0-15,32-47"), (1, "16-31,48-63"), (2, "")):
         write(sys / f"devices/system/node/node{node}/cpulist", processors + "\n")
@@ -276,14 +276,14 @@ def test_numa_nodes_of_allowed_processors_are_named(tmp_path: Path) -> None:
 
 
 def test_wall_clock_step_has_its_sign() -> None:
-    """A wall clock that was set meanwhile is reported with the sign of its step."""
+    """A change of the wall clock is reported with its sign."""
     before, after = Pressure(at_ns=0, wall_offset_ns=10**18), Pressure(at_ns=10**9, wall_offset_ns=10**18 - 40_000_000)
     assert cpu_pressure.difference(before, after).wall_step_s == -0.04
     assert cpu_pressure.difference(before, Pressure(at_ns=10**9)).wall_step_s is None
 
 
 def test_real_wall_clock_keeps_pace_with_the_monotonic_one() -> None:
-    """The real wall clock stands still against the monotonic one."""
+    """The real wall clock has a constant offset from the monotonic one."""
     step_s = cpu_pressure.difference(cpu_pressure.pressure([]), cpu_pressure.pressure([])).wall_step_s
     assert step_s is not None
     assert abs(step_s) < 0.005
@@ -316,7 +316,7 @@ class TestSharing:
         assert sharing(PID, proc=proc) == ""
 
     def test_running_server_counts_where_files_are_hidden(self, tmp_path: Path) -> None:
-        """Where a process's files cannot be seen, a running MPS server is taken for its own."""
+        """A running MPS server counts as the process's own if the process's files are hidden."""
         write(tmp_path / "77/comm", "nvidia-cuda-mps\n")
         assert sharing(PID, proc=tmp_path) == "MPS"
 

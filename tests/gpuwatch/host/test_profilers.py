@@ -1,4 +1,4 @@
-"""Profilers seen from outside a process: by what is mapped into it, by its environment, by who traces it."""
+"""Tests of profilers seen from outside a process: by its mappings, its environment, and its tracer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mapped(*paths: str) -> str:
 
 @contextlib.contextmanager
 def living(code: str, **environ: str) -> Iterator[int]:
-    """A Python process that ran this code and waits."""
+    """Start a Python process that runs this code and waits."""
     command = [sys.executable, "-c", f"{code}\nprint(flush=True); input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **environ}) as child:
         assert child.stdout is not None
@@ -51,7 +51,7 @@ def living(code: str, **environ: str) -> Iterator[int]:
 
 
 def test_plain_process_has_no_profiler(tmp_path: Path) -> None:
-    """A plain process has nothing attached, and one that is gone is unknown."""
+    """A plain process has no profiler, and an ended one is unknown."""
     assert attached([PID], proc=process(tmp_path, environ={"PATH": "/bin", "CUDA_HOME": "/usr/local/cuda"})) == frozenset()
     assert attached([PID + 1], proc=tmp_path) is None
     assert attached([], proc=tmp_path) is None
@@ -70,7 +70,7 @@ def test_plain_process_has_no_profiler(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_injected_library_is_known_by_its_name(tmp_path: Path, path: str, expected: set[str]) -> None:
-    """An injected library is known by its name, and a linked one is idle."""
+    """An injected library is recognised by its name, and a linked one is idle."""
     assert attached([PID], proc=process(tmp_path, maps=mapped("/usr/lib/libc.so.6", path))) == frozenset(expected)
 
 
@@ -106,7 +106,7 @@ def test_a_name_cannot_break_the_list_it_is_stored_in(tmp_path: Path) -> None:
 
 
 def test_profiler_of_one_edge_stays() -> None:
-    """A profiler seen at one edge stays although it is gone at the other."""
+    """A profiler at one edge stays, although it is gone at the other."""
     assert text(None, "tracer:gdb") == "tracer:gdb"
     assert text(frozenset(), None) == ""
     assert text(frozenset({"library:libx.so"}), "tracer:gdb") == "library:libx.so,tracer:gdb"
@@ -126,7 +126,7 @@ def test_only_the_first_of_many_processes_are_looked_at(tmp_path: Path) -> None:
 
 
 def test_daemon_finds_an_undeclared_profiler(tmp_path: Path) -> None:
-    """The daemon finds the profiler of a window although the process declares nothing."""
+    """The daemon finds a window's profiler although the process declares none."""
     program = """
 import sys, threading, gpuwatch
 from gpuwatch.config.settings import load

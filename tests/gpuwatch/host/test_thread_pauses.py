@@ -1,4 +1,4 @@
-"""Pauses of the launching thread: what fills most of an interval between two looks, and nothing less."""
+"""Tests of pauses of the launching thread: the cause that fills most of an interval between two readings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_cause_that_fills_half_of_an_interval_is_a_pause(after: ThreadLook, ca
 
 
 def test_look_reads_the_counters_of_a_thread(tmp_path: Path) -> None:
-    """The name of a program may hold spaces and parentheses."""
+    """A thread's counters are read although the program's name has spaces and parentheses."""
     for thread, waited in ((7, 1000), (9, 2000)):
         folder = tmp_path / "7" / "task" / str(thread)
         folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A GPU that takes as long as a test says, on a clock that passes as it works."""
+"""A GPU with scripted times, on a virtual clock that its work advances."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ H200 = Device(
 )  # fmt: skip
 L2_BYTES = 50 << 20
 
-# (when each entry begins in seconds since the start, how many calls it has) -> seconds a call, and MHz or None
+# (begins of the entries in seconds since the start, calls per entry) -> seconds per call, and MHz or None
 Model = Callable[[Values, int], tuple[Values, Values | None]]
 
 
@@ -42,7 +42,7 @@ def constant(call_s: float, mhz: float | None = 1980.0, noise_ratio: float = 1e-
 
 @dataclass
 class ScriptedTimer:
-    """Calls what it is given once an entry, and lets virtual time pass for it."""
+    """A timer that calls the work once per entry, and advances virtual time for it."""
 
     model: Model
     name: str = "events"
@@ -58,7 +58,7 @@ class ScriptedTimer:
         return self.overhead
 
     def rest(self) -> None:
-        """Nothing runs between takes."""
+        """Do nothing, because nothing runs between takes."""
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
         self.plans.append(plan)
@@ -110,7 +110,7 @@ class FakeWindow:
 
 @dataclass
 class World:
-    """The environment around a scripted timer; ``statuses`` are the verdicts of the windows, in turn, the last one for the rest."""
+    """The environment around a scripted timer; ``statuses`` are the windows' verdicts in turn, the last one repeated."""
 
     timer: ScriptedTimer
     statuses: tuple[Status, ...] = (Status.VALID,)
@@ -154,4 +154,4 @@ class World:
 
 
 def nothing(*_: object) -> None:
-    """The work: its time is the model's."""
+    """Do no work: its time comes from the model."""

@@ -1,4 +1,4 @@
-"""bench(): what it does before, during and after the timed part, on a scripted GPU."""
+"""Tests of bench() before, during and after the timed part, on a scripted GPU."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def run(model: Model, world: World | None = None, **options: object) -> tuple[Me
 
 
 def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
-    """At 1980 MHz until the cap engages at 75 ms, then at 1400, wandering with the controller's period."""
+    """Return 1980 MHz until the cap engages at 75 ms, then 1400, swinging with the controller's period."""
     mhz = np.where(at_s < 0.075, 1980.0, 1400.0 * (1.0 + 0.01 * np.sin(2 * np.pi * at_s)))
     return 1e-3 * 1400.0 / mhz, mhz
 
 
 class TestDuration:
     def test_uncapped_work_takes_one_second_each(self) -> None:
-        """Uncapped work is warmed up and measured for a second each."""
+        """Uncapped work is warmed up for 1 s and measured for 1 s."""
         measured, _ = run(constant(1e-3))
         assert measured.warmup.steady
         assert measured.warmup.took_s == pytest.approx(1.0, abs=0.25)
@@ -53,7 +53,7 @@ class TestDuration:
         assert measured.attempt.took_s >= 3.0
 
     def test_unstamped_gpu_takes_as_long_as_a_capped_one(self) -> None:
-        """A GPU whose clock is not stamped gets the time that a power cap needs."""
+        """A GPU without stamps gets the time that a power cap needs."""
         measured, _ = run(constant(1e-3, mhz=None))
         assert measured.attempt.power_limited is None
         assert measured.warmup.took_s >= 3.0
@@ -91,7 +91,7 @@ class TestDuration:
 
 class TestLaunches:
     def test_bench_prints_the_gpu_share(self) -> None:
-        """Launches, the host's time and gaps stand in one line, in JSON and among the declared facts."""
+        """One line, the JSON and the declared facts show the launches, the host's time and the gaps."""
         world = World(ScriptedTimer(constant(13.5e-6), overhead=0.4e-6, issue_s=23.6e-6, gap_s=5e-6))
         measured, _ = run(constant(13.5e-6), world)
         assert "GPU's share 97 %: 0.4 µs of 13.5 µs is launch" in str(measured)
@@ -118,7 +118,7 @@ class TestLaunches:
 
 class TestCollector:
     def test_collector_is_held_off_and_comes_back(self) -> None:
-        """A collection took 88 ms between two timed launches of an H200."""
+        """The collector is disabled while timing, and enabled again; one run took 88 ms between two launches of an H200."""
         seen: list[bool] = []
 
         def model(at_s: Values, calls: int) -> tuple[Values, Values]:
@@ -161,7 +161,7 @@ class TestWarmup:
         assert measured.median_s == pytest.approx(1e-3, rel=0.01)
 
     def test_moving_clock_is_not_steady(self) -> None:
-        """A clock that moves is not steady, even where times stand still."""
+        """A moving clock is not steady, even with constant times."""
 
         def cooling(at_s: Values, calls: int) -> tuple[Values, Values]:
             return np.full(len(at_s), 1e-3), 1980.0 - 20.0 * at_s
@@ -200,7 +200,7 @@ class TestEntries:
         assert "pass args=" in str(measured)
 
     def test_short_calls_with_arguments_get_copies_in_turn_instead(self) -> None:
-        array = np.ones(1 << 20)  # 8 MiB: twenty of them overflow the cache thrice
+        array = np.ones(1 << 20)  # 8 MiB: twenty of them exceed the cache three times
         seen: set[int] = set()
         world = World(ScriptedTimer(constant(5e-6)))
         measured = bench(
@@ -266,7 +266,7 @@ class TestRight:
         assert "right: largest relative error" in str(measured)
 
     def test_in_place_function_does_not_spoil_reference(self) -> None:
-        """A function that works in place does not spoil its reference."""
+        """A function that works in place does not change its reference."""
 
         def double(x: Values) -> Values:
             x *= 2
@@ -368,7 +368,7 @@ class TestRates:
         assert measured.flops_peak_ratio is None
 
     def test_sensitivity_needs_a_moving_clock(self) -> None:
-        """Sensitivity is found where the clock swings, and refused with a reason elsewhere."""
+        """Sensitivity is found with a swinging clock, and refused with a reason otherwise."""
         rng = np.random.default_rng(2)
 
         def swinging(at_s: Values, calls: int) -> tuple[Values, Values]:
@@ -443,7 +443,7 @@ class TestShown:
 
 
 def test_gpuwatch_bench_is_callable_after_package_import() -> None:
-    """Importing the package leaves `gpuwatch.bench` the function."""
+    """After importing the package, `gpuwatch.bench` is the function."""
     import gpuwatch.measuring
 
     world = World(ScriptedTimer(constant(1e-3)))
@@ -451,7 +451,7 @@ def test_gpuwatch_bench_is_callable_after_package_import() -> None:
 
 
 def test_first_call_is_timed_only_where_it_was_the_first() -> None:
-    """The first call is timed apart, and only where it was the first."""
+    """The first call is timed separately, only if it was the first."""
     assert run(constant(1e-3), min_s=0.1)[0].first_call_s is not None
     world = World(ScriptedTimer(constant(1e-3)))
     checked = bench(lambda: 1.0, reference=1.0, timer=world.timer, seams=world.environment(), min_s=0.1)
@@ -546,7 +546,7 @@ class _Sly(np.ndarray[Any, Any]):
 
 
 def test_unreadable_argument_is_measured_anyway() -> None:
-    """An argument that cannot be inspected is measured all the same."""
+    """A call with an uninspectable argument is still measured."""
     world = World(ScriptedTimer(constant(1e-3)), gpu=None)
     assert (
         bench(
@@ -557,7 +557,7 @@ def test_unreadable_argument_is_measured_anyway() -> None:
 
 
 class _Unwilling(StringIO):
-    """A terminal that goes away after a while."""
+    """A terminal that closes after a while."""
 
     def write(self, text: str) -> int:
         if self.tell() > 100:
@@ -566,7 +566,7 @@ class _Unwilling(StringIO):
 
 
 def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress that cannot be shown is no reason to lose a benchmark."""
+    """A failing progress line does not lose the benchmark."""
     world = World(ScriptedTimer(constant(1e-3)), shown=_Unwilling())
     assert bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1, progress=True, label="\x1b[2Jx").count > 10
     assert "\x1b" not in world.shown.getvalue()
@@ -579,7 +579,7 @@ def test_failing_progress_does_not_lose_benchmark(monkeypatch: pytest.MonkeyPatc
 
 
 def test_long_function_name_is_cut_for_label() -> None:
-    """A function with a long name is measured under its beginning."""
+    """A function with a long name is measured under a truncated label."""
 
     def named() -> None:
         pass

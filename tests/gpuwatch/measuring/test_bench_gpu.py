@@ -1,4 +1,4 @@
-"""bench() on a real GPU: prints a short table of what it measured.  ``pytest -m gpu -s`` shows it."""
+"""Tests of bench() on a real GPU, which print a short table: ``pytest -m gpu -s`` shows it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_graph_and_events_agree_where_the_launch_is_hidden() -> None:
 
 
 def test_graph_and_held_events_hide_the_launch() -> None:
-    """A kernel shorter than its launch is timed without it by a graph and by held events."""
+    """A graph and held events time a kernel shorter than its launch without the launch."""
     x = torch.randn(1024, device="cuda")
     graph = shown(bench(torch.neg, args=(x,), cache="warm", label="neg 1k", timer="graph", max_s=3.0))
     events = shown(bench(torch.neg, args=(x,), cache="warm", label="neg 1k", timer="events", max_s=3.0))
@@ -90,7 +90,7 @@ def test_a_copy_reaches_most_of_the_memorys_peak() -> None:
 
 
 def test_host_function_beside_gpu_is_timed_by_host() -> None:
-    """A function of the host in a process with a GPU is timed by the host."""
+    """The host's clock times a function of the host in a process with a GPU."""
     assert shown(bench(lambda: sum(range(20_000)), label="host sum", min_s=0.5, max_s=2.0)).timer == "host"
 
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_captured_is_refused_in_one_line() -> None:
     x = torch.randn(1024, device="cuda")
     with pytest.raises(UsageError, match="cannot be captured"):
         bench(lambda: x.sum().item(), timer="graph", cache="warm")
-    # And the process can go on.
+    # The process can continue.
     assert shown(bench(torch.sum, args=(x,), cache="warm", label="sum 1k", max_s=2.0)).median_s > 0
 
 

@@ -1,4 +1,4 @@
-"""The canary of a benchmark: told beside its record, on record only where the run proved healthy."""
+"""Tests of a benchmark's canary: declared with its record, stored only after a valid run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.gpuwatch.measuring.scripted import ScriptedTimer, World, constant, no
 
 @pytest.mark.parametrize("status", list(Status))
 def test_canary_is_stored_after_valid_verdict(tmp_path: Path, status: Status) -> None:
-    """A canary is declared, and stored where the verdict was valid."""
+    """A canary is declared, and stored after a valid verdict."""
     canary = CanaryRun(tmp_path, "GPU-1", 1965.0, 4.1e12)
     for _ in range(3):
         world = World(ScriptedTimer(constant(1e-3)), statuses=(status,), canary=canary)

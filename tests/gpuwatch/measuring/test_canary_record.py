@@ -1,4 +1,4 @@
-"""The canary's record: what is told of this GPU's earlier, healthy runs."""
+"""Tests of the canary's record: the declared facts of this GPU's earlier, healthy runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwatch.measuring import canary_record
 
 
 def test_canary_facts_hold_medians_on_record(tmp_path: Path) -> None:
-    """The medians on record are declared beside the figures of this run."""
+    """The recorded medians are declared beside this run's figures."""
     assert canary_record.facts(tmp_path, "GPU-1", clock_mhz=1900.0) == {"canary_clock_mhz": 1900.0}
     for mhz in (1970.0, 1980.0, 1400.0):
         canary_record.store(tmp_path, "GPU-1", clock_mhz=mhz, copy_bytes_count=None)
@@ -25,7 +25,7 @@ def test_canary_facts_hold_medians_on_record(tmp_path: Path) -> None:
 
 
 def test_canary_record_stays_short_and_survives_damage(tmp_path: Path) -> None:
-    """The record stays short, and a damaged one begins again."""
+    """The record stays short, and starts again after damage."""
     (tmp_path / canary_record.FILE).write_text('{"schema":1,"canaries":{"GPU-1":7}}')
     for _ in range(60):
         canary_record.store(tmp_path, "GPU-1", clock_mhz=1970.0, copy_bytes_count=4e12)

@@ -1,4 +1,4 @@
-"""What is asked of torch, of a torch that answers as the real one does."""
+"""Tests of queries to torch, with a stand-in that answers like the real one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.timers.event_timer import EventsTimer
 
 
 class Tensor:
-    """As much of a tensor as its copies need."""
+    """The part of a tensor that its copies need."""
 
     requires_grad = False
 
@@ -48,7 +48,7 @@ class Tensor:
 
 @pytest.fixture
 def properties(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A torch with a context on an H200."""
+    """Return a torch with a context on an H200."""
     found = SimpleNamespace(
         name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, total_memory=150_000_000_000, uuid="12ab",
         clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144, L2_cache_size=60 << 20,
@@ -113,7 +113,7 @@ def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: Simple
 
 
 def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, caplog: pytest.LogCaptureFixture) -> None:
-    """A driver that refuses stamps and canary is no reason to lose a benchmark."""
+    """A driver that refuses stamps and canary does not lose the benchmark."""
 
     def refused() -> bool:
         raise RuntimeError("CUDA: CUDA_ERROR_OUT_OF_MEMORY")
@@ -124,5 +124,5 @@ def test_refusing_driver_does_not_lose_benchmark(properties: SimpleNamespace, ca
     timer.close()
     assert canary_record.run_canary("GPU-12ab", None) is None
     assert "CUDA_ERROR_OUT_OF_MEMORY" in caplog.text
-    cuda.is_current_stream_capturing = None  # which no call survives
+    cuda.is_current_stream_capturing = None  # an error that ends every later call
     assert canary_record.run_canary("GPU-12ab", None) is None

@@ -1,4 +1,4 @@
-"""The statistics of bench() on series whose truth is known: intervals cover it, steady means steady."""
+"""Tests of bench()'s statistics on series with a known truth: coverage of intervals, and steadiness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL_S = 1e-3
 
 
 def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
-    """AR(1): its long-run median is CALL_S."""
+    """Return an AR(1) series with the long-run median CALL_S."""
     rng = np.random.default_rng(seed)
     state = 0.0
 
@@ -31,19 +31,19 @@ def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
 
 @pytest.mark.parametrize("rho", [0.0, 0.9, 0.98])
 def test_interval_covers_truth_at_its_confidence(rho: float) -> None:
-    """The interval covers the truth about as often as it says."""
+    """The interval covers the truth about as often as stated."""
     trials, hits = 60, 0
     for seed in range(trials):
         world = World(ScriptedTimer(correlated(rho, 0.02, seed)))
         ci_s = bench(nothing, timer=world.timer, seams=world.environment(), target_ratio=0.002).ci_s
         assert ci_s is not None
         hits += ci_s[0] <= CALL_S <= ci_s[1]
-    # 95 % nominal: 51 of 60 is what 91 % gives in all but one of twenty cases.
+    # 95 % nominal: a coverage of 91 % gives 51 of 60 or more in all but one of twenty cases.
     assert hits >= 51
 
 
 def test_correlated_times_count_for_fewer() -> None:
-    """Correlated times take longer to be known and are worth fewer."""
+    """Correlated times need longer for the same interval and count for fewer."""
     apart, alike = measured(correlated(0.0, 0.05, 1)), measured(correlated(0.99, 0.05, 1))
     assert alike.attempt.took_s > 1.5 * apart.attempt.took_s
     assert alike.effective_count / alike.count < 0.1 * apart.effective_count / apart.count
@@ -61,7 +61,7 @@ def series(took_s: Values, mhz: Values | None = None) -> Timings:
 
 class TestSteady:
     def test_noise_alone_is_mostly_steady(self) -> None:
-        """Noise alone is mostly steady; bench() checks again a tenth of a second later."""
+        """Noise alone is mostly steady; bench() checks again 0.1 s later."""
         rng = np.random.default_rng(3)
         steady = [is_steady(series(CALL_S * (1 + 0.05 * rng.standard_normal(1500))), QUICK) for _ in range(100)]
         assert sum(steady) >= 85

@@ -1,4 +1,4 @@
-"""Is a result right, and did it come from its inputs?"""
+"""Tests of a result's check against its reference, and of its dependence on the inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pauses by compilation, as the hooks of Triton and torch tell of them; both are pretended here."""
+"""Tests of compilation pauses from the hooks of Triton and torch, both mocked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpuwatch.process.span_log import SpanLog
 
 @dataclass
 class CallbackHandler:
-    """torch._dynamo.callback's, as far as it is used."""
+    """The used part of torch._dynamo.callback."""
 
     starts: list[Callable[..., None]] = field(default_factory=list)
     ends: list[Callable[..., None]] = field(default_factory=list)
@@ -123,7 +123,7 @@ def test_torch_compilation_lasts_from_begin_to_end(torch: CallbackHandler, argum
 
 
 def test_end_without_begin_is_no_pause(torch: CallbackHandler) -> None:
-    """A compilation that began before the window is told of at its end only."""
+    """A compilation that began before the window is no pause, because only its end is reported."""
     log = SpanLog("pauses")
     listening = CompilationPauses(log)
     listening.start()

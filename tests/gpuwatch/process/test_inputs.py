@@ -1,4 +1,4 @@
-"""How random inputs are, from a sample of each."""
+"""Tests of the inputs' randomness, from a sample of each."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_worst_large_tensor_counts_floats_first() -> None:
 
 
 def test_lists_and_mappings_are_searched_for_tensors() -> None:
-    """Lists and mappings are searched, and other values passed over."""
+    """Lists and mappings are searched, and other values skipped."""
     told = facts([RANDOM, {"mask": np.ones(5, bool), "name": "x"}], None, 3.0, np.array([]), np.array(["text"]))
     assert told["input_bytes"] == RANDOM.nbytes + 5
     assert facts("nothing", None) == {}

@@ -1,4 +1,4 @@
-"""The environment a number depends on: what changes speed and nothing that could be a secret."""
+"""Tests of the recorded environment: variables that change speed, and no possible secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replaced clocks are seen, untouched ones are not, and what ``functools.wraps`` pretends does not count."""
+"""Tests of replaced timing functions: replaced ones are named, original ones are not, whatever ``functools.wraps`` copies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def module(folder: Path, name: str, text: str) -> ModuleType:
 
 @pytest.fixture
 def cuda(tmp_path: Path) -> Iterator[Any]:
-    """torch.cuda, as far as it measures time."""
+    """Return a stand-in for torch.cuda with its timing functions."""
     streams = module(tmp_path, "torch.cuda.streams", STREAMS)
     public: Any = module(tmp_path, "torch.cuda", "def synchronize(device=None): ...\n")
     public.Event, public.Stream = streams.Event, streams.Stream
@@ -63,7 +63,7 @@ def test_replaced_clock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_disguised_event_method_is_named(cuda: Any) -> None:
-    """A replaced method of an event is named although it claims to be the old one."""
+    """A replaced method of an event is named although it claims to be the original."""
 
     @functools.wraps(cuda.Event.elapsed_time)
     def faster(self: object, other: object) -> float:

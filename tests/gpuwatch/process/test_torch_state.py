@@ -1,4 +1,4 @@
-"""What a window learns from a torch that somebody else imported: stand-ins here, for the judge's machine has none."""
+"""Tests of a window's facts from an imported torch, with stand-ins, because the judge's machine has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.process.torch_state import Snapshot, facts_since, snapshot
 
 
 class FakeCuda:
-    """torch.cuda with one H200 and an allocator whose counters a test moves."""
+    """A stand-in for torch.cuda with one H200 and an allocator whose counters the test sets."""
 
     def __init__(self) -> None:
         self.capturing = False
@@ -84,7 +84,7 @@ def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
 
 
 def test_context_made_inside_counts_all_allocations(cuda: FakeCuda) -> None:
-    """A context made inside the window made its allocations there."""
+    """A context created inside the window has all its allocations there."""
     told = facts_since(Snapshot())
     assert (told["alloc_count"], told["reserved_change_bytes"]) == (10, 1 << 30)
     assert told["cuda_uuids"] == "GPU-0000-1"
@@ -99,7 +99,7 @@ def test_during_the_capture_of_a_graph_the_gpu_is_not_asked(cuda: FakeCuda) -> N
 
 
 def test_context_and_capture_are_read_in_one_place(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One place reads whether there is a context and a graph capture."""
+    """One function reads whether a context exists and a graph is being captured."""
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, cuda, False)
     cuda.capturing = True
     assert (torch_state.cuda_with_context(), torch_state.cuda_at_hand(), torch_state.capturing()) == (cuda, None, True)
@@ -133,7 +133,7 @@ def test_a_switch_that_torch_refuses_to_tell_is_left_out(cuda: FakeCuda) -> None
 
 
 def test_profiler_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:
-    """A profiler that ran at one edge is remembered at the next."""
+    """A profiler at one edge is remembered at the next."""
     if sys.gettrace() is None and sys.getprofile() is None:
         assert snapshot().facts["profiler_used"] is False
     sys.modules["torch"].autograd._profiler_enabled = lambda: True

@@ -1,4 +1,4 @@
-"""Reports of simulated windows, as parsed pages."""
+"""Fixtures of reports of simulated windows, as parsed pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def rendered(*windows: ReportedWindow) -> str:
 
 @dataclass
 class Page(HTMLParser):
-    """What a browser would see: tags that balance, text outside scripts, and the blocks of data."""
+    """A browser's view of the page: balanced tags, text outside scripts, and the blocks of data."""
 
     html: str
     attributes: list[tuple[str, str, str | None]] = field(default_factory=list)

@@ -11,7 +11,7 @@ from tests.gpuwatch import chromium
 from tests.gpuwatch.report.conftest import judged, rendered
 from tests.gpuwatch.report.test_html_page import CAPSULE
 
-LABEL, WIDTH, HEIGHT = "plain-run", 1280, 1222  # an H200's power cap sets in: as far as the power
+LABEL, WIDTH, HEIGHT = "plain-run", 1280, 1222  # the onset of an H200's power cap, down to the power
 
 
 def pictures(folder: Path) -> None:

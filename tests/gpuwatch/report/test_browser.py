@@ -1,4 +1,4 @@
-"""Reports in a real Chromium: what they show, what they ask for (nothing), and what somebody's names cannot make them do."""
+"""Tests of reports in a real Chromium: their display, no requests, and no effect of hostile names."""
 
 from __future__ import annotations
 
@@ -53,19 +53,19 @@ def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def plain_run(opened: Opened, recorded: dict[str | None, Evidence]) -> Page:
-    """The recording with a regime change, which several tests look at in turn."""
+    """Return the report of the recording with a regime change, shared by several tests."""
     return opened(judged(recorded["plain-run"]))
 
 
 @pytest.fixture(scope="module")
 def two_runs(opened: Opened) -> Page:
-    """Two runs of one benchmark, which several tests look at in turn: drawing them takes Chromium five seconds of processor."""
+    """Return the report of two runs of one benchmark, shared because drawing takes Chromium 5 s of CPU."""
     slow = scene("from-idle")
     return opened(judged(slow, run_id="0a"), judged(scaled(slow, 0.9, "tuned"), run_id="0b"))
 
 
 def colours(page: Page) -> list[str]:
-    """The page's background, and that of its first picture."""
+    """Return the page's background colour, and that of its first picture."""
     script = f"[getComputedStyle(document.body).backgroundColor, {TIMELINE}.querySelector('.main-svg').style.background]"
     return [str(each) for each in page.run(script)]
 
@@ -81,7 +81,7 @@ def quiet(page: Page) -> None:
 def test_recording_is_drawn_without_requests(
     opened: Opened, plain_run: Page, recorded: dict[str | None, Evidence], label: str
 ) -> None:
-    """A recording is drawn with no complaint and no request."""
+    """A recording is drawn without an error and without a request."""
     page = plain_run if label == "plain-run" else opened(judged(recorded[label]))
     titles = page.run(f"[...{TIMELINE}.querySelectorAll('.annotation-text')].map((each) => each.textContent)")
     lanes = [title.split("  ")[0] for title in titles if not title.startswith(("limit ", "maximum "))]
@@ -129,7 +129,7 @@ def test_dragging_keys_and_buttons_zoom_all_lanes_at_once(plain_run: Page) -> No
 
 
 def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
-    """The theme follows the system until it is chosen, and pictures follow the theme."""
+    """The theme follows the system until the reader chooses one, and pictures follow the theme."""
     page = plain_run
     light = colours(page)
     page.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
@@ -145,7 +145,7 @@ def test_theme_follows_system_until_chosen(plain_run: Page) -> None:
 
 
 def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
-    """A window made narrow keeps pictures off the text and sentences wide."""
+    """In a narrow window pictures do not cover text, and sentences stay wide."""
     page = two_runs
     page.ask("Emulation.setDeviceMetricsOverride", width=390, height=900, deviceScaleFactor=1, mobile=False)
     page.until(f"{TIMELINE}.querySelector('.main-svg').getBoundingClientRect().width < 390")
@@ -157,7 +157,7 @@ def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
     assert page.run(f"{rects}.length") == 4
     assert page.run(f"{rects}.filter(([a, b]) => {over}).length") == 0
     assert page.run("document.documentElement.scrollWidth") <= 390
-    page.until(f"{TIMELINE}.layout.margin.l < 60")  # drawn again, for a narrow window
+    page.until(f"{TIMELINE}.layout.margin.l < 60")  # drawn again for the narrow window
     beside = "((a, b) => a.width && (a.right > b.right + 1 || a.left < b.left - 1))"
     texts = "[...document.querySelectorAll('.picture')].flatMap((each) => [...each.querySelectorAll('text')].map((text) => [each, text]))"
     cut = f"{texts}.filter(([each, text]) => {beside}(text.getBoundingClientRect(), each.getBoundingClientRect()))"
@@ -168,7 +168,7 @@ def test_narrow_window_keeps_pictures_off_text(two_runs: Page) -> None:
 
 
 def test_axes_fit_what_was_seen_in_the_window(two_runs: Page) -> None:
-    """Each lane's axis ends near the lowest and highest reading in the window; a limit far away has its name instead of a line."""
+    """Each lane's axis ends near the extreme readings in the window; a distant limit has its name instead of a line."""
     drawn = two_runs.run("JSON.parse(document.getElementById('gpuwatch-drawn').textContent)")["windows"][0]["timeline"]
     layout = two_runs.run(f"({{layout: {TIMELINE}.layout}})")["layout"]
     fitted = 0
@@ -187,7 +187,7 @@ def test_axes_fit_what_was_seen_in_the_window(two_runs: Page) -> None:
 
 
 def test_times_and_their_distribution_share_an_axis(two_runs: Page) -> None:
-    """Iterations over the window and how often each time occurred are one picture, cut at percentiles that it names."""
+    """Iterations over time and the distribution of times share one picture, cut at named percentiles."""
     figure = "document.querySelector('[data-times]')"
     axes = two_runs.run(f"{figure}.data.map((each) => [each.mode, each.xaxis || 'x', each.yaxis || 'y'])")
     assert ["markers", "x", "y"] in axes
@@ -233,7 +233,7 @@ def test_paper_is_light_and_cuts_no_picture(opened: Opened) -> None:
 
 
 def test_two_runs_are_overlaid_under_watermark(two_runs: Page) -> None:
-    """Two runs are laid over one another under the watermark."""
+    """Two runs are overlaid below the watermark."""
     page = two_runs
     names = page.run(
         "[...document.querySelectorAll('[data-overlaid]')].map((each) => each._fullData.map((trace) => trace.name))"
@@ -245,7 +245,7 @@ def test_two_runs_are_overlaid_under_watermark(two_runs: Page) -> None:
 
 
 def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
-    """Names given by users run nothing, and the page could not fetch if they did."""
+    """Names given by users run nothing and fetch nothing."""
     hostile = HOSTILE.replace("alert(1)", "window.ran=1").replace("alert(2)", "window.ran=2")
     plain = scene("neighbour")
     evidence = replace(
@@ -263,7 +263,7 @@ def test_hostile_names_run_and_fetch_nothing(opened: Opened) -> None:
     assert page.run("window.ran === undefined")
     assert page.run("document.querySelectorAll('main img, main script').length") == 0
     quiet(page)
-    # The second wall: markup that did get in would run nothing and fetch nothing.
+    # The second barrier: injected markup would run nothing and fetch nothing.
     page.run("document.body.insertAdjacentHTML('beforeend', '<img src=http://127.0.0.1:9/x onerror=\"window.ran=3\">')")
     assert page.run("fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')") == "refused"
     assert page.run("new Promise((done) => setTimeout(() => done(window.ran === undefined), 200))")

@@ -1,4 +1,4 @@
-"""`gpuwatch report` and `gpuwatch verify` on recordings and on a real store of a simulated GPU."""
+"""Tests of `gpuwatch report` and `gpuwatch verify` on recordings and on a real store of a simulated GPU."""
 
 from __future__ import annotations
 

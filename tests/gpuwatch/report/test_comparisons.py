@@ -1,4 +1,4 @@
-"""Several runs in one report: what differs, what may be said of their times, and their distributions over one another."""
+"""Tests of several runs in one report: their differences, the decision on their times, and overlaid distributions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_windows_of_one_label_are_told_apart() -> None:
 
 
 def test_page_says_when_times_are_missing() -> None:
-    """Without times nothing is decided, and the page says what is missing."""
+    """Without times there is no decision, and the page names the missing times."""
     windows = [judged(replace(slow(), timings=None), run_id="0a"), judged(quick(), run_id="0b")]
     assert comparisons(windows) == []
     assert (
@@ -97,7 +97,7 @@ def test_distributions_share_their_bins_and_hide_nothing() -> None:
 
 
 def test_markdown_of_hostile_names_is_text() -> None:
-    """A real parser finds no markup in hostile names."""
+    """A real Markdown parser finds no markup in hostile names."""
     hostile = f"{HOSTILE} @everyone [x](http://x) `a` | b"
     evil = replace(slow(), window=replace(slow().window, label=hostile), declared={"exception": hostile})
     tokens = (
@@ -112,7 +112,7 @@ def test_markdown_of_hostile_names_is_text() -> None:
 
 
 def test_comparison_in_notebook_escapes_names() -> None:
-    """A comparison in a notebook is text, whatever the names of its variants."""
+    """A comparison in a notebook is text, whatever its variants' names."""
     shown = Comparison(a=HOSTILE, b=HOSTILE, decision=Decision.SAME, reasons=(HOSTILE,))._repr_html_()
     page = Page(shown)
     assert page.tags == ["pre"]

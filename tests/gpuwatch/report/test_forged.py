@@ -1,4 +1,4 @@
-"""Signed reports that somebody rewrote: `verify` refuses each change, or names what was changed as not signed."""
+"""Tests of forged signed reports: `verify` refuses each change, or names the changed part as unsigned."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ __all__ = ["gpuwatch", "home"]
 
 OLD = Path(__file__).parent / "old"  # as the version before the field ``failure`` wrote it; Plotly's library left out
 JsonPath: TypeAlias = tuple[str | int, ...]
-SHORT_S = (4.0, 6.0)  # the fault is in its second half; of a longer window pages take longer to draw, and hundreds are drawn
+SHORT_S = (4.0, 6.0)  # the fault is in its second half; longer windows take longer to draw, and hundreds are drawn
 BEGUN_S = 1_795_000_000.25
-_PARTS = 10  # of the forged leaves, each a test of seconds
+_PARTS = 10  # number of forged leaves, each a test of seconds
 
 
 @pytest.fixture(scope="module", autouse=True)
 def small_library() -> Iterator[None]:
-    """Pages carry a few bytes in place of Plotly, in writing and in verifying: they are otherwise 2 MB, and there are hundreds.
+    """Replace Plotly by a few bytes, in writing and in verifying: hundreds of pages would take 2 MB each.
 
-    Pages with the real library are verified in ``test_verify.py``.
+    ``test_verify.py`` verifies pages with the real library.
     """
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(html_page, "packed_plotly", lambda: base64.b64encode(gzip.compress(b"var Plotly", mtime=0)).decode())
@@ -55,7 +55,7 @@ def small_library() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """A genuine report, and the file of its signer's key."""
+    """Return a genuine report, and the file of its signer's key."""
     folder = tmp_path_factory.mktemp("signer")
     signer = signer_of(folder)
     assert signer is not None
@@ -72,12 +72,12 @@ def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
 
 @cache
 def blocks(html: str) -> Mapping[str, str]:
-    """The blocks of data of a page, parsed once however often the page is forged."""
+    """Return a page's blocks of data, parsed once for all forgeries."""
     return Page(html).blocks
 
 
 def leaves(data: object, path: JsonPath = ()) -> Iterator[JsonPath]:
-    """Every value in plain data that holds no other, and every table or list that holds none."""
+    """Yield every value in plain data that contains no other, including empty tables and lists."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     steps = list(inner)
     if not steps:
@@ -86,14 +86,14 @@ def leaves(data: object, path: JsonPath = ()) -> Iterator[JsonPath]:
         yield from leaves(each, (*path, step))
 
 
-def at(data: Any, path: JsonPath) -> Any:  # JSON, as deep as the path goes
+def at(data: Any, path: JsonPath) -> Any:  # nested JSON along the path
     for step in path:
         data = data[step]
     return data
 
 
 def forged(data: Mapping[str, Any], path: JsonPath, value: object) -> dict[str, Any]:
-    out: dict[str, Any] = json.loads(json.dumps(data))  # a fifth of the time that a deep copy takes
+    out: dict[str, Any] = json.loads(json.dumps(data))  # a fifth of the time of a deep copy
     at(out, path[:-1])[path[-1]] = value
     return out
 
@@ -106,7 +106,7 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
 
 
 def lies(name: str | int, value: object) -> list[object]:
-    """Other values that somebody might want to stand there; of each kind, and of the wrong type."""
+    """Return plausible forged values for this place, of each kind, and of a wrong type."""
     chosen: list[object] = [str(each) if isinstance(each, str) else each for each in CHOICES.get(str(name), ())]
     match value:
         case bool():
@@ -123,7 +123,7 @@ def lies(name: str | int, value: object) -> list[object]:
 
 
 def rewritten(html: str, data: dict[str, Any]) -> str:
-    """The page as a forger writes it: rendered from the forged record where gpuwatch can, else with the record alone replaced."""
+    """Return a forger's page: rendered from the forged record if gpuwatch can, else with only the record replaced."""
     evidence = blocks(html)["gpuwatch-evidence"]
     try:
         return html_page.write_page(record.from_data(data, evidence), data, evidence, NONCE)
@@ -137,17 +137,17 @@ def verified(folder: Path, html: str, key: Path) -> int:
 
 
 def shape(data: object) -> object:
-    """What plain data holds, with the type of each value in place of the value."""
+    """Return the structure of plain data, with types in place of values."""
     if isinstance(data, dict):
         return tuple((name, shape(each)) for name, each in data.items())
     return tuple(map(shape, data)) if isinstance(data, list) else type(data)
 
 
 def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
-    """All leaves outside findings and bounds; all of the first finding with an effect, the first clear, the first unobserved.
+    """Return leaves to forge: all outside findings and bounds, and those of the first finding of each kind.
 
-    A verdict repeats its bounds in four numbers: all leaves of the first and the last bound of each shape, and of what stands
-    beside the bounds all leaves of the first and the last number that has them; of all numbers and bounds in ``make bench``.
+    A verdict repeats its bounds in four numbers, so only the first and the last bound of each shape is forged, and of the rest
+    of a number the first and the last that has it; ``make bench`` forges all numbers and bounds.
     """
     findings = data["windows"][0]["verdict"]["findings"]
     chosen = [next(index for index, each in enumerate(findings) if each["effect_ratio"] is not None)]
@@ -166,7 +166,7 @@ def chosen_leaves(data: Mapping[str, Any]) -> list[JsonPath]:
 
 
 def test_verify_accepts_report_it_checks_whole(signed: tuple[str, Path], gpuwatch: Gpuwatch, home: Path) -> None:
-    """The genuine report passes, and nothing on its page is without signature or evidence."""
+    """The genuine report passes, and every part of its page has a signature or evidence."""
     html, key = signed
     (home / "genuine.html").write_text(html)
     ended = gpuwatch("verify", str(home / "genuine.html"), "--trust", str(key))
@@ -177,7 +177,7 @@ def test_verify_accepts_report_it_checks_whole(signed: tuple[str, Path], gpuwatc
 
 
 def named_as_unsigned(name: str, out: str) -> bool:
-    """Tell whether one of the lines about what is not signed has this name."""
+    """Return True if one of the lines about unsigned parts has this name."""
     lines = [line.strip() for line in out.splitlines()]
     return any(name in line for line in lines if line.startswith(("not signed:", "page: not signed:")))
 
@@ -186,9 +186,9 @@ def named_as_unsigned(name: str, out: str) -> bool:
 def test_verify_refuses_every_forged_leaf(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str], part: int
 ) -> None:
-    """Each leaf of the embedded record is forged, and the page rendered again from it, as a forger with gpuwatch would.
+    """``verify`` refuses each forged leaf of the record, on a page rendered again from the forged record.
 
-    One lie about each leaf, of this kind or that in turn; in ``make bench`` every lie.
+    The suite tries one forgery per leaf, of varying kind; ``make bench`` tries all.
     """
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
@@ -211,7 +211,7 @@ def test_verify_refuses_every_forged_leaf(
 def test_verify_refuses_other_time_of_beginning(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The signed run's id holds the second it began: another time is refused, in any zone; one without a zone is named."""
+    """Another time than the second in the signed run's id is refused, in any zone; one without a zone is named."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     path = ("windows", 0, "begun")
@@ -225,7 +225,7 @@ def test_verify_refuses_other_time_of_beginning(
 
 
 def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """Another processor's arithmetic may differ in the last bits of a figure, and no further."""
+    """The last bits of a figure may differ, as between processors, and no others."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     path = next(each for each in leaves(data) if "facts" in each and isinstance(at(data, each), float) and at(data, each))
@@ -234,7 +234,7 @@ def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: 
 
 
 def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """A figure, a word or an addition in the visible page alone, the record left as it was."""
+    """A changed figure, a changed word or an addition in the visible page alone is refused."""
     html, key = signed
     body = html.index("<main>")
     end = html.index('<script type="application/json"')
@@ -256,7 +256,7 @@ def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp
 def test_verify_names_page_of_another_maker(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A page that says another version wrote it cannot be compared: it is named as not signed, words and all."""
+    """A page of another version cannot be compared, so that all of it is named as unsigned."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     assert verified(tmp_path, rewritten(html, forged(data, ("maker",), "gpuwatch 9")).replace("REJECTED", "VALID"), key) == 0
@@ -267,7 +267,7 @@ def test_verify_names_page_of_another_maker(
 
 
 def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> None:
-    """A report that an older version wrote and signed verifies; what its signature leaves out is listed."""
+    """A report written and signed by an older version verifies; the parts outside its signature are listed."""
     arguments = ("verify", str(OLD / "signed.html"), "--trust", str(OLD / "signer.pub"))
     ended = gpuwatch(*arguments)
     assert ended.code == 0, ended.out
@@ -281,7 +281,7 @@ def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> N
 
 
 def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], tmp_path: Path) -> None:
-    """Words are not compared with those of another version's judge; a signature covers which version judged."""
+    """Another version's judge may use other words; the signature covers the version."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     changed = forged(data, ("windows", 0, "verdict", "judge_version"), "0.1.0")
@@ -289,7 +289,7 @@ def test_verify_refuses_another_judge_on_signed_page(signed: tuple[str, Path], t
 
 
 def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Where no evidence was kept, nothing bears out the reason shown; without a signature, nothing the run's facts."""
+    """Without stored evidence the shown reason is unconfirmed, and without a signature the run's facts are."""
     verdict = replace(judged(scene("from-idle")).verdict, status=Status.UNPROVEN)
     alone = ReportedWindow(verdict=verdict, evidence=None, run_id="0a", begun="now", user="ann", process="python")
     (home / "alone.html").write_text(html_page.render(Record(windows=(alone,), maker=record.maker()), NONCE))
@@ -299,13 +299,13 @@ def test_verify_lists_unproven_window_as_unsigned(gpuwatch: Gpuwatch, home: Path
 
 
 def test_redacted_report_with_signature_is_refused(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """Redacting takes signatures away: a report that says it is redacted and carries one was put together by hand."""
+    """A redacted report with a signature is refused as forged, because redacting removes signatures."""
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     assert verified(tmp_path, rewritten(html, {**data, "redacted": ["user"]}), key) == 2
 
 
 def test_run_ids_hold_their_second() -> None:
-    """An id tells when its window was opened; another form tells nothing."""
+    """A run's id holds the second of its opening; another form of id holds no time."""
     assert run_ids.begun_s(run_ids.new_id(time.time())) in range(int(time.time()) - 60, int(time.time()) + 1)
     assert [run_ids.begun_s(each) for each in ("", "0a", "g" * 18, "0" * 19)] == [None] * 4

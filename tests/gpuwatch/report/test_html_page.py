@@ -1,4 +1,4 @@
-"""The page: what it says, in which order, and that nothing it was given becomes markup."""
+"""Tests of the page: its content, its order, and no markup from its data."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_recordings_fit_in_six_megabytes(recorded: tuple[Evidence, ...]) -> None
 
 
 def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
-    """Verdict and sentence come first, then conditions, findings, environment and how it was judged."""
+    """Verdict and sentence come first, then conditions, findings, environment and the method of judging."""
     parts = ["FLAGGED", "Quote this number", "Conditions", "Time line", "Findings", "Times", "Environment", "How it was judged"]
     places = [from_idle.words.find(part) for part in parts]
     assert -1 not in places
@@ -65,7 +65,7 @@ def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None
 
 
 def test_the_time_line_marks_findings_with_a_span() -> None:
-    """Findings that say when they were have a lane, and iterations inside one stand apart."""
+    """Findings with a time have a lane, and iterations inside one are highlighted."""
     drawn = Page(rendered(judged(scene("mem-clock")))).data("gpuwatch-drawn")["windows"][0]["timeline"]
     lanes = {lane["title"]: lane for lane in drawn["lanes"]}
     assert next(iter(lanes)) == "Findings"
@@ -74,7 +74,7 @@ def test_the_time_line_marks_findings_with_a_span() -> None:
 
 
 def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...]) -> None:
-    """Where the dense record has not arrived yet, the sampled power is drawn."""
+    """Sampled power fills the gap before the dense record arrives."""
     short = next(piece for piece in recorded if piece.window.label == "short-50ms")
     lanes = Page(rendered(judged(short))).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
     dense, sampled = next(lane for lane in lanes if lane["title"] == "Power")["series"]
@@ -99,7 +99,7 @@ def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
 
 
 def test_page_says_why_times_are_not_corrected() -> None:
-    """Times without clocks are not corrected, and the page says why."""
+    """Times without clocks are not corrected, and the page gives the reason."""
     evidence = scene("from-idle")
     assert evidence.timings is not None
     bare = replace(evidence, timings=replace(evidence.timings, sm_clock_mhz=None))
@@ -107,7 +107,7 @@ def test_page_says_why_times_are_not_corrected() -> None:
 
 
 def test_page_fetches_nothing_and_runs_own_script_only(from_idle: Page) -> None:
-    """Nothing is fetched, and only the page's own script may run."""
+    """The page fetches nothing, and only its own script may run."""
     fetching = {"src", "href", "srcset", "action", "data", "poster", "xlink:href"}
     fetched = [value for _, name, value in from_idle.attributes if name in fetching]
     assert all(value is not None and value.startswith("#") for value in fetched)
@@ -187,7 +187,7 @@ def test_ten_minutes_and_a_hundred_thousand_times_fit() -> None:
 
 
 def test_tags_are_shown_read_back_and_redacted(tmp_path: Path) -> None:
-    """A report shows a window's tags, gives them back when it is read, and names nobody once redacted."""
+    """A report shows a window's tags, returns them when read, and contains no names after redaction."""
     tags = {"team": "vision", "user": "annabel", "node": "rack7-node3", "image": "annabel/gemm:<b>2</b>"}
     window = judged(scene("from-idle"), tags=tags, user="annabel")
     path = tmp_path / "report.html"

@@ -1,4 +1,4 @@
-"""Verdicts for CI: XML that any reader of JUnit's takes."""
+"""Tests of verdicts as JUnit XML for CI systems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_labels_of_any_kind_stay_text() -> None:
 
 
 def test_junit_has_every_attribute_ci_reads() -> None:
-    """Every attribute a CI reads is there, and is a number where it must be."""
+    """Every attribute that CI systems read exists, and is numeric where necessary."""
     suite = ET.fromstring(junit([judged(scene("neighbour")), judged(scene("from-idle"))]))
     assert suite.tag == "testsuite"
     assert all(float(suite.get(name, "x")) >= 0 for name in ("tests", "failures", "errors", "skipped", "time"))

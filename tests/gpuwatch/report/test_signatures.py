@@ -1,4 +1,4 @@
-"""A report's signature: it holds for what the daemon judged, and for nothing anybody made of it."""
+"""Tests of a report's signature: it holds for the daemon's verdict, and for no changed copy."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ CHANGES: dict[str, Callable[[ReportedWindow], ReportedWindow]] = {
     "user": lambda each: replace(each, user="bob"),
     "process": lambda each: replace(each, process=None),
     "evidence": other_evidence,
-    "packing": lambda each: replace(each, packed=None),  # the same evidence in other bytes is not what was signed
+    "packing": lambda each: replace(each, packed=None),  # the same evidence in other bytes was not signed
 }
 
 
@@ -86,7 +86,7 @@ def test_whatever_was_changed_breaks_the_signature(
 
 
 def test_redaction_removes_signature_and_says_why(tmp_path: Path, gpuwatch: Gpuwatch, genuine: ReportedWindow) -> None:
-    """Redacting takes the signature away, and page and verify say why."""
+    """Redacting removes the signature, and page and verify give the reason."""
     without = redacted([genuine], ("user",))
     assert (without[0].signature, without[0].packed) == (None, None)
     html = html_page.render(record.make_record(without, ("user",)), NONCE)
@@ -127,7 +127,7 @@ def test_a_damaged_signature_is_not_taken_for_none(tmp_path: Path, gpuwatch: Gpu
 
 @pytest.fixture(scope="module")
 def report(daemon: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a window that a real daemon judged and signed."""
+    """Return the report of a window judged and signed by a real daemon."""
     from gpuwatch.cli import main
 
     with window("signed", sync=False, settings=daemon) as watched:
@@ -139,7 +139,7 @@ def report(daemon: Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_daemon_key_is_unknown_until_trusted(gpuwatch: Gpuwatch, daemon: Settings, report: Path, home: Path) -> None:
-    """A daemon's report is of an unknown signer until its key is trusted."""
+    """A daemon's report has an unknown signer until its key is trusted."""
     ended = gpuwatch("verify", str(report))
     assert ended.code == 0
     assert "signature: signed by SHA256:" in ended.out
@@ -175,7 +175,7 @@ def test_whom_one_trusts_must_have_signed(gpuwatch: Gpuwatch, report: Path, home
 
 
 def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -> None:
-    """Another judge's verdict may differ, and its version is said."""
+    """Another judge's verdict may differ, and its version is named."""
     window = judged(scene("from-idle"))
     older = replace(window, verdict=replace(window.verdict, status=Status.VALID, findings=(), judge_version="0.0.9"))
     (home / "older.html").write_text(rendered(older))

@@ -1,4 +1,4 @@
-"""A page read back: its evidence judged again, whatever was done to it."""
+"""Tests of reading a page back and judging its evidence again, after any manipulation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_verdict_that_was_changed_disagrees_with_its_evidence(tmp_path: Path) 
 
 
 def test_a_page_with_half_a_surrogate_pair_is_cleaned(tmp_path: Path, html: str) -> None:
-    """JSON can name half a pair; no terminal and no file can be given one."""
+    """Half of a surrogate pair in JSON is replaced, because no terminal and no file can hold it."""
     held = loaded(tmp_path, html.replace('"run_id":"0a"', '"run_id":"\\ud800"'))
     assert held.record.windows[0].run_id == "�"
     assert held.as_written is False

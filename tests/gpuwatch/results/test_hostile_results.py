@@ -1,4 +1,4 @@
-"""Any bytes are either read or refused in one line: a result file may come from anybody."""
+"""Tests that any bytes are read or refused in one line, because a result file may come from anybody."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def survives(path: Path, columns: ColumnNames | None = None) -> None:
 @QUICK
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused(place: Path, data: st.DataObject) -> None:
-    """A stretch of a real file is replaced by other bytes."""
+    """A real file with a damaged stretch is read or refused."""
     blob = data.draw(st.sampled_from(SEEDS))
     begin = data.draw(st.integers(0, len(blob)))
     put = data.draw(st.one_of(st.binary(max_size=8), st.sampled_from([b"-1", b"1e308", b"null", b"[]", b"{}", b'"x"'])))
@@ -74,7 +74,7 @@ def test_any_json_of_known_names_is_read_or_refused(place: Path, whole: Any, top
 @QUICK
 @given(values=st.lists(NUMBERS, min_size=1, max_size=12), begins=st.lists(NUMBERS, max_size=12))
 def test_any_columns_are_judged_or_refused(place: Path, values: list[Any], begins: list[Any]) -> None:
-    """Times of any size and order make evidence that the judge survives."""
+    """Times of any size and order make evidence that the judge can handle."""
     place.write_text(json.dumps({"t": values, "b": begins or values}))
     survives(place, ColumnNames("t", "t", "b"))
 
@@ -92,7 +92,7 @@ def test_any_columns_are_judged_or_refused(place: Path, values: list[Any], begin
     ids=["values", "summaries", "number"],
 )
 def test_nvbench_of_more_than_nvbench_writes_is_refused(place: Path, states: str, says: str) -> None:
-    """A small file of many small values would take a hundred times its size."""
+    """A small file of many small values is refused, because it would take a hundred times its size."""
     place.write_text(f'{{"devices":[],"benchmarks":[{{"name":"b","states":[{states}]}}]}}')
     with pytest.raises(UsageError, match=re.escape(says)):
         read_results(place)

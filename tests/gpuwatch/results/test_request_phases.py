@@ -1,4 +1,4 @@
-"""Requests on telemetry: the clock under each of them."""
+"""Tests of requests on telemetry: the clock during each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 
 def falling_clock() -> Trace:
-    """A clock of 2000 MHz for ten seconds, then 1000."""
+    """Return a clock of 2000 MHz for ten seconds, then 1000."""
     at_ns = np.arange(0, 20 * SECOND, SECOND // 10)
     return Trace(columns={"sm_clock_mhz": Column(at_ns, np.where(at_ns < 10 * SECOND, 2000.0, 1000.0))})
 
@@ -25,7 +25,7 @@ def requests(*begins_s: float, ttft_s: float = 0.1, latency_s: float = 1.0) -> S
 
 
 def test_a_request_has_the_mean_clock_while_it_ran() -> None:
-    """Before, across and after the fall; a request outside of what was observed has none."""
+    """A request has its mean clock before, across and after the fall; outside the observed time it has none."""
     clocks = clocks_of_requests(requests(2.0, 9.5, 12.0, 60.0), falling_clock())
     assert clocks[:3].tolist() == pytest.approx([2000.0, 1500.0, 1000.0], abs=15)
     assert np.isnan(clocks[3])

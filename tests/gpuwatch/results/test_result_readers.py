@@ -1,4 +1,4 @@
-"""Readers of other tools' results, on files that those tools wrote (files/README.md names each source)."""
+"""Tests of readers of other tools' results, on those tools' files (files/README.md names each source)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NVBENCH = FILES / "nvbench-h200"
 
 
 def test_nvbench_gives_times_with_their_clocks() -> None:
-    """Every sample of a real run on an H200 has a time and a clock; means agree with those that NVBench states."""
+    """Every sample of a real H200 run has a time and a clock; the means agree with NVBench's own."""
     found = read_results(NVBENCH / "r1.json")
     (series,) = found.series
     assert (found.tool, series.name, series.gpu, len(series.took_s)) == ("NVBench", "gemm Device=0", "NVIDIA H200", 8000)
@@ -30,7 +30,7 @@ def test_nvbench_gives_times_with_their_clocks() -> None:
 
 
 def test_nvbench_of_two_gpus_names_each() -> None:
-    """A file of NVIDIA's own, of an older NVBench: each state has the model of its GPU, and stated means only."""
+    """In NVIDIA's own file of an older NVBench each state has its GPU's model, and stated means only."""
     found = read_results(FILES / "nvbench-gv100.json")
     assert [(each.name, each.gpu) for each in found.series] == [
         ("simple Device=0", "Quadro GV100"),
@@ -44,7 +44,7 @@ def test_nvbench_of_two_gpus_names_each() -> None:
 
 
 def test_nvbench_without_its_samples_says_so(tmp_path: Path) -> None:
-    """The JSON alone has the stated figures, and names the folder that was not copied."""
+    """The JSON alone has the stated figures, and names the missing folder."""
     (tmp_path / "r1.json").write_bytes((NVBENCH / "r1.json").read_bytes())
     found = read_results(tmp_path / "r1.json")
     assert not len(found.series[0].took_s)
@@ -55,7 +55,7 @@ def test_nvbench_without_its_samples_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../r1.json", "r1.json-bin/../../outside"])
 def test_nvbench_opens_no_file_elsewhere(tmp_path: Path, name: str) -> None:
-    """A file that somebody sent names no file outside its own folder."""
+    """A foreign file can name no file outside its own folder."""
     folder = tmp_path / "sent"
     folder.mkdir()
     (tmp_path / "outside").write_bytes(b"\0" * 4)
@@ -74,7 +74,7 @@ def test_nvbench_refuses_samples_of_another_count(tmp_path: Path) -> None:
 
 
 def test_serving_lays_requests_on_the_monotonic_clock() -> None:
-    """Begins, times to the first token and latencies of 229 requests, in order."""
+    """Begins, times to the first token and latencies of 229 requests are read in order."""
     requests = read_results(FILES / "serving-h200.json").requests
     assert requests is not None
     assert requests.at_ns is not None
@@ -86,7 +86,7 @@ def test_serving_lays_requests_on_the_monotonic_clock() -> None:
 
 
 def test_serving_leaves_failed_requests_out(tmp_path: Path) -> None:
-    """Requests come in any order; one with an error, and one without a first token, are counted and left out."""
+    """Requests come in any order; those with an error or without a first token are counted and left out."""
     times = {"start_times": [5.0, 3.0, 4.0, 6.0], "ttfts": [0.1, 0.2, 0.3, 0.0], "itls": [[0.1, 0.1], [], [], []]}
     path = write(tmp_path, {"duration": 4.0, "completed": 2, "errors": ["", "", "refused", ""]} | times)
     requests = read_results(path).requests
@@ -97,7 +97,7 @@ def test_serving_leaves_failed_requests_out(tmp_path: Path) -> None:
 
 
 def test_serving_takes_the_last_of_appended_results(tmp_path: Path) -> None:
-    """SGLang appends a line a run, and writes no begins."""
+    """SGLang appends one line per run, and writes no begins."""
     path = tmp_path / "sglang.jsonl"
     lines = [json.dumps({"duration": 4.0, "completed": 1, "ttfts": [ttft], "itls": [[0.5]]}) for ttft in (0.1, 0.2)]
     path.write_text("\n".join(lines) + "\n")
@@ -122,7 +122,7 @@ def test_hyperfine_gives_the_times_of_each_command() -> None:
 
 
 def test_google_benchmark_groups_repetitions() -> None:
-    """Repetitions of one name are one series in seconds; aggregates are left out, a skipped benchmark says why."""
+    """Repetitions of one name form one series in seconds; aggregates are left out, a skipped benchmark has its reason."""
     by_name = {each.name: each for each in read_results(FILES / "google-benchmark.json").series}
     assert len(by_name["BM_sum/1000"].took_s) == 12
     assert by_name["BM_sum/1000"].calls_count == 4155
@@ -132,7 +132,7 @@ def test_google_benchmark_groups_repetitions() -> None:
 
 
 def test_nccl_tests_names_the_slowest_process() -> None:
-    """Times, interval and GPUs are read; the environment that the file holds is not."""
+    """Times, interval and GPUs are read; the environment in the file is not."""
     found = read_results(FILES / "nccl-tests.json")
     series = found.series[0]
     assert series.name == "1048576 B float sum out-of-place"
@@ -160,7 +160,7 @@ def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
 
 
 def test_kernelbot_reads_lines_and_json(tmp_path: Path) -> None:
-    """The harness's lines, and the same as JSON."""
+    """The harness's lines are read, and the same content as JSON."""
     lines = read_results(FILES / "kernelbot.txt")
     first, second = lines.series
     assert first.name == "benchmark 0 m: 1024; n: 1024; seed: 1"
@@ -171,7 +171,7 @@ def test_kernelbot_reads_lines_and_json(tmp_path: Path) -> None:
 
 
 def test_table_reads_named_columns_in_their_units(tmp_path: Path) -> None:
-    """Units come from the name's end or stand behind a colon; begins are nanoseconds afterwards."""
+    """Units come from the name's end or follow a colon; begins become nanoseconds."""
     path = tmp_path / "t.csv"
     path.write_text("took_ms,sm,when\n1.5,1400,10.5\n2.5,1410,10.6\n")
     (series,) = read_results(path, ColumnNames("took_ms", "sm", "when:s")).series

@@ -1,4 +1,4 @@
-"""A source with its own loop: the sampler hands on its readings in the order of time, at once when a caller waits."""
+"""Tests of a source with its own loop: the sampler delivers its readings in order of time, at once if a caller waits."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MS = 1_000_000
 
 @dataclass
 class Looping(Scripted):
-    """A scripted source that loops by itself, in Python: waits for deadlines, or until it is interrupted."""
+    """A scripted source with its own loop in Python, which waits for deadlines or an interrupt."""
 
     hangs: threading.Event = field(default_factory=threading.Event)
-    hung_for: threading.Event = field(default_factory=threading.Event)  # a call that hangs returns when this is set
-    read_ns: list[int] = field(default_factory=list)  # when each pass was read
+    hung_for: threading.Event = field(default_factory=threading.Event)  # a hanging call returns when this is set
+    read_ns: list[int] = field(default_factory=list)  # time of each pass
     runs: list[int] = field(default_factory=list)  # passes of each run
     has_loop: bool = True
     _interrupted: threading.Event = field(default_factory=threading.Event)
@@ -102,7 +102,7 @@ def until(kept: Kept, lane: Lane, count: int) -> list[Sweep]:
 
 
 def test_loop_hands_on_its_first_reading_at_once() -> None:
-    """The loop hands on its first reading at once, and later ones many at a time."""
+    """The loop delivers its first reading at once, and later ones in batches."""
     source = Looping(MonotonicClock())
     with watched(source) as (sampler, kept):
         assert until(kept, Lane.FAST, 1)
@@ -114,7 +114,7 @@ def test_loop_hands_on_its_first_reading_at_once() -> None:
 
 
 def test_loop_hands_on_an_edge_in_its_place() -> None:
-    """An edge is handed on in its place, and everything read so far can be asked for at once."""
+    """An edge is delivered in order, and all readings so far are available at once."""
     source = Looping(MonotonicClock())
     with watched(source) as (sampler, kept):
         until(kept, Lane.FAST, 3)
@@ -131,7 +131,7 @@ def test_loop_hands_on_an_edge_in_its_place() -> None:
 
 
 def test_what_was_read_is_handed_over_before_a_far_deadline() -> None:
-    """A lane that is read once in minutes, as the budget may stretch it, holds up nobody who asks for what was read."""
+    """A lane with minutes between readings, as under a small budget, delays no request for the readings so far."""
     with watched(Looping(MonotonicClock()), idle_period_ns=10 * round(PATIENCE_S * 1e9)) as (sampler, kept):
         until(kept, Lane.PROCESSES, 2)
         assert len(kept.of(Lane.FAST)) == 1
@@ -142,7 +142,7 @@ def test_what_was_read_is_handed_over_before_a_far_deadline() -> None:
 
 
 def test_loop_reads_a_whole_row_for_a_new_window() -> None:
-    """A window that opens gets a whole row at once, and pulses after it."""
+    """A new window gets a whole row at once, and pulses after it."""
     source = Looping(MonotonicClock())
     with watched(source, idle_period_ns=round(10 * PATIENCE_S * 1e9)) as (sampler, kept):  # no deadline of the idle lane comes
         until(kept, Lane.FAST, 1)
@@ -161,7 +161,7 @@ def test_loop_reads_a_whole_row_for_a_new_window() -> None:
 
 
 def test_loop_reports_a_lost_gpu_once() -> None:
-    """A GPU lost in the loop is reported once, after all that was read, and is looped over again when back."""
+    """A GPU lost in the loop is reported once, after all its readings, and sampled again when back."""
     lost = threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -174,7 +174,7 @@ def test_loop_reports_a_lost_gpu_once() -> None:
         lost.set()
         wait_until(lambda: sampler.lost, what="the loss is reported")
         assert sampler.lost == "gone"
-        sampler.edge()  # must not wait for a GPU that is not there
+        sampler.edge()  # must not wait for an absent GPU
         assert handed(sampler, 0.0)
         lost.clear()
         seen = len(kept.of(Lane.FAST))
@@ -188,13 +188,13 @@ def test_loop_reports_a_lost_gpu_once() -> None:
 
 
 def test_loop_reports_a_hung_driver() -> None:
-    """A driver that does not answer in the loop is reported, and comes back."""
+    """A driver that hangs in the loop is reported, and recovers."""
     source = Looping(MonotonicClock())
     with watched(source, hang_ns=150 * MS) as (sampler, kept):
         until(kept, Lane.FAST, 3)
         source.hangs.set()
         wait_until(lambda: source.is_hung, what="a call hangs")
-        assert not handed(sampler, 0.02)  # earlier readings are not handed on yet
+        assert not handed(sampler, 0.02)  # earlier readings are not delivered yet
         assert "no answer" in (wait_until(lambda: sampler.lost, what="the loss is reported") or "")
         source.hangs.clear()
         source.hung_for.set()
@@ -203,7 +203,7 @@ def test_loop_reports_a_hung_driver() -> None:
         lost, back = [sweep.observed for sweep in kept.of(Lane.FAST) if not isinstance(sweep.observed, Reading)]
         assert isinstance(lost, Lost)
         assert isinstance(back, Event)
-        assert back.at_ns > lost.at_ns  # whatever had been read before it hung, and was handed on after
+        assert back.at_ns > lost.at_ns  # readings from before the hang, delivered afterwards
 
 
 def test_source_without_a_loop_is_read_pass_by_pass() -> None:

@@ -48,7 +48,7 @@ def test_cheap_signals_stay_in_their_lanes_at_full_rate() -> None:
 
 
 def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
-    """A fast signal that costs more than a millisecond is read in the slow lane, and the plan says why."""
+    """A fast signal above 1 ms is read in the slow lane, and the plan gives the reason."""
     plan = plan_of(costs_ns={"sw_thermal_ns": 2 * MS})
     assert "sw_thermal_ns" not in plan.names[Lane.FAST]
     assert "sw_thermal_ns" in plan.names[Lane.SLOW]
@@ -58,7 +58,7 @@ def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
 
 
 def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
-    """One signal that would use up the lane's budget moves although it costs less than a millisecond."""
+    """A signal that would exceed the lane's budget moves, even below a millisecond."""
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
     assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS
@@ -66,7 +66,7 @@ def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
 
 
 def test_plan_lengthens_the_period_where_every_call_is_dear() -> None:
-    """Where every call is dear, all signals stay, and the lane's period grows until it fits the budget."""
+    """If every call is expensive, all signals stay, and the lane's period grows until it fits the budget."""
     plan = plan_of(usual_cost_ns=100_000)  # a driver without a shared page
     assert set(plan.names[Lane.FAST]) == set(FAST)
     row_ns = 100_000 * len(FAST)
@@ -76,7 +76,7 @@ def test_plan_lengthens_the_period_where_every_call_is_dear() -> None:
 
 
 def test_plan_keeps_the_pulse_where_every_call_is_dear() -> None:
-    """Where every call is dear, the pulse goes on while whole rows grow rare."""
+    """If every call is expensive, pulses continue while whole rows become rare."""
     plan = plan_of(usual_cost_ns=100_000)
     assert plan.active_period_ns[Lane.PULSE] == 2 * 100_000 * 100
     assert "is asked every 20 ms at most" in plan.reasons[Lane.PULSE]
@@ -89,14 +89,14 @@ def test_pulse_holds_the_answered_fast_signals() -> None:
     without = plan_of(values=dict.fromkeys(PULSE, silent))
     assert without.names[Lane.PULSE] == ()
     assert Lane.PULSE not in without.active_period_ns
-    assert without.active_period_ns[Lane.FAST] == FAST_ACTIVE_NS  # no reason to ask the rest more rarely
+    assert without.active_period_ns[Lane.FAST] == FAST_ACTIVE_NS  # no reason to read the rest more rarely
 
 
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(0, 10**9), st.integers(0, 10**9), st.booleans())
 def test_window_keeps_each_lane_within_its_periods(
     idle_ns: int, active_ns: int, least_row_ns: int, least_pulse_ns: int, pulse: bool
 ) -> None:
-    """A window reads no lane more often than configured or allowed, and none too rarely."""
+    """In a window each lane stays between its shortest configured and its longest allowed period."""
     least = {Lane.FAST: least_row_ns, Lane.PULSE: least_pulse_ns}
     found = in_a_window(idle_ns, active_ns, least, pulse=pulse)
     assert all(period_ns >= max(active_ns, least[lane]) for lane, period_ns in found.items())
@@ -120,12 +120,12 @@ def test_plan_drops_signals_that_never_answer() -> None:
 
 
 def test_thermal_time_is_read_only_without_a_counter() -> None:
-    """The dear thermal violation time is read at edges only where no counter gives it."""
+    """The expensive thermal violation time is read, at edges only, if no counter gives it."""
     assert "thermal_violation_ns" not in plan_of().names[Lane.EDGE]
     assert "thermal_violation_ns" in plan_of(values={"sw_thermal_ns": silent}).names[Lane.EDGE]
 
 
-@pytest.mark.parametrize("seconds", [0.5, 0.0])  # a busy machine takes all of it for the first questions
+@pytest.mark.parametrize("seconds", [0.5, 0.0])  # a busy machine needs the whole time for the first queries
 def test_what_answers_only_after_a_while_is_not_dropped(seconds: float) -> None:
     clock = VirtualClock()
     begin_ns = clock.now_ns()
@@ -155,7 +155,7 @@ def test_cost_leaves_out_the_first_read() -> None:
 
 
 def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
-    """After first questions that took all the time, one row of 140 ms must not make a fast lane of 14 s for good."""
+    """One row of 140 ms on a busy machine must not cause a permanent fast period of 14 s."""
     clock = VirtualClock()
     source = Scripted(clock)
     held_up = dict.fromkeys((Lane.FAST, Lane.PULSE), True)
@@ -172,7 +172,7 @@ def test_a_row_that_a_busy_machine_held_up_stretches_no_lane() -> None:
 
 
 def test_a_mean_that_was_held_up_once_stretches_no_lane() -> None:
-    """Means answer in one call after a while; other GPUs that are measured meanwhile may hold one such call up."""
+    """One delayed call for means, during the measurement of other GPUs, does not lengthen a lane's period."""
     clock = VirtualClock()
     begin_ns = clock.now_ns()
     source = Scripted(clock)
@@ -223,7 +223,7 @@ def test_the_simulated_gpu_is_measured_like_any_other() -> None:
 
 
 def test_unmeasured_gpu_reads_each_signal_in_its_own_lane() -> None:
-    """A GPU that could not be measured is asked for every signal in the signal's own lane."""
+    """A GPU that could not be measured is queried for every signal in the signal's own lane."""
     plan = unmeasured(DEVICE, 40 * MS, 20 * MS)
     assert plan.names[Lane.FAST] == FAST
     assert plan.idle_period_ns[Lane.FAST] == 40 * MS
@@ -256,9 +256,9 @@ def test_refresh_ignores_flicker_while_the_driver_writes() -> None:
 
 
 def test_refresh_is_found_in_a_value_that_mostly_stands() -> None:
-    """A value that mostly stands still shows the refresh period all the same."""
+    """A mostly constant value still reveals the refresh period."""
     times = [10.0 * i for i in range(2000)]
-    # Blips of one refresh, as of a clock that nothing limits, between pauses of two to seven refreshes.
+    # Blips of one refresh, as of an unlimited clock, between pauses of two to seven refreshes.
     edges = {0}
     while max(edges) < 200:
         edges |= {max(edges) + 2 + len(edges) % 6, max(edges) + 3 + len(edges) % 6}
@@ -277,7 +277,7 @@ def test_changes_across_a_hole_in_the_readings_are_not_counted() -> None:
 
 
 def test_refresh_of_rarely_read_signals_ignores_pulses() -> None:
-    """Pulses in between do not close the holes of signals that are read more rarely."""
+    """Pulses in between do not close the gaps of rarely read signals."""
     refresh = Refresh(UUID)
     for i in range(2000):
         lane, power_w = (Lane.PULSE, None) if i % 30 else (Lane.FAST, float(i))

@@ -1,7 +1,7 @@
-"""Reading the whole fast row every 50 ms in a window, and only clock and reasons every 10, changes no verdict on a recorded H200.
+"""Tests that whole rows every 50 ms with pulses every 10 ms change no verdict on a recorded H200.
 
-The values of the driver's page are new every 100 ms, its dense power record comes apart from the rows, and a window's edges are
-read as ever.  ``h200-held-out.npz`` holds times of iterations and no telemetry: there is nothing in it to thin.
+The driver's page changes every 100 ms, its dense power record comes apart from the rows, and a window's edges are read as
+before.  ``h200-held-out.npz`` holds times of iterations and no telemetry, so it has nothing to thin.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tests.gpuwatch.slower import slower
 
 TRACES = Path(__file__).parents[2] / "traces"
 MS = 1_000_000
-PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))[:: 1 if SHARE == 1.0 else 2]  # where in a row's period the rows lie
+PHASES_NS = tuple(range(0, ROW_NS, 10 * MS))[:: 1 if SHARE == 1.0 else 2]  # phase of the rows in their period
 
-# Without a power record before it, where this interval's last pause ended is known from utilisation alone, and so to a row: 2.69
-# or 2.66 s before a window of 3.2 s, which is 9.8 or 10.7 % of it where the limit is 10 %.  Before a window a daemon has
-# never read more than 20 rows a second, and it has the power record.
+# Without a power record before the interval, the end of its last pause is known from utilisation only, to one row: 2.69 or
+# 2.66 s before a window of 3.2 s, or 9.8 and 10.7 % of it with a limit of 10 %.  Before a window a daemon never reads more
+# than 20 rows a second, and it has the power record.
 BORDERLINE = {("clean_gemm4k", 3.2, 100_298_973_297)}
 
 
 def windows() -> Iterator[tuple[Evidence, bool]]:
-    """Every recorded window, and whether rows that repeat were left out of it."""
+    """Return every recorded window, and whether it lacks repeated rows."""
     for each in unpack((TRACES / "h200-windows.capsule").read_bytes()):
         yield each, True
     for each in recordings.load(TRACES / "scenarios.npz"):
@@ -52,7 +52,7 @@ def test_a_recorded_window_keeps_its_status_and_its_hazards(window: Evidence, ch
 
 
 def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
-    """Intervals of the clean windows keep their status and hazards, but for one at a limit."""
+    """Intervals of the clean windows keep their status and hazards, except for one at a limit."""
     moved = set()
     for label, interval in clean.recorded(step_s=0.5):
         window, before = interval.window, said(interval)

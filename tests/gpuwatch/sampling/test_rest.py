@@ -1,4 +1,4 @@
-"""An idle GPU is looked at rarely, and at its full rate as soon as it works or a window opens."""
+"""Tests of an idle GPU: it is read rarely, and at the full rate as soon as it works or a window opens."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def apart_ns(found: list[Sweep]) -> list[int]:
 
 
 def test_idle_gpu_is_read_rarely_after_a_while() -> None:
-    """Rows then come before the ones before them go stale, and pulses that say nothing new are no readings."""
+    """At rest rows come before the previous ones go stale, and unchanged pulses are no readings."""
     gpu = Gpu()
     assert len(gpu.watched(9.0, Lane.FAST)) == pytest.approx(180, abs=2)
     gpu.resting()
@@ -87,7 +87,7 @@ def test_work_is_noticed_within_half_a_second() -> None:
     assert noticed.observed.at_ns - began_ns <= NOTICED_NS
     rows = [each for each in found if each.lane is Lane.FAST and each.observed.at_ns > noticed.observed.at_ns]
     assert max(apart_ns(rows)) <= S // 20
-    # The driver's record holds 2.4 s: how the work began is in it.
+    # The driver's record covers 2.4 s, including the begin of the work.
     for lane in (Lane.POWER, Lane.PROCESSES, Lane.SLOW):
         first = next(each for each in found if each.lane is lane and each.observed.at_ns >= noticed.observed.at_ns)
         assert first.observed.at_ns - noticed.observed.at_ns <= S // 50
@@ -121,7 +121,7 @@ def test_dear_questions_are_rare_while_nobody_is_connected(attended: bool) -> No
 
 
 def test_rest_is_no_gap_and_invents_no_readings() -> None:
-    """Rows stand for no longer than they were read, and the slower rate is no gap in the lane."""
+    """Rows last no longer than their reading period, and the slower rate is no gap in the lane."""
     gpu, compactor = Gpu(), Compactor()
     read: list[int] = []
     for sweep in gpu.watched(30.0):

@@ -1,4 +1,4 @@
-"""A window after a GPU's rest is judged as if the GPU had been watched at the full rate all the while."""
+"""Tests that a window after a GPU's rest is judged as after sampling at the full rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEVER_NS = 10_000 * S
 
 
 def watched(kernel: Kernel, warmup_s: float, rest_after_ns: int) -> tuple[Evidence, bool]:
-    """The evidence of a window after so much warm-up, and whether the GPU rested before it."""
+    """Return the evidence of a window after this warm-up, and whether the GPU rested before it."""
     begin_s = IDLE_S + warmup_s
     bench = (begin_s, begin_s + WINDOW_S)
     scene = Scene(
@@ -78,7 +78,7 @@ def trace_of(sweeps: list[Sweep], since_ns: int) -> Trace:
 
 
 def said(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
-    """Status and hazards; whether the last milliseconds are dark depends on where in a row's period the window's end fell."""
+    """Return status and hazards; the darkness of the last milliseconds depends on the phase of the window's end."""
     verdict = judge(evidence)
     found = {(finding.rule, finding.severity) for finding in verdict.hazards}
     return verdict.status.value, frozenset(found - {("dark-time", "note")})

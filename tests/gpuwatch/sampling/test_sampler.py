@@ -29,7 +29,7 @@ S = 1_000_000_000
 
 
 class Loop:
-    """One question on a virtual clock, whose answer takes as long as the test says."""
+    """One lane on a virtual clock, whose reading takes the test's duration."""
 
     def __init__(self, takes_ns: Callable[[int], int] = lambda pass_number: 0, period_ns: int = 10 * MS) -> None:
         self.clock = VirtualClock()
@@ -50,7 +50,7 @@ class Loop:
         return (Reading(uuid=UUID, lane=Lane.FAST, at_ns=self.clock.now_ns(), took_ns=0),)
 
     def take(self, number: int) -> list[tuple[float, float, int]]:
-        """Due and late in milliseconds since the beginning, and missed."""
+        """Return due time and delay in milliseconds since the beginning, and missed passes."""
         found = [next(self.sweeps) for _ in range(number)]
         return [((s.due_ns - self.begin_ns) / MS, s.late_ns / MS, s.missed_count) for s in found]
 
@@ -60,7 +60,7 @@ def test_deadlines_are_absolute_so_lateness_never_adds_up() -> None:
 
 
 def test_overrun_makes_the_next_pass_late() -> None:
-    """A pass that overruns makes the next one late, and the lateness is recorded."""
+    """A pass that overruns delays the next one, and the delay is recorded."""
     loop = Loop(takes_ns=lambda n: 14 * MS if n == 1 else 0)
     assert loop.take(3) == [(0, 0, 0), (10, 4, 0), (20, 0, 0)]
 
@@ -72,7 +72,7 @@ def test_deadlines_that_passed_are_counted_and_never_queued() -> None:
 
 
 def test_new_period_holds_from_the_next_pass() -> None:
-    """A new period holds from the next pass, and a hurried pass comes at once."""
+    """A new period counts from the next pass, and a hurried pass comes at once."""
     loop = Loop(period_ns=50 * MS)
     loop.take(1)
     loop.period_ns = 10 * MS
@@ -91,7 +91,7 @@ def test_hurried_passes_keep_their_spacing() -> None:
 
 
 def test_lost_gpu_is_reported_once_and_retried() -> None:
-    """A lost GPU is reported once, retried with growing patience, and reported when it is back."""
+    """A lost GPU is reported once, retried at growing intervals, and reported when it is back."""
     loop = Loop(period_ns=10 * MS)
     loop.take(1)
     loop.fails = DeviceLostError(UUID, "fell off the bus")
@@ -167,7 +167,7 @@ def test_each_lane_has_its_rate_idle_and_active(active: bool, expected: dict[str
 
 
 def test_process_utilisation_is_read_once_a_second() -> None:
-    """The utilisation of processes is read once a second in a window."""
+    """In a window the utilisation of processes is read once a second."""
     sampler, source, clock = virtual(active=True)
     list(taken(sampler, clock, 5.0))
     assert source.process_lists.count(True) == pytest.approx(6, abs=1)
@@ -195,7 +195,7 @@ def test_activation_switches_the_lanes_at_once() -> None:
 
 
 def test_pulse_reads_clock_and_reasons_in_a_window() -> None:
-    """A pulse reads clock and reasons between two whole rows, and only in a window."""
+    """Only in a window, a pulse reads clock and reasons between two whole rows."""
     sampler, source, clock = virtual(active=True)
     readings = [sweep.observed for sweep in taken(sampler, clock, 1.0) if isinstance(sweep.observed, Reading)]
     fast = [reading.at_ns for reading in readings if reading.lane is Lane.FAST]
@@ -214,7 +214,7 @@ def test_pulse_reads_clock_and_reasons_in_a_window() -> None:
 
 
 def test_late_passes_move_no_row() -> None:
-    """Late passes move no row, and each missed pass is counted once."""
+    """Late passes shift no row, and each missed pass counts once."""
     clock = VirtualClock()
     source = Scripted(clock, takes_time=True, usual_cost_ns=300_000)  # a row takes 3.6 ms
     sampler = Sampler(source, unmeasured(DEVICE), (), clock, threading.Event())
@@ -228,7 +228,7 @@ def test_late_passes_move_no_row() -> None:
 
 
 def test_gpu_lost_in_a_pulse_comes_back_with_a_whole_row() -> None:
-    """A GPU that is lost in a pulse is lost once, and back with a whole row."""
+    """A GPU lost in a pulse is lost once, and comes back with a whole row."""
     clock, lost = VirtualClock(), threading.Event()
 
     def fails(lane: Lane) -> None:
@@ -241,7 +241,7 @@ def test_gpu_lost_in_a_pulse_comes_back_with_a_whole_row() -> None:
     lost.set()
     reported = [sweep for sweep in taken(sampler, clock, 2.5) if sweep.lane in (Lane.FAST, Lane.PULSE)]
     assert [(sweep.lane, type(sweep.observed)) for sweep in reported] == [(Lane.FAST, Lost)]
-    sampler.set_active(False)  # the window ended meanwhile: nothing waits for a pulse
+    sampler.set_active(False)  # the window has ended: nothing waits for a pulse
     lost.clear()
     back = [sweep for sweep in taken(sampler, clock, 5.0) if sweep.lane in (Lane.FAST, Lane.PULSE)]
     assert isinstance(back[0].observed, Event)
@@ -254,14 +254,14 @@ def test_whoever_asks_for_whole_rows_at_the_full_rate_gets_them() -> None:
     sampler.set_periods(10 * MS, 10 * MS)
     assert {sweep.lane for sweep in taken(sampler, clock, 1.0)} & {Lane.FAST, Lane.PULSE} == {Lane.FAST}
     assert sampler.rate_hz == pytest.approx(100, abs=2)
-    sampler.set_periods(S, 10 * MS)  # rarely while idle is not rarely in a window
+    sampler.set_periods(S, 10 * MS)  # rare while idle is not rare in a window
     assert sampler.period_ns == {Lane.FAST: 50 * MS, Lane.PULSE: 10 * MS, Lane.SLOW: S}
     sampler.set_periods(S, 200 * MS)
     assert sampler.period_ns == {Lane.FAST: 200 * MS, Lane.SLOW: S}
 
 
 def test_configured_periods_stay_within_the_budget() -> None:
-    """Configured periods hold, but are never shorter than the budget allows."""
+    """Configured periods apply, but are never shorter than the budget allows."""
     clock = VirtualClock()
     source = Scripted(clock, usual_cost_ns=50_000)
     sampler = Sampler(source, measure(source, DEVICE, clock), (), clock, threading.Event())
@@ -315,7 +315,7 @@ def test_the_cost_of_a_thread_is_its_share_of_a_processor() -> None:
 
 @pytest.fixture(name="threads")
 def _threads() -> Iterator[Callable[..., tuple[Sampler, Scripted, Kept]]]:
-    """Samplers with real threads on the real clock; released and stopped at the end."""
+    """Yield samplers with real threads on the real clock; release and stop them at the end."""
     started: list[Sampler] = []
 
     def start(**settings: Any) -> tuple[Sampler, Scripted, Kept]:
@@ -350,7 +350,7 @@ def test_both_threads_give_every_lane_to_the_sinks(threads: Any) -> None:
 
 
 def test_pulses_reach_the_sinks_in_order(threads: Any) -> None:
-    """Pulses reach the sinks in their order, and no later than the next whole row."""
+    """Pulses reach the sinks in order, and no later than the next whole row."""
     sampler, _, kept = threads()
     assert kept.wait_for(readings(Lane.FAST, 0))
     sampler.set_active(True)
@@ -418,7 +418,7 @@ def test_hung_call_stops_only_its_own_thread(threads: Any) -> None:
 
 
 def test_gone_source_is_reopened_once_for_both_threads(threads: Any) -> None:
-    """A source that is gone is opened again once for both threads."""
+    """Both threads reopen a lost source only once."""
     gone = threading.Event()
     opened: list[Scripted] = []
 
@@ -452,7 +452,7 @@ def test_events_are_given_to_the_sinks_as_they_come() -> None:
 
 @pytest.mark.gpu
 def test_gpu_is_watched_at_both_rates_within_its_budget() -> None:
-    """A real GPU is watched at both rates within its budget."""
+    """A real GPU is sampled at both rates within its budget."""
     from gpuwatch.sources.nvml import Nvml
 
     clock, kept, stop, pause = MonotonicClock(), Kept(), threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""A Wake is a threading.Event for one waiter: whatever is done with it, both answer alike, and no wake-up is lost."""
+"""Tests of Wake, a threading.Event for one waiter: both give equal answers to any steps, and no wake-up is lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S
 
 
 class LikeAnEvent(RuleBasedStateMachine):
-    """The same steps with an Event beside it."""
+    """The same steps with an Event for comparison."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ TestLikeAnEvent.settings = settings(max_examples=share_of(40), stateful_step_cou
 
 
 def test_wait_lasts_its_timeout() -> None:
-    """A wait without a wake-up lasts its whole timeout and returns that nothing came."""
+    """A wait without a wake-up lasts its whole timeout and returns False."""
     begin_s = time.monotonic()
     assert not Wakeup().wait(0.05)
     assert time.monotonic() - begin_s >= 0.05
@@ -68,7 +68,7 @@ def test_a_wait_without_an_end_is_woken_too() -> None:
 
 @pytest.mark.parametrize("setters_count", [1, 4])
 def test_every_order_given_before_a_wake_up_is_seen_after_it(setters_count: int) -> None:
-    """Threads write what they want and set; the waiter clears and reads.  What is lost would be waited for in vain."""
+    """Every order written before a wake-up is seen after it: threads write and set, the waiter clears and reads."""
     wake, each_count = Wakeup(), 5000
     wanted = [0] * setters_count
 

@@ -1,4 +1,4 @@
-"""nvidia-smi logs for tests, as nvidia-smi writes them."""
+"""nvidia-smi logs for tests, in nvidia-smi's form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UUIDS = ("GPU-0e1f2a3b-0000-0000-0000-000000000001", "GPU-0e1f2a3b-0000-0000-00
 
 
 def row(number: int, gpu: int = 0, *, period_ms: int = 20) -> str:
-    """One row of a capped GPU, ``period_ms`` after the one before."""
+    """Return one row of a capped GPU, ``period_ms`` after the previous one."""
     second, milli = divmod(number * period_ms, 1000)
     minute, second = divmod(second, 60)
     return (

@@ -1,6 +1,6 @@
-"""A driver library made of Python functions, under a private copy of NVIDIA's own binding.
+"""A driver library of Python functions, under a private copy of NVIDIA's own binding.
 
-The binding's code runs as it is: structures, two-call lists, error classes.  Only the C library below it is ours.
+The binding's own code runs: structures, two-call lists, error classes.  Only the C library below it is replaced.
 """
 
 # ruff: noqa: N802 - the functions bear the names of the C library they stand for
@@ -24,7 +24,7 @@ BOARD, INSTANCE = 0x1000, 0x2000
 
 
 def binding(library: object | None = None) -> Any:
-    """A copy of pynvml of its own, which has loaded ``library`` (or none yet)."""
+    """Return a private copy of pynvml that has loaded ``library`` (or none yet)."""
     found = importlib.util.find_spec("pynvml")
     assert found is not None
     assert found.origin is not None
@@ -33,21 +33,21 @@ def binding(library: object | None = None) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its error classes are made by looking the module up here
+    sys.modules[name] = module  # the binding creates its error classes by looking itself up here
     spec.loader.exec_module(module)
     module.nvmlLib = library  # type: ignore[attr-defined]
     return module
 
 
 def rebound(module: Any, library: object) -> Any:
-    """Return a copy of the binding that has now loaded another library: where hundreds are tried, a copy each takes seconds."""
+    """Return a copy of the binding that has now loaded another library: with hundreds of libraries, one copy each takes seconds."""
     module.nvmlLib = library
     module._nvmlGetFunctionPointer_cache.clear()
     return module
 
 
 def unofficial() -> ModuleType:
-    """What the abandoned fork looks like: the same calls, without the binding's inner way in."""
+    """Return a stand-in for the abandoned fork: the same calls, without the binding's internal functions."""
     return ModuleType("pynvml")
 
 
@@ -338,7 +338,7 @@ def _listed(processes: list[tuple[int, int]], number: Any, found: Any) -> int:
 
 
 def _room(structure: Any, number: Any, found: Any) -> Any:
-    """The caller's buffer, however it made it, as entries of the binding's own structure; none where it only asks how many."""
+    """Return the caller's buffer as entries of the binding's own structure; none if it only queries the count."""
     return () if found is None else (structure * number._obj.value).from_buffer(found)
 
 

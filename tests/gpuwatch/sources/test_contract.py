@@ -1,4 +1,4 @@
-"""What every source owes its callers, whatever stands behind it."""
+"""Tests of the contract of every source."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def passing(clock: Clock, seconds: float) -> None:
 
 
 def test_source_devices_have_identities_and_say_if_simulated(made: tuple[Source, Clock]) -> None:
-    """Each device has an identity of its own and says if it is simulated."""
+    """Each device has a unique identity and says if it is simulated."""
     source, _ = made
     devices = source.devices()
     assert devices

@@ -1,4 +1,4 @@
-"""How near the simulation comes to recordings of a real H200 (driver 580.159.04, 700 W, 2026-11).
+"""Tests of the simulation's distance from recordings of a real H200 (driver 580.159.04, 700 W, 2026-11).
 
 The figures of the kernels and of the power controller were fitted on the ``natural_*``, ``per_iteration_*`` and
 ``power_step`` recordings; ``scenarios.npz`` is another run and was not fitted on.  Distance is the largest relative
@@ -54,7 +54,7 @@ def times(piece: Evidence) -> Timings:
 def test_fit_predicts_a_capped_run_it_was_not_fitted_on(
     label: str, scene: str, clock_bound: float, power_bound: float, time_bound: float
 ) -> None:
-    """Clock, power and times under the cap are near those of a run not fitted on."""
+    """Clock, power and times under the cap are close to those of a run outside the fit."""
     real = recorded(label)
     for name, bound in (("sm_clock_mhz", clock_bound), ("power_w", power_bound)):
         pooled = np.concatenate([simulated(scene, seed).within(name).values for seed in SEEDS])
@@ -101,7 +101,7 @@ def true_clock_mhz(scene: str, seed: int) -> Values:
 
 
 def onset_ms(timings: Timings) -> float:
-    """When kernel times first stayed 5 % above their first 40 ms, from the first iteration."""
+    """Return the first time when kernel times stay 5 % above their first 40 ms, from the first iteration."""
     since_ms = (timings.at_ns - timings.at_ns[0]) / 1e6
     base_s = np.median(timings.took_s[since_ms < 40.0])
     return next(float(since_ms[i]) for i in range(len(since_ms) - 10) if np.median(timings.took_s[i : i + 10]) > 1.05 * base_s)
@@ -115,7 +115,7 @@ def test_the_cap_engages_when_it_did() -> None:
 
 
 def period_s(timings: Timings, bin_s: float = 0.05) -> float:
-    """The strongest period of kernel time between a quarter second and two and a half."""
+    """Return the strongest period of kernel time between 0.25 and 2.5 s."""
     number = ((timings.at_ns - timings.at_ns[0]) / 1e9 / bin_s).astype(int)
     values = np.array([np.median(timings.took_s[number == i]) for i in range(number[-1]) if (number == i).any()])
     power = np.abs(np.fft.rfft((values - values.mean()) * np.hanning(len(values)), 8192)) ** 2

@@ -1,4 +1,4 @@
-"""NVML: the driver below the official binding is a double here; tests marked ``gpu`` ask a real one."""
+"""Tests of NVML with a mock driver below the official binding; tests marked ``gpu`` use a real one."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_the_official_binding_is_accepted() -> None:
 
 
 def test_binding_refuses_a_namesake_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that merely has the binding's name is refused, and the error names the fix."""
+    """A foreign module with the binding's name is refused, with the remedy."""
     monkeypatch.setitem(sys.modules, "pynvml", unofficial())
     with pytest.raises(SourceGoneError, match="pip uninstall pynvml"):
         official()
@@ -141,12 +141,12 @@ def test_a_device_carries_every_fact_in_our_units() -> None:
     assert (device.memory_total_bytes, device.memory_reserved_bytes) == (150_754_820_096, 644_000_000)
     assert (device.persistence_mode, device.ecc_mode, device.mig_mode) == (True, True, False)
     assert device.compute_mode == "exclusive-process"
-    assert device.virtualization is None  # the double does not answer it
+    assert device.virtualization is None  # the mock does not answer it
     assert not device.simulated
 
 
 def test_texts_of_the_driver_that_are_not_utf8_are_cleaned() -> None:
-    """One bad byte of a version must not cost every GPU."""
+    """A wrong byte in a version text does not cost any GPU."""
     bad = b"\xff96.00\xc3"
     source, _ = nvml(driver_version=b"580\xff.1", name=bad, bus_id=b"0\xff:06.0", vbios=bad)
     (device,) = source.devices()
@@ -181,7 +181,7 @@ def test_mig_instances_follow_their_board() -> None:
 
 
 def test_mig_instance_has_the_boards_clocks_and_its_own_memory() -> None:
-    """The clocks of a MIG instance are its board's, its memory is its own."""
+    """A MIG instance has its board's clocks and its own memory."""
     reading = read(nvml(mig=True)[0], "sm_clock_mhz", "memory_used_bytes", uuid=MIG_UUID)
     assert reading.sm_clock_mhz == 1755
     assert reading.memory_used_bytes == 40_000_000
@@ -193,7 +193,7 @@ def test_only_what_was_asked_is_read_and_in_our_units() -> None:
     assert reading.sm_clock_mhz == 1755
     assert reading.power_w == pytest.approx(124.448)
     assert reading.power_cap_ns == 14_398_922_208
-    assert reading.event_reasons_mask == 0x404  # bits we do not know are kept
+    assert reading.event_reasons_mask == 0x404  # unknown bits are kept
     assert reading.utilization_ratio == pytest.approx(0.98)
     assert reading.mem_clock_mhz is None
     assert reading.lane == Lane.FAST
@@ -219,13 +219,13 @@ def test_two_signals_of_one_call_ask_it_once() -> None:
 
 
 def test_deprecated_call_is_used_where_its_successor_is_missing() -> None:
-    """The successor of a call is tried first, the deprecated call where it is missing."""
+    """A call's successor is tried first, the deprecated call if it is missing."""
     assert read(nvml()[0], "temperature_c").temperature_c == 33
     assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
 
 
 def test_average_power_falls_back_from_field_to_call() -> None:
-    """Average power falls back to the call where the field is unknown."""
+    """Average power falls back to the call if the field is unknown."""
     assert read(nvml()[0], "power_average_w").power_average_w == pytest.approx(124.812)
 
 
@@ -251,7 +251,7 @@ def test_success_without_a_timestamp_fills_nothing() -> None:
 
 
 def test_field_that_fails_later_is_none_and_alone() -> None:
-    """A field that fails later is None and leaves the others alone."""
+    """A field that fails later becomes None, without effect on the others."""
     source, library = nvml(fields={186: (0, UINT, 1000, 1), 74: (0, ULL, 5, 1)})
     assert read(source, "power_w", "power_cap_ns").power_w == 1.0
     library.fields[186] = (999, UINT, 0, 0)
@@ -287,7 +287,7 @@ def test_an_application_clock_shows_only_where_it_was_set() -> None:
 def test_slowdown_time_names_the_ids_it_comes_from(
     fields: dict[int, tuple[int, int, int, int]], driver: str, stated: str, expected_ns: int
 ) -> None:
-    """Slow-down time comes from the ids that mean it on this driver, and the notes name them."""
+    """Slow-down time comes from the ids with that meaning on this driver, and the notes name them."""
     source, _ = nvml(fields=fields, driver_version=driver.encode())
     assert read(source, "sw_thermal_ns").sw_thermal_ns == expected_ns
     assert source.notes(UUID)["slow-down time"].startswith(stated)
@@ -334,7 +334,7 @@ def test_a_uuid_the_driver_does_not_know_is_a_lost_device() -> None:
 
 
 def test_nvml_close_is_repeatable_and_final() -> None:
-    """Closing twice is harmless, and nothing can be read after it."""
+    """A second close is harmless, and later reads fail."""
     source, library = nvml()
     read(source, "sm_activity_ratio")
     source.events(0.0)
@@ -375,7 +375,7 @@ def test_utilization_starts_at_a_cursor_and_drops_bad_entries() -> None:
 
 @pytest.mark.parametrize(("visibility", "name"), [(Visibility.HOST, "name-77"), (Visibility.NAMESPACE, None)])
 def test_process_seen_only_by_utilization_is_unlisted(visibility: Visibility, name: str | None) -> None:
-    """A process that only the utilisation names is unlisted, and has no name outside the host's namespace."""
+    """A process seen only in the utilisation is unlisted, and has no name outside the host's namespace."""
     library = Library(utilization=[(77, 100, 1)])
     asked = lists(library, visibility)
     asked.processes(utilization=True)
@@ -400,7 +400,7 @@ def test_a_list_that_does_not_answer_is_not_an_empty_gpu() -> None:
 
 
 class Clocks:
-    """Three clocks a test moves: monotonic, wall (ahead by an offset) and boot."""
+    """Three clocks that a test sets: monotonic, wall (ahead by an offset) and boot."""
 
     def __init__(self) -> None:
         self.now_ns, self.wall_ns, self.boot_ns = 50_000_000_000, 1_700_000_000_000_000_000, 3_600_000_000_000
@@ -423,7 +423,7 @@ class Clocks:
 
 @pytest.mark.parametrize("by", ["wall", "boot"])
 def test_power_stamps_of_either_clock_become_monotonic(by: str) -> None:
-    """The driver's stamps become monotonic times, whichever clock they are of."""
+    """The driver's stamps become monotonic times, whichever of its clocks they use."""
     clocks = Clocks()
     offset_ns = clocks.wall_ns if by == "wall" else clocks.boot_ns
     library = Library(samples=[(clocks.stamp_us(0.04, offset_ns), 100_000), (clocks.stamp_us(0.02, offset_ns), 700_000)])
@@ -444,7 +444,7 @@ def test_an_empty_record_is_no_error() -> None:
 
 @pytest.mark.parametrize("step_s", [-3600.0, -0.5, 0.5, 3600.0])
 def test_wall_clock_step_drops_one_interval_of_power(step_s: float) -> None:
-    """A step of the wall clock drops an interval and breaks nothing."""
+    """A step of the wall clock drops one interval and breaks nothing."""
     clocks = Clocks()
     library = Library(samples=[(clocks.stamp_us(0.02, clocks.wall_ns), 1000)])
     power = clocks.power(library)
@@ -468,7 +468,7 @@ def test_stamps_of_no_known_clock_are_not_believed() -> None:
 
 
 def test_activity_needs_two_samples_far_enough_apart() -> None:
-    """Activity needs two samples far enough apart, and is a ratio."""
+    """Activity is a ratio that needs two samples at a sufficient distance."""
     library, now = Library(), [0]
     api = binding(library)
     gpm = Gpm(api, UUID, None, now_ns=lambda: now[0])
@@ -500,7 +500,7 @@ def test_events_say_which_gpu_and_what() -> None:
 
 
 def test_waiting_for_unsupported_events_takes_the_time() -> None:
-    """Where events are unsupported, waiting for them still takes the time."""
+    """If events are unsupported, waiting for them still takes the time."""
     source, _ = nvml(errors={"nvmlEventSetCreate": NOT_SUPPORTED})
     begin_ns = clock.now_ns()
     assert source.events(0.05) == ()

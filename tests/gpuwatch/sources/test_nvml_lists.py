@@ -1,6 +1,6 @@
-"""The driver's lists are whole, and asked in one call where they fit into the room they are given."""
+"""Tests that the driver's lists are complete, and take one call if they fit into the buffer."""
 
-# ruff: noqa: N802 - as in the double, whose functions some of these replace
+# ruff: noqa: N802 - as in the mock driver, whose functions some of these replace
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ MPS = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 
 
 def around(room: int) -> st.SearchStrategy[int]:
-    """Lengths of a list: none, few, at the edge of the room it is given, and past any growth of it."""
+    """Return lengths of a list: none, few, around the buffer's size, and beyond any growth of it."""
     return st.integers(0, 3) | st.integers(room - 3, room + 3) | st.integers(2 * room - 3, 2 * room + 40) | st.integers(0, 3000)
 
 
 def asked(library: Library, function: str, ask: Callable[[], Any]) -> tuple[Any, int]:
-    """What comes of it, and how many calls of that function it took."""
+    """Return the result, and the number of calls of that function."""
     library.calls.clear()
     found = ask()
     return found, library.calls.count(function)
@@ -49,7 +49,7 @@ def processes(count: int) -> list[tuple[int, int]]:
 
 @given(around(64), around(64))
 def test_process_list_takes_one_call_or_two_and_keeps_its_room(count: int, later_count: int) -> None:
-    """All processes are listed in one call or two, and room once found is kept."""
+    """One or two calls list all processes, and a grown buffer is kept."""
     library = Library(processes=processes(count))
     source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID))
@@ -79,19 +79,19 @@ def test_utilisation_is_whole_in_one_call_or_two(count: int) -> None:
 
 
 def record(count: int) -> list[tuple[int, int]]:
-    """So many samples of the last second, a milliwatt apart."""
+    """Return this number of samples of the last second, a milliwatt apart."""
     newest_us = (clock.now_ns() + clock.wall_offset_ns()) // 1000
     return [(newest_us - (count - number) * 100, 100_000 + number) for number in range(count)]
 
 
 @given(around(128))
 def test_power_record_that_fills_its_room_is_read_with_more(count: int) -> None:
-    """A power record that fills its room is read again with more."""
+    """A power record that fills its buffer is read again with a larger one."""
     library = Library(samples=record(count))
     source = Nvml(rebound(OURS, library))
     gained, calls = asked(library, SAMPLES, lambda: source.power_record(UUID))
     assert gained.sample_w == tuple(draw_mw / 1000 for _, draw_mw in library.samples)
-    # Cut off it looks like one that just fits, and does not tell its length: the room is doubled until it is not filled.
+    # A truncated record looks like one that just fits and has no length, so the buffer doubles until it is not filled.
     assert calls == 1 + sum(count >= 128 << step for step in range(10))
     library.samples += record(1)
     assert asked(library, SAMPLES, lambda: source.power_record(UUID))[0].sample_w == (100.0,)
@@ -100,7 +100,7 @@ def test_power_record_that_fills_its_room_is_read_with_more(count: int) -> None:
 
 @given(st.integers(0, 6), st.integers(0, 2**64 - 1))
 def test_samples_keep_their_type_and_all_their_bytes(kind: int, raw: int) -> None:
-    """A sample is handed on with its type and all of its bytes."""
+    """A sample keeps its type and all of its bytes."""
 
     class Odd(Library):
         def _nvmlDeviceGetSamples(
@@ -115,7 +115,7 @@ def test_samples_keep_their_type_and_all_their_bytes(kind: int, raw: int) -> Non
 
 
 class Growing(Library):
-    """Processes start between the calls: each that is answered finds so many more."""
+    """A list of processes that grows with each answered call."""
 
     more: int = 0
 
@@ -127,7 +127,7 @@ class Growing(Library):
 
 @given(st.integers(0, 300), st.sampled_from([0, 1, 30, 33, 100, 700]))
 def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> None:
-    """A list that grows while it is read is as whole as at its last call."""
+    """A growing list is complete as of its last call."""
     library = Growing(processes=processes(count))
     library.more = more
     source = Nvml(rebound(OURS, library))
@@ -138,7 +138,7 @@ def test_growing_list_is_as_whole_as_at_its_last_call(count: int, more: int) -> 
 
 
 def test_list_that_never_fits_is_not_an_empty_gpu() -> None:
-    """A list that never fits is given up, and is not taken for an empty GPU."""
+    """A list that never fits is given up, and does not count as an empty GPU."""
     library = Library(errors={COMPUTE: INSUFFICIENT_SIZE, SHARES: INSUFFICIENT_SIZE, SAMPLES: INSUFFICIENT_SIZE})
     source = Nvml(rebound(OURS, library))
     process_list, calls = asked(library, COMPUTE, lambda: source.read_process_list(UUID, utilization=True))
@@ -182,7 +182,7 @@ def test_each_list_can_tell_of_the_loss(function: str) -> None:
 
 @pytest.mark.parametrize("code", [0, NOT_FOUND])
 def test_empty_utilization_record_takes_one_call(code: int) -> None:
-    """An empty utilisation record has two spellings, and takes one call."""
+    """An empty utilisation record has two forms, and takes one call."""
 
     class Empty(Library):
         def _nvmlDeviceGetProcessUtilization(self, handle: Any, found: Any, number: Any, since: Any) -> int:
@@ -195,7 +195,7 @@ def test_empty_utilization_record_takes_one_call(code: int) -> None:
 
 
 def test_threads_that_read_at_once_get_their_own_lists() -> None:
-    """Two threads that read at once each get their own list."""
+    """Two threads that read at once get their own lists."""
     together = threading.Barrier(2, timeout=PATIENCE_S)
 
     class Slow(Library):
@@ -233,7 +233,7 @@ def _median_us(ask: Callable[[], Any], turns: int = 100) -> float:
 
 @pytest.mark.gpu
 def test_gpu_one_call_gives_what_the_bindings_two_do() -> None:
-    """One call gives what the binding's two do, and costs less."""
+    """One call returns the result of the binding's two, and costs less."""
     torch = pytest.importorskip("torch")
     work = torch.ones(4096, 4096, device="cuda:0")
     pynvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""A specification opens the source it names, and nothing else."""
+"""Tests that a specification opens exactly its source."""
 
 from __future__ import annotations
 

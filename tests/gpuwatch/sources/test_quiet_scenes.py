@@ -1,4 +1,4 @@
-"""A quiet scene stays without hazards when host, harness and stamps testify of it too, and all of them say what is true."""
+"""Tests that a quiet scene has no hazards with truthful facts of host, harness and stamps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHO_HOLDS_AND_SHARES = {
 
 
 def witnessed(scene: str, seed: int) -> Evidence:
-    """The scene's evidence with everything a daemon and a harness know besides."""
+    """Return the scene's evidence with everything that a daemon and a harness know in addition."""
     about = simulate(scene, seed=seed)[0]
     timings, device = about.timings, about.device
     assert timings is not None
@@ -53,6 +53,6 @@ def test_nobody_is_accused_of_holding_or_sharing_a_quiet_gpu(scene: str, seed: i
 
 
 def test_scenes_driver_clock_is_true_only_without_a_cap() -> None:
-    """The driver's clock is untrue under a cap and true without."""
+    """The driver's clock is wrong under a cap and right without one."""
     assert "nvml-clock-untrue" in hazards(judge(witnessed("steady-gemm", 0)))
     assert "nvml-clock-untrue" not in hazards(judge(witnessed("steady-copy", 0)))

@@ -1,4 +1,4 @@
-"""Recordings of every format become evidence; what is none becomes one clear line."""
+"""Tests that recordings of every format become evidence, and other files one clear line."""
 
 from __future__ import annotations
 

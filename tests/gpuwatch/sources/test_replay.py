@@ -1,4 +1,4 @@
-"""A recording played again says what it said, when it said it."""
+"""Tests that a replayed recording gives its values at their times."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_the_recording_never_held_stays_unobserved(tmp_path: Path) -> None:
 
 
 def test_replay_does_not_fill_a_silence_with_the_last_value(tmp_path: Path) -> None:
-    """A silence of the recording is not filled with its last value."""
+    """A gap of the recording is not filled with its last value."""
     path, clock = tmp_path / "lost", VirtualClock()
     path.write_bytes(pack(simulate("gpu-lost"), decimate=False))
     source = Replay(path, clock)

@@ -1,4 +1,4 @@
-"""The roll call of GPUs, with a driver that says what nobody foresaw."""
+"""Tests of the enumeration of GPUs with unforeseen answers of the driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.sources.nvml.enumeration import RollCall
 
 
 class _Api:
-    """A driver that lists some GPUs, and of each gives what was set: an exception."""
+    """A driver that lists some GPUs, each with an optional exception."""
 
     class NVMLError(Exception):
         def __init__(self, value: int) -> None:
@@ -29,7 +29,7 @@ class _Api:
 
 
 def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
-    """An answer that is not understood costs neither patience nor the next call."""
+    """An unforeseen answer costs neither patience nor the next call."""
     api = _Api(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     assert roll.call() == []
@@ -40,7 +40,7 @@ def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
 
 
 def test_enumeration_drops_answers_from_before_the_driver_went() -> None:
-    """What was answered before the driver went is not the answer to the next call."""
+    """Answers from before the driver's loss do not answer the next call."""
     api = _Api(_Api.NVMLError(9), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     with pytest.raises(SourceGoneError):

@@ -1,4 +1,4 @@
-"""Each scene's own benchmark gets the verdict its physics earns, and another scene another."""
+"""Tests that each scene's own benchmark gets the verdict of its physics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated GPU: what its physics shows, and that it is the same whoever asks."""
+"""Tests of the simulated GPU: the effects of its physics, identical for every caller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_everything_about_it_says_simulated() -> None:
 
 
 def test_simulation_is_the_same_for_the_same_seed_only() -> None:
-    """The same seed gives the same evidence, another seed gives other evidence."""
+    """One seed always gives the same evidence, and another seed other evidence."""
     first, second, other = one("steady-gemm"), one("steady-gemm"), one("steady-gemm", seed=1)
     for name, column in first.trace.columns.items():
         assert np.array_equal(column.values, second.trace.column(name).values, equal_nan=True), name
@@ -99,11 +99,11 @@ def test_the_cap_engages_a_moment_after_load_and_not_before() -> None:
             onset_s = milli / 1000
             break
     assert onset_s is not None
-    assert 0.056 <= onset_s <= 0.085  # measured: 56 to 75 ms, and the step it is seen in
+    assert 0.056 <= onset_s <= 0.085  # measured: 56 to 75 ms, plus the step in which it is seen
 
 
 def before(source: Simulated, uuid: str) -> int:
-    """What the continuous cap counter stood at before any load: it began at the same number as the page's."""
+    """Return the continuous cap counter before any load: it began at the page's number."""
     value = source._gpus[uuid].driver.offset_ns
     assert value >= 0
     return value
@@ -145,7 +145,7 @@ def test_the_average_power_is_a_trailing_second() -> None:
     piece = one("from-idle")
     begin_ns = piece.window.begin_ns
     average = piece.trace.within("power_average_w", begin_ns, begin_ns + 900_000_000, step_ns=100_000_000).values
-    climbs = np.diff(average)[1:]  # a straight line, while the instant value is there at once
+    climbs = np.diff(average)[1:]  # a straight line, while the instant value jumps
     assert climbs.mean() == pytest.approx(60, abs=8)
     assert climbs.std() < 8
     instant = piece.trace.within("power_w", begin_ns + 200_000_000, begin_ns + 900_000_000).values

@@ -1,4 +1,4 @@
-"""The true clock of simulated iterations: what stamps around a kernel would say, from the same physics as its time."""
+"""Tests of the true clock of simulated iterations, as from stamps around a kernel, consistent with its time."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ WALL_OFFSET_NS = 1_700_000_000_000_000_000
 
 
 def opened(folder: Path, **changes: Any) -> Store:
-    """Open a store whose clock stands at BEGIN_NS and that commits only when asked to."""
+    """Open a store with its clock at BEGIN_NS that commits only on request."""
     limits = {name: changes.pop(name) for name in ("budget_bytes", "segment_bytes") if name in changes}
     settings: dict[str, Any] = {
         "source": "synthetic",
@@ -36,7 +36,7 @@ def opened(folder: Path, **changes: Any) -> Store:
 
 
 def feed(store: Store, sweeps: Iterable[Sweep], *, clock: VirtualClock | None = None, flush_ns: int = 500_000_000) -> None:
-    """Take sweeps, committed as often as a real store commits."""
+    """Take sweeps, with commits at a real store's interval."""
     due_ns = 0
     for sweep in sweeps:
         store.take(sweep)
@@ -70,7 +70,7 @@ def verdict(status: str = "flagged", uuid: str = UUID, rules: Iterable[str] = ("
 
 
 def sweeps_of(evidence: Evidence) -> list[Sweep]:
-    """The sweeps that a piece of evidence was made of, as far as its columns tell."""
+    """Reconstruct the sweeps behind a piece of evidence, as far as its columns allow."""
     trace = evidence.trace
     uuid = evidence.device.uuid if evidence.device else UUID
     out: list[Sweep] = []
@@ -91,6 +91,6 @@ def sweeps_of(evidence: Evidence) -> list[Sweep]:
         record = PowerRecord(uuid=uuid, at_ns=times[-1], took_ns=1, sample_at_ns=tuple(times), sample_w=tuple(watts))
         out.append(Sweep(uuid, Lane.POWER, times[-1], 0, 0, record))
     out += [Sweep(uuid, Lane.EVENTS, event.at_ns, 0, 0, event) for event in trace.events]
-    # An edge's rows come after the fast one that was read with them.
+    # An edge's rows follow the fast one that was read with them.
     order = {Lane.EDGE: 1}
     return sorted(out, key=lambda sweep: (sweep.due_ns, order.get(sweep.lane, 0)))

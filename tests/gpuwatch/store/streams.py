@@ -1,4 +1,4 @@
-"""Sweeps as a sampler would send them: one GPU under load, or idle."""
+"""Sweeps of a sampler: one GPU under load, or idle."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ def stream(
     seed: int = 0,
     pulses: bool = True,
 ) -> Iterator[Sweep]:
-    """As measured on an H200 (driver 580): under load power moves at 10 Hz and the clock at 5 Hz; idle, both stand still
-    but for half a watt of noise.  Under load there is a pulse every 10 ms, or none where only the amount stored counts: they
-    are four of five sweeps.  Dense power comes 50 times a second, processes
+    """Return sweeps like those of an H200 (driver 580): under load power moves at 10 Hz and the clock at 5 Hz; idle, both are
+    constant
+    except for half a watt of noise.  Under load there is a pulse every 10 ms, or none if only the stored amount counts, because
+    they are four of five sweeps.  Dense power comes 50 times a second, processes
     five times."""
     chance = random.Random(seed)
     power_w, average_w, clock_mhz, cap_ns, energy_j = (566.0, 560.0, 1980, 0, 0.0) if loaded else (75.0, 75.0, 345, 0, 0.0)

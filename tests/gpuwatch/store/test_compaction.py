@@ -1,4 +1,4 @@
-"""What of a stream is kept: changes, how long values stood, silences as gaps, edges as rows of their own."""
+"""Tests of the stored part of a stream: changes, durations of values, silences as gaps, edges as separate rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kept(*sweeps: Sweep) -> SegmentRows:
 
 
 def spans(rows: SegmentRows) -> list[tuple[int, int]]:
-    """Milliseconds since the beginning, and how long each fast row stood."""
+    """Return milliseconds since the beginning, and the duration of each fast row."""
     return [((at - BEGIN_NS) // MS, stood_ms) for lane, at, _, stood_ms, _ in rows.readings if lane is Lane.FAST]
 
 
@@ -42,7 +42,7 @@ def test_any_change_begins_a_row() -> None:
 
 
 def test_compactor_ignores_power_noise_but_not_creep() -> None:
-    """Power that moves by less than its noise begins no row; power that creeps beyond it does."""
+    """Power changes below the noise begin no row; power that creeps beyond it does."""
     noise = [fast(BEGIN_NS + i * 50 * MS, power_w=75.0 + 0.7 * (i % 2)) for i in range(20)]
     assert len(spans(kept(*noise))) == 1
     creeping = [fast(BEGIN_NS + i * 50 * MS, power_w=75.0 + 0.5 * i) for i in range(20)]
@@ -72,7 +72,7 @@ def test_the_reading_at_a_windows_edge_is_a_row_of_its_own() -> None:
 
 
 class TestPulse:
-    """Between two rows of the fast lane clock and reasons are rows of their own, which stand as long as nothing says otherwise."""
+    """Cases of the pulse: between two fast rows it stores clock and reasons as separate rows, valid until a change."""
 
     @staticmethod
     def pulses(rows: SegmentRows) -> list[tuple[int, int]]:
@@ -80,7 +80,7 @@ class TestPulse:
 
     @staticmethod
     def window(clock_mhz: Callable[[int], int], count: int = 100) -> list[Sweep]:
-        """A whole row every 50 ms and a pulse at the deadlines between."""
+        """Return a whole row every 50 ms and a pulse at the deadlines between."""
         return [
             (fast if ms % 50 == 0 else pulse)(BEGIN_NS + ms * MS, sm_clock_mhz=clock_mhz(ms), event_reasons_mask=4)
             for ms in range(0, 10 * count, 10)
@@ -110,7 +110,7 @@ class TestPulse:
         assert rows.gaps == [(UUID, Lane.FAST, BEGIN_NS + 50 * MS, BEGIN_NS + 600 * MS)]
 
     def test_growing_pulse_is_handed_out_again_until_a_restart(self) -> None:
-        """A pulse that still stands is handed out again as it grows, and not into another file."""
+        """A continuing pulse is handed out again as it grows, and not into another file."""
         keeper, found = Compactor(), []
         for each in self.window(lambda ms: 1980, 5):
             keeper.take(each)
@@ -210,7 +210,7 @@ def test_events_are_for_the_ledger() -> None:
 
 
 def test_compactor_restart_forgets_earlier_rows() -> None:
-    """After a restart no row leans on what was handed out before."""
+    """After a restart no row depends on earlier rows."""
     keeper = Compactor()
     for each in every(50, 3, power_w=75.0):
         keeper.take(each)

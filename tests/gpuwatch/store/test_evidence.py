@@ -1,4 +1,4 @@
-"""What was taken can be read again, and is judged alike."""
+"""Tests that stored sweeps can be read again, with the same verdict."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_a_pulse_speaks_of_clock_and_reasons_and_of_nothing_else(tmp_path: Path)
     times = BEGIN_NS + MS * np.arange(5, 1000, 10)
     low = trace.at("sm_clock_mhz", times) == 1500
     assert ((times[low] - BEGIN_NS) // MS).tolist() == [315, 325]
-    assert np.isnan(trace.at("event_reasons_mask", times[72:75])).all()  # asked, and not said
+    assert np.isnan(trace.at("event_reasons_mask", times[72:75])).all()  # queried without an answer
     assert set((trace.column("power_w").at_ns - BEGIN_NS) // MS) == set(range(0, 1000, 50))
     assert not np.isnan(trace.column("power_w").values).any()
 
 
 def test_pulse_ends_with_the_row_that_denies_it(tmp_path: Path) -> None:
-    """The window ends right after a dip: no pulse follows, and to the rows between nothing ever happened."""
+    """A window that ends right after a dip has no later pulse, and the rows between show no change."""
     sweeps = [fast(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=0) for ms in range(0, 950, 50)]
     sweeps.append(pulse(BEGIN_NS + 330 * MS, sm_clock_mhz=1500, event_reasons_mask=4))
     trace = readback(tmp_path, sorted(sweeps, key=lambda each: each.due_ns), BEGIN_NS, BEGIN_NS + S)
@@ -225,7 +225,7 @@ class TestOwnership:
         assert self.read(tmp_path, late, pids=frozenset({OWN.pid})) == [Ownership.FOREIGN]
 
     def test_ownership_of_a_pid_reused_in_the_window_is_own(self, tmp_path: Path) -> None:
-        """Of two processes that had one PID while the window was open neither is called foreign."""
+        """Of two processes with one PID in an open window neither counts as foreign."""
         assert OWN.started_s is not None
         again = replace(OWN, started_s=OWN.started_s + 1.0)
         assert self.read(tmp_path, OWN, again, pids=frozenset({OWN.pid})) == [Ownership.OWN, Ownership.OWN]
@@ -262,7 +262,7 @@ class TestEvidence:
         store.close()
 
     def test_evidence_holds_device_refresh_host_facts_and_timings(self, tmp_path: Path) -> None:
-        """Evidence holds the device as it was then, its refresh periods, the host, the declared facts and the timings."""
+        """Evidence holds the device of that time, its refresh periods, the host, the declared facts and the timings."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock)
         store.put_device(DEVICE)

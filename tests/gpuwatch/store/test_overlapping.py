@@ -1,4 +1,4 @@
-"""Windows of other processes on the same GPU, as the evidence of a stored run holds them."""
+"""Tests of windows of other processes on the same GPU, in the evidence of a stored run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_open_window_lasts_as_long_as_the_judged_one(tmp_path: Path) -> None:
 
 
 def test_overlapping_window_of_another_user_has_no_label(tmp_path: Path) -> None:
-    """A label is its user's own; that somebody measured beside it is not."""
+    """Evidence shows another user's overlapping window without its label, which is private."""
     (found,) = overlapping(tmp_path, RUN, replace(BESIDE, uid=1001))
     assert (found.pid, found.label) == (5000, None)
 
@@ -65,12 +65,12 @@ def test_overlapping_window_of_another_user_has_no_label(tmp_path: Path) -> None
     ids=["before", "after", "other-gpu", "no-gpu", "other-boot", "own", "child", "parent", "nested"],
 )
 def test_window_beside_or_nested_is_not_overlapping(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Windows at another time or on another GPU, and those of the same process tree, are no company."""
+    """Windows at another time, on another GPU or of the same process tree do not count as overlapping."""
     assert overlapping(tmp_path, RUN, replace(BESIDE, **changes)) == ()
 
 
 def test_window_around_a_nested_one_is_not_overlapping(tmp_path: Path) -> None:
-    """A window inside two others, whose processes are not visible to the daemon, is nested by what it says of itself."""
+    """A window inside two others, whose processes the daemon cannot see, is nested by its own declaration."""
     unseen: dict[str, Any] = {"pid": 0, "pids": frozenset(), "begin_ns": BEGIN_NS, "end_ns": BEGIN_NS + 30 * SECOND_NS}
     outer, middle = replace(BESIDE, **unseen), replace(BESIDE, **{**unseen, "id": "0ca7f00d03", "parent": BESIDE.id})
     inner = replace(RUN, pid=0, pids=frozenset(), parent=middle.id)

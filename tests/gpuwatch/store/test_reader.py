@@ -1,4 +1,4 @@
-"""Runs as others find them: by time, label, status and the beginning of their id; from a store alive, at rest or read-only."""
+"""Tests of finding runs by time, label, status and prefix of their id, in a live, idle or read-only store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ S = 1_000_000_000
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Five runs, a minute apart."""
+    """Make five runs, a minute apart."""
     store = opened(tmp_path)
     store.put_device(DEVICE)
     statuses = ["valid", "rejected", "flagged", "open", "unproven"]
@@ -59,7 +59,7 @@ class _Overtaken(Reader):
 
 
 def test_run_and_its_verdicts_are_of_one_moment(tmp_path: Path) -> None:
-    """A run that is judged while it is read comes without its verdicts or with its status."""
+    """A run that is judged during the read comes without verdicts or with its final status."""
     store = opened(tmp_path)
     store.put_run(a_run(status="judging"))
     assert store.flush()
@@ -87,7 +87,7 @@ def test_the_worst_come_first_when_asked_for(state: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_runs_worst_first_keep_their_order_among_some_statuses(state: Path, count: int) -> None:
-    """The worst runs of some statuses come in the order they have among all."""
+    """A filter by status keeps the order of the worst runs."""
     with Reader(state) as reader:
         every = [(run.id[:4], run.status) for run in reader.runs(worst_first=True)]
     for some in combinations(sorted({status for _, status in every}), count):
@@ -105,7 +105,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
 
 
 def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
-    """The beginning of several ids is refused, unless it is one of them."""
+    """A prefix of several ids is refused, unless it is one of them."""
     store = opened(tmp_path)
     for run_id in ("aaaa", "aaaab", "aaaac"):
         store.put_run(a_run(id=run_id))
@@ -125,7 +125,7 @@ def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
 
 
 def test_run_put_again_replaces_its_verdicts_and_findings(tmp_path: Path) -> None:
-    """A run that is put again replaces itself, its verdicts and their findings."""
+    """A run that is stored again replaces itself, its verdicts and their findings."""
     store = opened(tmp_path)
     run = a_run(status="judging")
     store.put_run(run)
@@ -195,7 +195,7 @@ with Reader(Path(sys.argv[1])) as reader:
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that anybody may enter; pytest's own are private."""
+    """Make a folder open to all users; pytest's own are private."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder) / "state"
@@ -203,7 +203,7 @@ def public() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody who may read and not write")
 def test_reader_needs_no_write_permission(public: Path) -> None:
-    """A store is read without write permission, while its writer lives and after it."""
+    """A store is readable without write permission, during its writer's life and after it."""
 
     def read() -> str:
         ran = subprocess.run([sys.executable, "-c", READ, str(public)], capture_output=True, text=True, check=False)

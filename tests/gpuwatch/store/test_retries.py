@@ -1,4 +1,4 @@
-"""What becomes of a write that fails: asked of the policy alone, with errors as SQLite raises them."""
+"""Tests of the policy for failed writes, with SQLite's errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FULL, BUSY, TORN = map(sqlite_error, (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, 
 
 
 def failing(*errors: BaseException) -> Callable[[], None]:
-    """Work that fails so, one error after another, and then succeeds."""
+    """Return work that fails with these errors in turn, and then succeeds."""
     left = list(errors)
 
     def work() -> None:

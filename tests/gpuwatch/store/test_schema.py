@@ -1,4 +1,4 @@
-"""Every released schema can be brought up to this one, and what it held is still there."""
+"""Tests that every released schema can be migrated to this one, without loss of content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.examples import share_of
 from tests.gpuwatch.store.stored import a_run, feed, opened, verdict
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, stream
 
-# One pair of files a released version, written with ``python -m tests.gpuwatch.store.test_schema``.
+# One pair of files per released version, written with ``python -m tests.gpuwatch.store.test_schema``.
 FIXTURES = Path(__file__).parent / "schemas"
 RELEASED = sorted(FIXTURES.glob("ledger-*.sql"))
 S = 1_000_000_000
@@ -36,10 +36,10 @@ def restored(folder: Path, released: Path) -> None:
 
 @pytest.mark.parametrize("released", RELEASED, ids=lambda path: path.stem)
 def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: Path) -> None:
-    """A released store is read before and after a writer migrates it, times and packed evidence among the rest."""
+    """A released store is read before and after a writer migrates it, including times and packed evidence."""
     restored(tmp_path, released)
     at_ns, took_s = BEGIN_NS + S // 10 * np.arange(3), np.array([0.1, 0.1, 0.3])
-    with Reader(tmp_path) as reader:  # as it is, before any writer has migrated it
+    with Reader(tmp_path) as reader:  # unchanged, before any writer has migrated it
         assert reader.run("0ca7").label == "gemm"
         signed = {} if released.stem < "ledger-003" else {0: bytes(96)}
         assert reader.signatures(reader.run("0ca7")) == signed
@@ -47,7 +47,7 @@ def test_a_released_store_is_opened_written_and_read(released: Path, tmp_path: P
     connection = sqlite3.connect(tmp_path / "gpuwatch.db")
     row = ("0ca7f00d01", 3, at_ns.astype("<i8").tobytes(), took_s.tobytes())
     connection.execute("INSERT INTO timings (run, count, at_ns, took_s) VALUES (?, ?, ?, ?)", row)
-    connection.execute("DELETE FROM evidence")  # so that its evidence is put together again, as before it was packed
+    connection.execute("DELETE FROM evidence")  # without packed evidence, so that it is assembled again
     connection.commit()
     connection.close()
     check_old_times(tmp_path, Timings(at_ns, took_s))
@@ -113,7 +113,7 @@ ROW = st.tuples(
 @settings(max_examples=share_of(20))
 @given(st.lists(ROW, max_size=20))
 def test_migration_is_whole_or_not_at_all(rows: list[tuple[Any, ...]]) -> None:
-    """A migration is whole or not at all, whatever the file held."""
+    """A migration is complete or absent, whatever the file held."""
     steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
@@ -163,7 +163,7 @@ def test_new_file_is_as_sqlite_utils_would_make_it(migrations: migrate.Migration
 
 
 def test_new_file_has_its_whole_schema_or_none(tmp_path: Path) -> None:
-    """A new file whose schema cannot be made whole holds none."""
+    """A new file whose schema cannot be completed holds none."""
     steps = migrate.MigrationSet("artificial")
 
     @steps(name="000")
@@ -181,7 +181,7 @@ def test_new_file_has_its_whole_schema_or_none(tmp_path: Path) -> None:
 
 
 def test_migration_in_a_child_raises_what_sqlite_said(tmp_path: Path) -> None:
-    """What SQLite refuses in the process that migrates is raised here, with its code."""
+    """SQLite's refusal in the migrating process is raised here, with its code."""
     path = tmp_path / "gpuwatch.db"
     path.write_bytes(b"no database at all, and long enough to be looked at" * 10)
     with pytest.raises(sqlite3.OperationalError) as refused:
@@ -190,7 +190,7 @@ def test_migration_in_a_child_raises_what_sqlite_said(tmp_path: Path) -> None:
 
 
 def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> None:
-    """A new signal becomes a column, and old rows do not observe it."""
+    """A new signal becomes a column, unobserved in old rows."""
     store = opened(tmp_path)
     feed(store, stream(2.0, loaded=True))
     store.close()
@@ -214,7 +214,7 @@ def test_new_signal_becomes_a_column_unobserved_in_old_rows(tmp_path: Path) -> N
 
 
 def write_fixtures(folder: Path) -> None:
-    """The newest schema as SQL text, with a little in every table."""
+    """Write the newest schema as SQL text, with some rows in every table."""
     store = opened(folder)
     store.put_device(DEVICE)
     store.put_refresh(UUID, {"power_w": 100_000_000})

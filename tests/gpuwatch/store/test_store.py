@@ -1,4 +1,4 @@
-"""The writer's life: one at a time, bounded, and unharmed by crashes, damage and a full disk."""
+"""Tests of the writer: alone, bounded, and unharmed by crashes, damage and a full disk."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def noisy(count: int, begin_ns: int = BEGIN_NS) -> list[object]:
 
 
 def fill(store: Store, clock: VirtualClock, seconds: float) -> None:
-    """Store many minutes of readings, where only how much there is counts."""
+    """Store many minutes of readings, for tests of the amount only."""
     feed(store, stream(seconds, loaded=True, pulses=False), clock=clock, flush_ns=10 * S)
 
 
@@ -88,7 +88,7 @@ class TestTaking:
         gate = threading.Event()
         gate.set()
 
-        def wall_offset_ns() -> int:  # the writer's thread asks for it at the end of each commit
+        def wall_offset_ns() -> int:  # the writer's thread requests it at the end of each commit
             gate.wait(PATIENCE_S)
             return WALL_OFFSET_NS
 
@@ -130,7 +130,7 @@ class TestTaking:
         store.close()
 
     def test_unwritable_fact_costs_only_its_own_run(self, tmp_path: Path) -> None:
-        """A fact that cannot be written costs its own run and no other."""
+        """A fact that cannot be written costs only its own run."""
         store = opened(tmp_path)
         store.put_run(a_run(id="bad00000", declared={"odd": object()}))
         store.put_run(a_run(id="good0000"))
@@ -141,7 +141,7 @@ class TestTaking:
         store.close()
 
     def test_bad_rows_cost_themselves_alone(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        """A name that is no text and a number beyond 64 bits, amid two seconds of rows of one commit."""
+        """A name that is no text and a number beyond 64 bits cost only themselves in a commit of two seconds of rows."""
         store = opened(tmp_path)
         for sweep in stream(2.0, loaded=True):
             store.take(sweep)
@@ -174,7 +174,7 @@ class TestTaking:
         store.close()
 
     def test_rows_that_are_all_bad_end_in_a_gap(self, tmp_path: Path) -> None:
-        """Looking for one good row among very many bad ones ends somewhere, and what was not looked at is a gap."""
+        """The search for good rows among very many bad ones ends, and the unread rest is a gap."""
         store = opened(tmp_path)
         for i in range(4 * BAD_COUNT):
             store.take(fast(BEGIN_NS + i * S // 10, event_reasons_mask=(1 << 64) + i % 2))
@@ -195,7 +195,7 @@ class TestTaking:
         store.close()
 
     def test_store_keeps_events_while_its_folder_is_gone(self, tmp_path: Path) -> None:
-        """An event that comes while the folder cannot be made again is stored as soon as it can."""
+        """An event that comes while the folder cannot be recreated is stored as soon as it can."""
         state = tmp_path / "state"
         store = opened(state)
         shutil.rmtree(state)
@@ -229,7 +229,7 @@ class TestRetention:
         store.close()
 
     def test_many_windows_leave_half_the_budget_to_readings(self, tmp_path: Path) -> None:
-        """However many windows are stored, half of the budget is left to readings."""
+        """Half of the budget stays with readings, whatever the number of stored windows."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock, budget_bytes=1_400_000, segment_bytes=1)
         for i in range(300):
@@ -278,7 +278,7 @@ class TestRetention:
 
 class TestStarting:
     def test_restart_resumes_the_segment_and_notes_the_gap(self, tmp_path: Path) -> None:
-        """A restart resumes the same segment and notes the time between."""
+        """A restart resumes the same segment and notes the gap."""
         store = opened(tmp_path)
         feed(store, stream(2.0, loaded=True))
         store.close()
@@ -295,7 +295,7 @@ class TestStarting:
         store.close()
 
     def test_gpu_lost_at_daemon_death_is_a_gap_until_restart(self, tmp_path: Path) -> None:
-        """A GPU that was lost when the daemon died is a gap until the next start."""
+        """A GPU lost at the daemon's death is a gap until the next start."""
         store = opened(tmp_path)
         feed(store, [fast(BEGIN_NS)])
         execute(store, f"INSERT INTO gaps VALUES ({BEGIN_NS}, 0, 'fast', NULL)")
@@ -506,12 +506,12 @@ class TestFullDisk:
 
 
 def limit(store: Store, pages_count: int) -> None:
-    """Let the live segment grow to so many pages at most, as on a full disk."""
+    """Limit the live segment to this number of pages, as on a full disk."""
     execute(store, f"PRAGMA max_page_count={pages_count}")
 
 
 def with_torn_segment(folder: Path) -> Store:
-    """A store whose live segment was overwritten under it, past its first page."""
+    """Make a store whose live segment was overwritten, beyond its first page."""
     store = opened(folder)
     feed(store, stream(30.0, loaded=True))
     execute(store, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -523,7 +523,7 @@ def with_torn_segment(folder: Path) -> Store:
 
 
 def execute(store: Store, sql: str) -> None:
-    """Execute a statement on the live segment's connection, while the thread that owns it waits."""
+    """Execute a statement on the live segment's connection, while its thread waits."""
     store.flush(5.0)
     store.folder.segments.live.database.execute(sql)
 
@@ -558,7 +558,7 @@ while True:
 
 @pytest.mark.parametrize("most_lost_ns", [None, pytest.param(S, marks=pytest.mark.slow)], ids=["whole", "a second"])
 def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_lost_ns: int | None) -> None:
-    """Without a bound on time what was committed before the kill is there after it."""
+    """A kill with SIGKILL loses at most 1 s; without a time limit, everything committed before the kill is stored."""
     for after_s in (0.2, 0.9, 1.33):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
@@ -568,7 +568,7 @@ def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_l
         writer.send_signal(signal.SIGKILL)
         told_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
         writer.wait()
-        with Reader(tmp_path) as reader:  # while the log of the dead writer still lies there
+        with Reader(tmp_path) as reader:  # while the dead writer's log still exists
             trace = reader.trace(UUID, "boot", first_ns, told_ns + S)
         assert last_ns(tmp_path).get(UUID, 0) >= before_ns
         if after_s > 1 and most_lost_ns is not None:
@@ -615,7 +615,7 @@ class TestNetworkFileSystem:
 
 
 def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
-    """A reader that holds a segment open only delays that it becomes a plain file."""
+    """A reader that holds a segment open only delays its conversion to a plain file."""
     clock = VirtualClock(BEGIN_NS)
     store = opened(tmp_path, clock=clock, segment_bytes=1)
     held = sqlite3.connect(segments(tmp_path)[0])
@@ -631,7 +631,7 @@ def test_reader_only_delays_a_segment_becoming_plain(tmp_path: Path) -> None:
 
 
 def test_store_closes_twice_beside_another_store(tmp_path: Path) -> None:
-    """Closing twice, and a second store elsewhere, disturb nothing."""
+    """A second close, and a second store elsewhere, disturb nothing."""
     one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
     one.put_device(DEVICE)
     one.close()

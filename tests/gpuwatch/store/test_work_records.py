@@ -1,4 +1,4 @@
-"""Records of works in a store: each user's own, the newest windows, bounded."""
+"""Tests of records of works in a store: each user's own, the newest windows, bounded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_recorded_windows_come_back_newest_last(tmp_path: Path) -> None:
 
 
 def test_record_of_a_run_ends_before_it(tmp_path: Path) -> None:
-    """A run that is judged again stands against what was there when it was judged, and not against itself."""
+    """A rejudged run is compared with the record at its first judging, and not with itself."""
     store = opened(tmp_path)
     put(store, *map(earlier, range(6)))
     store.close()
@@ -51,7 +51,7 @@ def test_record_of_a_run_ends_before_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [replace(NEXT, uid=1001), replace(NEXT, uid=0), replace(NEXT, source="simulated:bursty")])
 def test_record_belongs_to_one_user_and_source(tmp_path: Path, other: Run) -> None:
-    """Windows of another user, who may call his work the same, make nobody else's record."""
+    """Another user's windows of the same name belong to no other record."""
     store = opened(tmp_path)
     put(store, *map(earlier, range(5)))
     store.close()
@@ -77,7 +77,7 @@ def test_one_run_counts_once(tmp_path: Path) -> None:
 
 
 def test_user_with_most_records_loses_the_oldest(tmp_path: Path) -> None:
-    """Nobody fills the store, and nobody pushes another user's record out."""
+    """A user with too many records loses the oldest, and never another user's."""
     store = opened(tmp_path)
     put(store, earlier(0))
     for number in range(RECORDS_COUNT + 1):

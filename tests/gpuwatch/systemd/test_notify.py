@@ -1,4 +1,4 @@
-"""The service manager's protocol, from both ends."""
+"""Tests of the service manager's protocol, from both ends."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_an_error_text_cannot_say_more_than_a_status(tmp_path: Path) -> None:
 
 
 def test_variables_are_removed_from_the_environment() -> None:
-    """The variables are meant for this process, and not for those it starts."""
+    """The variables are removed, because they are not meant for child processes."""
     environment = {
         "NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "30000000", "LISTEN_PID": "1", "LISTEN_FDS": "7", "LISTEN_FDNAMES": "a",
         "PATH": "/bin",
@@ -50,7 +50,7 @@ def test_variables_are_removed_from_the_environment() -> None:
 
 
 def test_missing_manager_is_no_failure(tmp_path: Path) -> None:
-    """Without a manager nothing is sent, and a manager that does not listen is no failure."""
+    """Without a manager nothing is sent, and a manager that does not listen is no error."""
     nobody, _ = notify.taken({})
     nobody.ready("unheard")
     assert not nobody.listens

@@ -1,4 +1,4 @@
-"""The GPU's timers on a GPU made of two lines of time: what the host has asked for by when, and what the GPU does when."""
+"""Tests of the GPU's timers on a mock GPU with two time lines: the host's requests and the GPU's work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Event:
         self.at_s = self._cuda.run(0.0, "event")
 
     def synchronize(self) -> None:
-        """All times are known as soon as they are asked for."""
+        """Do nothing, because all times are known when requested."""
 
     def elapsed_time(self, other: Event) -> float:
         return (other.at_s - self.at_s) * 1e3
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass
 class FakeCuda:
-    """A stream that runs one thing after the other, and none before the host has asked for it."""
+    """A stream that runs one item after the other, each after the host's request."""
 
     launch_s: float = 5e-6
     host_s: float = 0.0
@@ -73,7 +73,7 @@ def flushing(cuda: FakeCuda) -> Callable[[], None]:
 
 
 def test_events_surround_calls_and_not_flush() -> None:
-    """Events stand around the calls, and the flush outside of them."""
+    """Events surround the calls, and the flush lies outside them."""
     cuda = FakeCuda()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
     taken = cuda.timer().take(plan, 3)
@@ -84,7 +84,7 @@ def test_events_surround_calls_and_not_flush() -> None:
 
 
 def test_flushes_and_holds_are_other_work() -> None:
-    """The timer declares what it makes the GPU do beside the entries, and how long each took."""
+    """The timer declares the GPU's work beside the entries, with its durations."""
     cuda = FakeCuda()
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
@@ -146,9 +146,9 @@ def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
     held = timer.take(plan, 100)
     assert "hold" in cuda.done
     assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
-    # A launch is all the host needs for a call; what it needs for the events is not counted.
+    # A launch is all the host needs for a call; its time for events does not count.
     assert held.issue_s == pytest.approx(30e-6)
-    # The driver sees the GPU at work under a hold too, so what is told of it says so.
+    # The driver sees the GPU at work under a hold too, and the declared busy time includes it.
     assert held.busy_s is not None
     assert held.busy_s >= 100 * kernel_s + sum(cuda.holds_s)
     assert (np.diff(held.timings.at_ns) > 0).all()
@@ -165,7 +165,7 @@ def test_a_slow_host_is_waited_for_in_short_holds() -> None:
 
 @pytest.mark.parametrize(("call_s", "launch_s", "starved_count"), [(10e-6, 30e-6, 0), (1e-3, 30e-6, 0), (10e-6, 8e-3, 40)])
 def test_entries_that_no_hold_can_cover_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
-    """A host that needs longer for one call than any hold lasts sets the times itself."""
+    """A host that needs longer for one call than any hold lasts determines the times."""
     cuda = FakeCuda(launch_s=launch_s)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(call_s, "call"),))
@@ -215,7 +215,7 @@ def test_what_a_call_raises_passes() -> None:
 
 
 def test_very_slow_host_is_timed_without_hold() -> None:
-    """A host too slow to be held for is timed as slow as it is."""
+    """A host too slow for a hold is timed without one."""
     cuda = FakeCuda(launch_s=50e-3)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),))
@@ -232,7 +232,7 @@ def host_work(cuda: FakeCuda, seconds: float) -> Callable[[], None]:
 
 
 def test_events_see_short_kernels_and_no_host_work() -> None:
-    """Work of the host is invisible to events, and a short kernel is visible."""
+    """Events do not see the host's work, and see a short kernel."""
     cuda = FakeCuda()
     timer = cuda.timer()
     for seconds in (10e-6, 300e-6, 4e-3):
@@ -243,7 +243,7 @@ def test_events_see_short_kernels_and_no_host_work() -> None:
 
 @dataclass
 class FakeStamps:
-    """A clock that ran at 1500 MHz all the time, stamped into the same stream."""
+    """A constant clock of 1500 MHz, stamped into the same stream."""
 
     cuda: FakeCuda
     count: int = 8192
@@ -268,7 +268,7 @@ class FakeStamps:
 
 
 def test_stamps_surround_events_and_give_clock() -> None:
-    """A stamp stands outside the events of each entry and gives its clock."""
+    """A stamp lies outside the events of each entry and gives its clock."""
     cuda = FakeCuda()
     stamps = FakeStamps(cuda)
     timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps

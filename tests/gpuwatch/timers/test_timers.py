@@ -1,4 +1,4 @@
-"""The timers that need no GPU, and what all have in common."""
+"""Tests of the timers without a GPU, and of the common parts of all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpuwatch.timers import HostTimer, TimingPlan
 
 
 class Ticking:
-    """A clock that passes only when somebody works."""
+    """A clock that advances only with work."""
 
     def __init__(self) -> None:
         self.now_ns = 0

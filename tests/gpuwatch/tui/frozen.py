@@ -1,4 +1,4 @@
-"""Frozen screens: machines as a screen may meet them, shown one after the other."""
+"""Frozen screens: machines in various states, shown one after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpuwatch.wire.shown import Shown
 
 NOW_NS = 1_000_000_000_000
 S = 1_000_000_000
-RATE_HZ = 10.0  # tests wait little for the next picture, and draw few that nobody looks at
+RATE_HZ = 10.0  # tests wait briefly for the next picture, and draw few unseen ones
 
 
 def gpu(
@@ -30,7 +30,7 @@ def gpu(
     name: str = "NVIDIA H200",
     **said: Any,
 ) -> LiveGpu:
-    """One that computes under its power cap, except as said."""
+    """Return a GPU that computes under its power cap, with these changes."""
     uuid = f"GPU-{number:08d}"
     device = Device(
         uuid=uuid, name=name, sm_clock_max_mhz=1980, power_limit_w=700.0, temperature_slowdown_c=87,
@@ -85,7 +85,7 @@ GONE = DaemonError("the daemon went away (connection closed)", "gone")
 
 @dataclass
 class Frozen(Looker):
-    """Shows what it was given, the last of it for ever; an error is raised instead."""
+    """A source that returns the given answers, the last one repeatedly; an error is raised instead."""
 
     pictures: list[Live | DaemonError]
     started_again: bool = False
@@ -135,7 +135,7 @@ KEPT_S = 100
 
 
 def lived(number: int, begin_ns: int, end_ns: int) -> Trace:
-    """Each GPU its own way: warms up into its power cap, idles, meets heat; one falls silent for a while."""
+    """Return a history per GPU: one warms up into its power cap, one idles, one gets hot, one is silent for a while."""
     at_ns = np.arange(max(begin_ns, NOW_NS - KEPT_S * S), min(end_ns, NOW_NS) + 1, S // 10, dtype=np.int64)
     ago_s = (NOW_NS - at_ns) / 1e9 + 5 * number
     if number == 4:
@@ -151,7 +151,7 @@ def lived(number: int, begin_ns: int, end_ns: int) -> Trace:
 
 @dataclass
 class FrozenPast:
-    """A hundred seconds of what a picture shows, in which the clock of the first GPU tells how long ago it is."""
+    """A hundred seconds of past, in which the first GPU's clock tells the age of the moment."""
 
     picture: Live = EIGHT
     refuses: str | None = None
@@ -191,7 +191,7 @@ class FrozenPast:
 
 
 def clock_of(at_ns: int) -> str:
-    """The time of a moment on the wall of these tests, where now is 14:02:31."""
+    """Format a moment on the tests' wall clock, where now is 14:02:31."""
     second = 14 * 3600 + 2 * 60 + 31 - (NOW_NS - at_ns) // S
     return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
 
@@ -202,6 +202,6 @@ def travelling(
     rate_hz: float = RATE_HZ,
     preferences_file: PreferencesFile | None = None,
 ) -> TopApp:
-    """A monitor that can go back; one without pictures looks at a recording."""
+    """Return a monitor with a past; without live answers it shows a recording."""
     looks = Frozen(list(pictures)) if pictures else None
     return TopApp(looks, past or FrozenPast(), rate_hz=rate_hz, format_time=clock_of, preferences_file=preferences_file)

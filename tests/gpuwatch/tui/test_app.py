@@ -1,4 +1,4 @@
-"""The monitor in use: its states and its keys."""
+"""Tests of the monitor in use: its states and its keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Use: TypeAlias = Callable[[Pilot[None]], Awaitable[None]]
 
 
 def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 30)) -> TopApp:
-    """Run the monitor with a user in front of it; it has left afterwards."""
+    """Run the monitor with a user; it has exited afterwards."""
 
     async def lived() -> None:
         async with app.run_test(size=size) as pilot:
@@ -83,7 +83,7 @@ def test_banner_marks_only_simulated_data() -> None:
 
 
 def test_gone_daemon_is_shown_and_recovered_from() -> None:
-    """The monitor shows a daemon that went away as gone, and recovers when it comes back."""
+    """The monitor shows a lost daemon as gone, and recovers when it comes back."""
     app = top(EIGHT, GONE)
 
     async def use(pilot: Pilot[None]) -> None:

@@ -1,4 +1,4 @@
-"""Text can be read in every theme: its colours are far enough from what it is drawn on."""
+"""Tests that text is readable in every theme, by its contrast with the background."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_theme_is_legible_on_the_screen() -> None:
 
 
 def test_legible_and_terminal_colours_stay() -> None:
-    """Colours with enough contrast stay as they are, and so do the terminal's."""
+    """Colours with enough contrast stay unchanged, and so do the terminal's."""
     grounds = dict(itertools.chain.from_iterable(((ground, "#000000") for ground in on) for on in WRITTEN_ON.values()))
     clear = {"text-warning": "#FFC473", **grounds}
     assert make_legible(clear) == clear

@@ -1,4 +1,4 @@
-"""The known history of one GPU: joined answers, live rows kept meanwhile, and no interval queried twice."""
+"""Tests of a GPU's history in memory: joined answers, live rows kept meanwhile, and no interval queried twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def history(begin_s: int, end_s: int) -> Trace:
 
 
 def fill(known: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: int) -> int:
-    """Ask until nothing is missing; how many questions that took."""
+    """Query until nothing is missing; return the number of queries."""
     for count in range(100):
         if (next_query := known.next_query(begin_ns, end_ns)) is None:
             return count
@@ -32,7 +32,7 @@ def fill(known: GpuHistory, past: Still, begin_ns: int, end_ns: int, *, now_ns: 
 @settings(max_examples=share_of(100))
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(1, 400)), min_size=1, max_size=6))
 def test_history_ends_up_with_the_stored_readings(intervals: list[tuple[int, int]]) -> None:
-    """Whatever the intervals queried, the history ends up with the readings the store holds."""
+    """Whatever the queried intervals, the history ends up with the store's readings."""
     past, known = Still(history(0, 1400)), GpuHistory()
     for begin_s, length_s in intervals:
         begin_ns, end_ns = begin_s * S, (begin_s + length_s) * S
@@ -94,7 +94,7 @@ def test_lasting_gap_is_known_once_with_its_latest_end() -> None:
 
 
 def test_history_is_bounded_in_both_directions() -> None:
-    """Going back further than the history remembers comes to an end, and so does coming back."""
+    """Going far into the past ends at the history's limit, and so does coming back."""
     past, known = Still(history(0, 1400)), GpuHistory(kept_ns=300 * S)
     for begin_s, end_s in ((1200, 1300), (1000, 1100), (850, 950), (700, 800), (900, 1000), (1200, 1300)):
         fill(known, past, begin_s * S, end_s * S, now_ns=2000 * S)

@@ -1,4 +1,4 @@
-"""The last two minutes of every GPU: live answers and stored readings, in whole cells."""
+"""Tests of the last two minutes of every GPU: live answers and stored readings, in whole cells."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_gap_is_empty_in_both_lines() -> None:
 
 
 def test_live_answers_grow_into_a_bounded_strip() -> None:
-    """Live answers four times a second grow into a strip, and the memory of it is bounded."""
+    """Live answers four times a second grow into a strip of bounded memory."""
     histories = OverviewHistory()
     for step in range(4 * 1000):
         told = gpu(age_s=-step / 4, event_reasons_mask=0x4 if step % 80 < 40 else 0)
@@ -70,7 +70,7 @@ def test_live_answers_grow_into_a_bounded_strip() -> None:
 
 @pytest.mark.parametrize("past", [False, True])
 def test_store_is_queried_until_the_strip_is_known(past: bool) -> None:
-    """The overview queries the store until all that shows is known, and then no more."""
+    """The overview queries the store until the visible range is complete, and then stops."""
     histories, store = OverviewHistory(), Still(history(0, 900), span=(0, 900 * S))
     for end_s in (850, 851, 840, 700, 300, 900):
         live = replace(EIGHT, at_ns=end_s * S, gpus=(gpu(),))
@@ -107,7 +107,7 @@ def test_last_two_minutes_show_where_there_is_room(count: int, size: tuple[int, 
 
 
 def test_overview_shows_stored_readings_at_once() -> None:
-    """The overview shows what the store has from the first moment."""
+    """The overview shows the store's readings from the first moment."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

@@ -1,4 +1,4 @@
-"""The screens that open from the first one: choosing, explaining, copying, and stored preferences."""
+"""Tests of the screens behind the first one: selecting, explaining, copying, and stored preferences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
 def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
-    """Enter opens the chosen line, and a number the GPU of that number."""
+    """Enter opens the selected line, and a number the GPU of that number."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -48,7 +48,7 @@ def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
 
 
 def test_click_chooses_and_double_click_opens() -> None:
-    """A click chooses a line, and a double click opens it."""
+    """A click selects a line, and a double click opens it."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -65,7 +65,7 @@ def test_click_chooses_and_double_click_opens() -> None:
 
 
 def test_open_window_shows_hazards_so_far_and_no_verdict() -> None:
-    """An open window shows the hazards seen so far, and its screen says that there is no verdict yet."""
+    """An open window shows the hazards so far, and its screen says that there is no verdict yet."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -94,7 +94,7 @@ def test_c_copies_the_verdict_as_markdown() -> None:
 
 
 def _keys_end(app: TopApp) -> int:
-    """The column after the last key's name in the line of keys."""
+    """Return the column after the last key's name in the line of keys."""
     return max(key.region.right for key in app.screen.query_one(Footer).children) - 1  # each ends with a space
 
 
@@ -108,7 +108,7 @@ def test_every_screen_shows_its_keys_in_eighty_columns(
 
     async def use(pilot: Pilot[None]) -> None:
         await pilot.press(*first)
-        for keys in ((), ("0",), ("p",), ("v",), ("up", "enter")):  # up from nowhere chooses the last window
+        for keys in ((), ("0",), ("p",), ("v",), ("up", "enter")):  # up without a selection selects the last window
             await until(pilot, lambda: state in shown(app, StatusLine))
             await pilot.press(*keys)
             await until(pilot, lambda: state in shown(app, StatusLine) and bool(app.screen.query_one(Footer).children))
@@ -165,7 +165,7 @@ def test_palette_explains_any_rule_or_reason() -> None:
 
 
 def test_processes_have_owners_and_a_stored_sort_order(tmp_path: Path) -> None:
-    """The processes screen tells own from foreign and unknown, and the monitor stores its sort order."""
+    """The processes screen distinguishes own, foreign and unknown, and the monitor stores its sort order."""
     preferences_file = PreferencesFile(tmp_path / "top.json")
     app = travelling(EIGHT, preferences_file=preferences_file)
 

@@ -1,4 +1,4 @@
-"""The program itself in a terminal held by tmux."""
+"""Tests of the program in a terminal held by tmux."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Terminal:
         return seen[0]
 
     def programs(self) -> list[psutil.Process]:
-        """What runs in it."""
+        """Return the programs that run in it."""
         return psutil.Process(int(self._tmux("display-message", "-p", "#{pane_pid}"))).children(recursive=True)
 
     def stop(self) -> None:
@@ -112,7 +112,7 @@ def test_closed_terminal_ends_the_monitor(terminal: Terminal) -> None:
 
 
 def test_suspended_monitor_comes_back_whole(terminal: Terminal) -> None:
-    """Ctrl-Z goes to the shell, and the screen that comes back is whole."""
+    """Ctrl-Z returns to the shell, and the resumed screen is complete."""
     terminal.start_shell()
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""Back in time: steps, a time typed in, a moment jumped to, and live again."""
+"""Tests of the past: steps, a typed time, a jump to a moment, and the return to live."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def used(app: TopApp, use: Use, size: tuple[int, int] = (100, 40)) -> TopApp:
 
 
 def test_arrows_step_through_time_up_to_now() -> None:
-    """Left and right step through time, and a step past now is live again."""
+    """Left and right step through time, and a step past now returns to live."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -93,7 +93,7 @@ def test_fast_keys_query_only_the_last_moment() -> None:
 
 
 def test_step_before_the_first_moment_is_reported() -> None:
-    """Before the first moment there is nothing, and the monitor says so."""
+    """A step before the first moment is refused with a message."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
@@ -106,7 +106,7 @@ def test_step_before_the_first_moment_is_reported() -> None:
 
 
 def test_refusing_store_is_reported_in_one_line() -> None:
-    """The monitor reports a store that refuses in one line, and nothing else changes."""
+    """The monitor reports a store's refusal in one line, and stays unchanged otherwise."""
     app = travelling(EIGHT, past=FrozenPast(refuses="/state/gpuwatch.db: expected a database, found [none]"))
 
     async def use(pilot: Pilot[None]) -> None:

@@ -1,4 +1,4 @@
-"""Screens scaled to what happened: strips, short recordings, arranged windows, named disturbers, small terminals."""
+"""Tests of screens scaled to their data: strips, short recordings, sorted windows, named processes, small terminals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ THREE = (window("a", "valid"), window("b", "rejected", ago_s=60.0), window("c", 
 
 
 def test_clock_strip_spans_what_happened_and_names_it() -> None:
-    """Clocks between 1400 and 1500 MHz use the whole height; steps of the driver do not."""
+    """Clocks between 1400 and 1500 MHz use the whole height; single steps of the driver do not."""
     trace = history(0, 10, mhz=1500.0)
     values = trace.columns["sm_clock_mhz"].values
     values[20:23] = 1400.0
@@ -62,7 +62,7 @@ def test_short_recording_fills_the_axis_of_its_gpu() -> None:
 
 
 def test_windows_are_sorted_and_filtered_by_key() -> None:
-    """o puts the worst first, f shows one verdict after the other, and the heading says so."""
+    """The key o puts the worst first, f filters by verdict in turn, and the heading shows both."""
     app = top(replace(EIGHT, windows=THREE))
 
     def rows() -> list[str]:
@@ -113,7 +113,7 @@ def test_a_small_terminal_is_told_so(size: tuple[int, int], is_small: bool) -> N
 
 
 def test_power_of_a_log_is_shown() -> None:
-    """A log of nvidia-smi has the mean of a second only: it stands for the power, in the table and in the curve."""
+    """A log of nvidia-smi has only the mean of a second, which serves as power in table and curve."""
     recorded = Recorded(LOG)
     (first,) = recorded.live(recorded.span_ns()[1]).gpus
     assert gpu_words.power(first).text.strip() == "208/700"

@@ -1,4 +1,4 @@
-"""Back in time over a real store and over recordings: what was shown of a moment is shown of it again."""
+"""Tests of the past over a real store and over recordings: a past moment looks as it did live."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S = 1_000_000_000
 
 @dataclass(frozen=True)
 class Lived:
-    """A daemon's state folder after a window, with what the daemon itself told meanwhile."""
+    """A daemon's state folder after a window, with the daemon's own answers meanwhile."""
 
     state: Path
     during: Live
@@ -150,7 +150,7 @@ def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -
 
 
 def test_gpus_are_in_bus_order_whichever_was_read_first(tmp_path: Path) -> None:
-    """The GPUs stand in the order of their buses, whichever of them was read first."""
+    """The GPUs are in the order of their buses, whichever was read first."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-z", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )
@@ -191,7 +191,7 @@ def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int)
 
 
 def test_recorded_neighbour_is_foreign_as_the_verdict_says() -> None:
-    """A recorded neighbour is a foreign process in its window, and the verdict says so."""
+    """A recorded neighbour is a foreign process in its window, in agreement with the verdict."""
     past = Recorded(TRACES / "h200-windows.capsule")
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
     assert (found.status, found.hazards[0]) == ("rejected", "contention-process")

@@ -1,4 +1,4 @@
-"""What the daemon tells of now: every lane's last row, bounded, and understood again by screens."""
+"""Tests of the daemon's answer about now: every lane's last row, bounded, and decoded by screens."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_unanswered_gpus_are_listed_none_by_an_older_daemon() -> None:
 
 
 def test_hazards_of_a_window_are_its_rules_worst_first() -> None:
-    """A window's hazards are the rules that found one, worst first."""
+    """A window's hazards are the rules with findings, worst first."""
     findings = [
         {"rule": "noisy", "answered": "found", "severity": "note"}, {"rule": "clear", "answered": "clear", "severity": None},
         {"rule": "accepted", "answered": "found", "severity": "reject", "accepted": True},
@@ -121,7 +121,7 @@ def test_hazards_of_a_window_are_its_rules_worst_first() -> None:
 
 
 def test_unknown_lane_is_ignored_and_nonsense_is_refused() -> None:
-    """A lane that only a newer daemon has is passed over; nonsense is refused."""
+    """A newer daemon's unknown lane is ignored; a malformed answer is refused."""
     answer = told(FAST)
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
@@ -161,7 +161,7 @@ def test_how_busy_a_process_was_stands_until_it_is_asked_again(two_gpus: Setting
 
 
 def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> None:
-    """Windows judged before the daemon was restarted still count as recent."""
+    """Windows judged before the daemon's restart still count as recent."""
     with running(tmp_path) as first:
         for label in ("older", "newer"):
             with window(label, sync=False, settings=first.settings) as judged:
@@ -169,7 +169,7 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
             status = judged.verdict.status
     with running(tmp_path) as second, connect(second.settings, start=False) as client:
         client.open(label="open")
-        # The store is asked while others are served.
+        # The store is read while others are served.
         wait_until(lambda: len(live.of(client.readings()).windows) == 3, what="the daemon tells of three windows")
         shown = live.of(client.readings()).windows
     assert [each.label for each in shown] == ["open", "newer", "older"]
@@ -177,7 +177,7 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
 
 
 def test_stopped_daemon_is_not_started_by_another_look(two_gpus: Settings) -> None:
-    """A daemon that somebody stopped is not started by looking again."""
+    """Another query does not start a daemon that a person stopped."""
     looker = live.Looker(replace(two_gpus, socket=two_gpus.socket.with_name("nobody")), start=False)
     for _ in range(2):
         with pytest.raises(DaemonError, match="no daemon answers"):

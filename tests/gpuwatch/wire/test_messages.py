@@ -1,4 +1,4 @@
-"""The wire protocol: every message survives the line, and nothing that is not one gets through or breaks the reader."""
+"""Tests of the wire protocol: every message survives a round trip, and other lines are refused without harm to the reader."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_request_is_one_line_and_comes_back_the_same(request: messages.Request
 
 
 def test_encode_replaces_text_that_is_not_utf8() -> None:
-    """A name that no JSON can hold costs its letter, not the whole answer."""
+    """A name that JSON cannot hold loses its letter, and the answer survives."""
     shown = ShownGpu(device={"name": "H\udcff00"}, process_list={"processes": [{"name": "entrainements_\udcc3"}]})
     reply = messages.decode_reply(messages.encode(messages.Readings(at_ns=1, source="nvml\ud800", gpus=[shown])))
     assert isinstance(reply, messages.Readings)
@@ -69,7 +69,7 @@ def test_encode_replaces_text_that_is_not_utf8() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
-    with contextlib.suppress(messages.WireError):  # hypothesis may hit upon a message
+    with contextlib.suppress(messages.WireError):  # hypothesis may generate a valid message
         messages.decode_request(line)
         return
     with pytest.raises(messages.WireError, match="expected") as caught:

@@ -1,4 +1,4 @@
-"""Pieces of time in messages: what fits is evidence, what does not is refused in one line."""
+"""Tests of spans in messages: valid ones become evidence, others are refused in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of a live socket in the state folder: clients with another default socket find the user's one daemon."""
+"""Tests of the record of a live socket in the state folder: clients with another default socket find the user's daemon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ print(f"reached {w.run_id}" if w.run_id else w.verdict.why, flush=True)
 
 @dataclass(frozen=True)
 class Home:
-    """One user's home, and the environments of a login session and of cron there."""
+    """One user's home, with the environments of a login session and of cron."""
 
     login: dict[str, str]
     cron: dict[str, str]
@@ -73,7 +73,7 @@ def home() -> Iterator[Home]:
 
 @pytest.mark.parametrize("first", ["login", "cron"])
 def test_windows_of_login_and_cron_share_one_daemon(home: Home, first: str) -> None:
-    """Whichever starts the daemon: a default socket differs with XDG_RUNTIME_DIR, the default store does not."""
+    """Login and cron share one daemon, although default sockets differ with XDG_RUNTIME_DIR and default stores do not."""
     order = (home.login, home.cron) if first == "login" else (home.cron, home.login)
     assert home.run(order[0], "-c", WINDOW).stdout.startswith("reached"), "the first window starts the daemon"
     second = home.run(order[1], "-c", WINDOW)
@@ -168,7 +168,7 @@ class TestAlone:
 
     @only_root
     def test_recorded_socket_of_another_user_is_not_trusted(self, home: Home) -> None:
-        """A stranger who listens at the recorded path gets no greeting: the kernel names the process at the other end."""
+        """A foreign listener at the recorded path gets no greeting, because the kernel names the process at the other end."""
         settings = load({"source": SOURCE}, environment=home.cron)
         path = Path(home.login["XDG_RUNTIME_DIR"]) / "gpuwatch" / "s"
         path.parent.mkdir(mode=0o700)

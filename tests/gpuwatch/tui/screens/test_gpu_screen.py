@@ -1,4 +1,4 @@
-"""The screen of one GPU in use: its values, its keys, and its queries to the store."""
+"""Tests of the screen of one GPU in use: its values, its keys, and its queries to the store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NOW = ScreenContent(live=LIVE, format_time=format_time)
 
 
 class Seen:
-    """The screen of one GPU with a user in front of it."""
+    """The screen of one GPU with a user."""
 
     def __init__(self, host: Host, pilot: Pilot[None]) -> None:
         self.host, self._pilot = host, pilot
@@ -85,7 +85,7 @@ def used(
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12), (20, 6), (9, 3)])
 def test_gpu_screen_fits_any_size(size: tuple[int, int]) -> None:
-    """At any size no line is wider than the screen, and the least important curve goes first."""
+    """At any size no line is wider than the screen, and the least important curve disappears first."""
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "P" in seen.line("reason") or size[1] < 12)
@@ -117,7 +117,7 @@ def test_missing_history_is_fetched_once() -> None:
 
 
 def test_cursor_shows_values_and_processes_of_a_moment() -> None:
-    """The cursor shows the exact values of a moment, and the processes and windows that were there."""
+    """The cursor shows the exact values of a moment, with its processes and windows."""
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
@@ -137,7 +137,7 @@ def test_cursor_shows_values_and_processes_of_a_moment() -> None:
 
 
 def test_cursor_in_a_gap_shows_no_values() -> None:
-    """At a moment at which nothing was observed the screen shows no values."""
+    """At an unobserved moment the screen shows no values."""
 
     async def use(seen: Seen) -> None:
         await seen.until(lambda: "in view" in seen.line("SM clock"))
@@ -151,7 +151,7 @@ def test_cursor_in_a_gap_shows_no_values() -> None:
 
 
 def test_zoom_and_pan_fetch_what_is_missing() -> None:
-    """Zooming and panning change the range, and query what is missing."""
+    """Zooming and panning change the range, and query missing data."""
     past = Still(TRACE)
 
     async def use(seen: Seen) -> None:
@@ -215,7 +215,7 @@ def test_past_moment_is_centred_and_marked() -> None:
 
 
 def test_past_open_window_has_its_later_verdict() -> None:
-    """Back in time a window that was open then is shown with its later verdict."""
+    """In the past, a window open at that moment is shown with its later verdict."""
     then_ns = NOW_NS - 80 * S
     opened = msgspec.structs.replace(WINDOWS[0], begin_ns=then_ns, end_ns=None)
     content = replace(NOW, live=replace(LIVE, at_ns=then_ns, windows=(opened,)), past_ns=then_ns)
@@ -229,7 +229,7 @@ def test_past_open_window_has_its_later_verdict() -> None:
 
 
 def test_past_range_ends_at_the_newest_moment() -> None:
-    """Back in time near the end the range ends at the newest moment there is."""
+    """In the past near the end, the range ends at the newest moment."""
     then_ns = NOW_NS - 10 * S
     content = replace(NOW, live=replace(LIVE, at_ns=then_ns), past_ns=then_ns)
 
@@ -255,7 +255,7 @@ def test_curves_without_a_store_hold_live_answers_only() -> None:
 
 
 def test_refusing_store_is_shown_and_queried_again() -> None:
-    """The screen shows a store's refusal in its own words, and queries it again later."""
+    """The screen shows a store's refusal literally, and queries it again later."""
     past = Still(TRACE, refusal="gpuwatch.db: \x1b[31mlocked")
 
     async def use(seen: Seen) -> None:
@@ -271,7 +271,7 @@ def test_refusing_store_is_shown_and_queried_again() -> None:
 
 
 def test_n_and_tab_turn_to_the_next_gpu() -> None:
-    """The keys n and Tab go round the GPUs at the same place in time."""
+    """The keys n and Tab cycle through the GPUs at the same time."""
 
     async def use(seen: Seen) -> None:
         await seen.press("n")
@@ -348,7 +348,7 @@ def test_only_changed_lines_are_redrawn() -> None:
 
 
 def test_power_line_is_the_limit_in_force() -> None:
-    """The line of the power curve is the limit in force, not the one at the start."""
+    """The line of the power curve is the present limit, not the one at the start."""
 
     async def use(seen: Seen) -> None:
         assert "limit 700" in seen.line("power")

@@ -1,4 +1,4 @@
-"""Curves in braille: every reading is in them, what was not observed is not, and nothing leaves its box."""
+"""Tests of curves in braille: all readings, no unobserved values, nothing outside the box."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMPTY = Column(np.empty(0, np.int64), np.empty(0))
 
 
 def column(*rows: tuple[float, float]) -> Column:
-    """Rows of (second, value)."""
+    """Return rows of (second, value)."""
     return Column(np.array([round(at * S) for at, _ in rows], np.int64), np.array([value for _, value in rows], np.float64))
 
 
@@ -58,7 +58,7 @@ def test_plot_stays_in_its_box_for_any_column(
 @settings(max_examples=share_of(200))
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.floats(0.001, 1e6), st.integers(1, 12))
 def test_scale_holds_its_values_with_few_ticks(low: float, more: float, least: float, count: int) -> None:
-    """A scale holds the values it is of, with no more ticks than requested."""
+    """A scale covers its values, with at most the requested number of ticks."""
     found = scale(low, low + more, least=least, ticks_count=count)
     slack = 1e-6 * max(abs(low), more, least, 1.0)
     assert found.low <= low + slack
@@ -111,7 +111,7 @@ def test_curve_rises_from_low_to_high() -> None:
 
 
 def test_limit_line_fills_free_cells_and_has_a_label() -> None:
-    """A line is drawn where the curve leaves room, and has its label."""
+    """A limit line fills the cells without a curve, and has its label."""
     rows = drawn(column((0, 10.0), (1, 10.0)), Span(0, 2 * S, 6), line=80.0)
     assert rows[0].startswith("    80┤" + 6 * LINE) or rows[1].startswith("    80┤" + 6 * LINE)
     assert not any(LINE in row for row in drawn(column((0, 1.0)), Span(0, S, 6), line=500.0)), "outside the range"

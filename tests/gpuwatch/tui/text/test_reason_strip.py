@@ -1,4 +1,4 @@
-"""The strip of clock event reasons: the gravest wins, silence is not innocence, and letters suffice."""
+"""Tests of the strip of clock event reasons: the gravest wins, silence shows, and letters suffice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_reason_has_its_own_letter(reason: Reason) -> None:
 
 
 def test_unknown_bit_stands_before_harmless_reasons() -> None:
-    """A bit without a name stands before harmless reasons, and its share is listed under its number."""
+    """An unnamed bit precedes harmless reasons, and its share is listed under its number."""
     of = column(*every(0x1001, 0, 2))
     assert said(of, Span(0, 2 * S, 2)) == "??"
     assert [(chip.name, ratio) for chip, ratio in reason_strip.shares(of, 0, 2 * S).items()] == [
@@ -52,7 +52,7 @@ def test_unknown_bit_stands_before_harmless_reasons() -> None:
 
 
 def test_silence_in_a_slice_is_a_dash() -> None:
-    """Silence is a dash even where the rest of the slice had no reason."""
+    """Silence is a dash even if the rest of the slice had no reason."""
     of = column(*every(0, 0, 1), *every(0, 5, 6), *every(0x4, 6, 6.2))
     assert said(of, Span(0, 10 * S, 10)) == "··–––·PP––", "a value stands for a heartbeat and a half"
     assert said(EMPTY, Span(0, S, 3)) == "–––"

@@ -1,4 +1,4 @@
-"""Moments as users type them."""
+"""Tests of moments typed by users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW_NS = round(NOON.timestamp()) * S - OFFSET_NS
 
 
 def moment(text: str, *, wall: bool = True) -> float:
-    """In seconds from now."""
+    """Return a moment in seconds from now."""
     found = moment_ns(text, begin_ns=NOW_NS - 600 * S, now_ns=NOW_NS, wall_offset_ns=OFFSET_NS if wall else None)
     return (found - NOW_NS) / S
 
