@@ -26,7 +26,10 @@ Observed: TypeAlias = Reading | ProcessList | PowerRecord | Event | Lost
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One pass of one lane over one GPU: when it was due, how late it came, how many deadlines it skipped, what it saw."""
+    """One pass of one lane over one GPU: when it was due, how late it came, how many deadlines it skipped, what it saw.
+
+    ``repeated_count`` is the number of passes just before it that read the same and are not handed on.
+    """
 
     uuid: str
     lane: Lane
@@ -34,16 +37,31 @@ class Sweep:
     late_ns: int
     missed_count: int
     observed: Observed
+    repeated_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedPass:
+    """One pass of a series that read the same as the pass before it: its times alone."""
+
+    due_ns: int
+    late_ns: int
+    missed_count: int
+    took_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a series: as a Sweep says of it, and what was read."""
+    """One pass of a series: as a Sweep says of it, and what was read.
+
+    ``repeated`` are the pulses just before it that read the same: it shows how long their values stood.
+    """
 
     due_ns: int
     late_ns: int
     missed_count: int
     reading: Reading
+    repeated: Sequence[RepeatedPass] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

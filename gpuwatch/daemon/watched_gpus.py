@@ -74,6 +74,7 @@ class WatchedGpus:
         self._stop = threading.Event()
         self.has_answered = threading.Event()  # set once the daemon answers: measuring may then begin
         self._adding = threading.Lock()
+        self._measurers: list[threading.Thread] = []
         self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
         self._refresh: dict[str, Refresh] = {}
         self._open_counts: Counter[str | None] = Counter()  # open windows by GPU; None: on every GPU
@@ -113,8 +114,11 @@ class WatchedGpus:
 
     def stop(self) -> None:
         self._stop.set()
+        self.has_answered.set()
         self.source.deafen()
         deadline_ns = self._clock.now_ns() + round(STOP_S * 1e9)
+        for thread in self._measurers:
+            thread.join(max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9))
         for sampler in self.samplers.values():
             sampler.stop(max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9))
         # In a thread, because shutdown must not wait for a hanging driver either.
@@ -185,7 +189,9 @@ class WatchedGpus:
 
     def _watch_new(self, source: Source, device: Device) -> None:
         # Daemonic: a thread that never returns from the driver must not keep the process alive.
-        threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True).start()
+        thread = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
+        self._measurers = [each for each in self._measurers if each.is_alive()] + [thread]
+        thread.start()
 
     def _watch(self, source: Source, device: Device) -> None:
         """Sample one GPU at once, and measure its call costs at the same time, so that the first window need not wait."""
@@ -203,6 +209,8 @@ class WatchedGpus:
         sampler.start()
         # Measuring calls, and their imports, would delay the first sweep, for which a window waits.
         self.has_answered.wait(MEASURED_AFTER_S)
+        if self._stop.is_set():
+            return
         sampler.replan(self._plan(source, device))
         sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # may have changed meanwhile
 
@@ -213,9 +221,10 @@ class WatchedGpus:
         targets = PlanTargets(settings.idle_period_ns, settings.active_period_ns, budget_ratio=settings.budget_ratio)
         is_turn = self._measuring.acquire(timeout=MEASURE_TURN_S)
         try:
-            plan = measure(source, device, self._clock, targets)
+            plan = measure(source, device, self._clock, targets, stop=self._stop)
         except (DeviceLostError, SourceGoneError) as error:
-            _log.warning("%s could not be measured: %s", device.uuid, error)
+            level = logging.DEBUG if self._stop.is_set() else logging.WARNING
+            _log.log(level, "%s could not be measured: %s", device.uuid, error)
             plan = unmeasured(device, settings.idle_period_ns, settings.active_period_ns)
         finally:
             if is_turn:

@@ -106,7 +106,7 @@ class GpuTally:
             if isinstance(observed, Event | Lost):
                 self._told(observed, lane)
                 return
-            lane.count += 1
+            lane.count += 1 + sweep.repeated_count
             lane.call_ns += observed.took_ns
             lane.at_ns = max(observed.at_ns, lane.at_ns or 0)
             if isinstance(observed, Reading):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.gpuwatch.live import settings
+from gpuwatch.client.connection import connect
+from tests.gpuwatch.live import running, settings
 from tests.waiting import PATIENCE_S
 
 # What stands for the daemon leaves a thread behind that nobody can join, as one inside a hung call.
@@ -40,3 +42,16 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path, ends
     assert (ended.returncode, ended.stdout) == (code, "said")
     assert "logged" in ended.stderr
     assert words in ended.stderr
+
+
+@pytest.mark.parametrize("has_window", [False, True], ids=["measuring", "a worker starting"])
+def test_a_stop_right_after_the_start_is_quiet(tmp_path: Path, *, has_window: bool) -> None:
+    """A daemon that is stopped while it measures its lanes, or while the judge's worker starts, logs no warning."""
+    with running(tmp_path) as live:
+        if has_window:
+            with connect(live.settings, start=False) as client:
+                client.open(label="cut off")
+        live.process.send_signal(signal.SIGTERM)
+        assert live.process.wait(PATIENCE_S) == 0
+    assert "stopped" in live.log.read_text()
+    assert "warning" not in live.log.read_text().lower(), live.log.read_text()
