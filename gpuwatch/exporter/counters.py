@@ -115,7 +115,7 @@ class GpuTally:
                 elif sweep.lane is Lane.PULSE:
                     self._clock(observed, sweep.late_ns)
                 elif sweep.lane is Lane.SLOW and _is_newer(observed, self.slow):
-                    self.slow = observed
+                    self.slow = observed.with_dear(self.slow)
                     self.limit_w = observed.power_limit_w or self.limit_w
             elif isinstance(observed, ProcessList):
                 self.process_list = observed
