@@ -311,7 +311,7 @@ def test_a_dear_fast_signal_may_be_asked_in_the_slow_lane(tmp_path: Path) -> Non
 
 def test_stored_slow_row_without_dear_signals_did_not_ask(tmp_path: Path) -> None:
     """A stored slow row without energy and GPM leaves them standing, as in a trace made from readings."""
-    rows: list[dict[str, float]] = [
+    rows: list[dict[str, Any]] = [
         {"power_limit_w": 700.0, "energy_j": 1.0, "sm_activity_ratio": 0.5},
         {"power_limit_w": 600.0},
         {"energy_j": 3.0},
