@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
-from annotate.evidence import Device, ProcessList
+from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.flush import Flushing
@@ -48,7 +48,6 @@ FIRST_SWEEP_S = 5.0  # a GPU that has not answered by then is served as lost
 IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest pause between checks, and checks until the daemon exits
 ATTENDED_S = 60.0  # after a scrape, until the next one
 REACHABLE_S = 2.0  # interval of checks for a removed socket; a window waits longer than this for its daemon
-UNCHANGED_NS = 1_000_000_000  # a process may join a window's tree later than the driver's list, which then stays the same
 QUIET_S = 0.5  # a client opens its window within milliseconds of its welcome
 FINISH_S = 8.0  # for windows that are open or being judged when the daemon ends
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
@@ -75,7 +74,6 @@ class Daemon:
         self._listener = listener
         self._mode = SHARED_STORE_MODE if shared else STORE_MODE
         self._leaving = leaving
-        self._handed: dict[str, tuple[int, object]] = {}  # by GPU, the last process list handed to the windows
         self._boot_id = processes.facts().boot_id or "unknown"
         self._begun_ns = clock.now_ns()
         self._loop = asyncio.get_running_loop()
@@ -129,18 +127,9 @@ class Daemon:
 
     def take(self, sweep: Sweep) -> None:
         """Hand every changed process list to the windows, and others each second, in the event loop's thread (a sink)."""
-        if isinstance(sweep.observed, ProcessList) and self._windows.tracked_count and self._is_news(sweep.observed):
+        if self._windows.tracked_count and self._gpus.latest.is_news(sweep.observed):
             with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is exiting
                 self._loop.call_soon_threadsafe(self._windows.note, sweep.observed)
-
-    def _is_news(self, listed: ProcessList) -> bool:
-        """Return whether a list has other processes than the last one handed on, or that one is a second old."""
-        content = (listed.visibility, tuple((each.pid, each.started_s) for each in listed.processes))
-        at_ns, before = self._handed.get(listed.uuid, (0, None))
-        if content == before and listed.at_ns - at_ns < UNCHANGED_NS:
-            return False
-        self._handed[listed.uuid] = listed.at_ns, content
-        return True
 
     async def run(self) -> None:
         """Serve until stopped.  Raises UsageError: when the socket cannot be bound."""
@@ -181,7 +170,7 @@ class Daemon:
     async def _end(self) -> None:
         """Shut down every part even if another fails; close the store before any part that may block."""
         self._server.stop_listening()  # a window opened now would be cut off by the shutdown
-        for part in (self._windows.finish, self._server.close):
+        for part in (self._windows.finish, self._server.close, self._judge.close):
             try:
                 await asyncio.wait_for(part(), FINISH_S)
             except Exception:  # noqa: BLE001 - shutdown: no failure may keep the store from the next daemon
@@ -197,7 +186,6 @@ class Daemon:
                 stop()
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("a part of the daemon failed to shut down")
-        await self._judge.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._driver_threads.shutdown(wait=False, cancel_futures=True)
 

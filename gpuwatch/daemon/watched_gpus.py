@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import replace
+from typing import TypeGuard
 
 from annotate.evidence import Device, Event, Lane, ProcessList, Reading
 from gpuwatch.clock import MonotonicClock
@@ -16,7 +17,7 @@ from gpuwatch.daemon.source_keeper import SourceKeeper
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import kernel_log, pci
 from gpuwatch.host.suspend import Sleep
-from gpuwatch.interfaces import Sink, Source, Sweep
+from gpuwatch.interfaces import Observed, Sink, Source, Sweep
 from gpuwatch.sampling.edges import Edges
 from gpuwatch.sampling.plan import PlanTargets, SamplingPlan, unmeasured
 from gpuwatch.sampling.refresh import Refresh
@@ -30,6 +31,7 @@ STOP_S = 3.0  # time limit for all GPUs' threads, and then for the driver; threa
 MEASURED_AT_ONCE_COUNT = 4
 MEASURE_TURN_S = 60.0  # the longest that hanging GPUs keep others waiting for their measurement
 MEASURED_AFTER_S = 5.0  # at the latest, even if the first sweep has not been answered
+UNCHANGED_NS = 1_000_000_000  # a process may join a window's tree later than the driver's list, which then stays the same
 LOOK_S = 10.0  # how often an absent driver is looked for: a missing driver is a state, not a failure to start
 
 
@@ -39,6 +41,7 @@ class LatestSweeps:
     def __init__(self) -> None:
         self._sweeps: dict[tuple[str, Lane], Sweep] = {}
         self._process_lists: dict[str, ProcessList] = {}
+        self._news: dict[str, tuple[int, object]] = {}  # by GPU, the time and processes of the last list that windows saw
         self._with_use: dict[str, ProcessList] = {}  # by GPU, the last list that included each process's use
 
     def take(self, sweep: Sweep) -> None:
@@ -60,6 +63,17 @@ class LatestSweeps:
     def process_list(self, uuid: str) -> ProcessList | None:
         """Return the driver's last process list; None if the last call failed."""
         return self._process_lists.get(uuid)
+
+    def is_news(self, listed: Observed) -> TypeGuard[ProcessList]:
+        """Return whether this is a process list with other processes than the last news, or that news is a second old."""
+        if not isinstance(listed, ProcessList):
+            return False
+        content = (listed.visibility, tuple((each.pid, each.started_s) for each in listed.processes))
+        at_ns, before = self._news.get(listed.uuid, (0, None))
+        if content == before and listed.at_ns - at_ns < UNCHANGED_NS:
+            return False
+        self._news[listed.uuid] = listed.at_ns, content
+        return True
 
     def _add_use(self, listed: ProcessList) -> ProcessList:
         if listed.tells_use:
