@@ -4,7 +4,7 @@ from annotate.evidence import DEAR, Lane
 from gpuwatch.sampling.plan import SLOW_ACTIVE_NS, LanePeriods
 
 AGE_COUNT = 10  # rows with dear signals in a window's age: their means and differences stay as sharp as in a short window
-MOST_NS = 3_000_000_000  # two readings of energy lie within the shortest stretch of a hung page that matters in a long window
+MOST_NS = 3_000_000_000  # a page that hangs for twice as long has two readings of energy to contradict it
 
 
 class DearSignals:
