@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from annotate import __version__
-from annotate.evidence import Device, ProcessList
+from annotate.evidence import Device
 from gpuwatch import clock
 from gpuwatch.config.settings import Settings
 from gpuwatch.daemon.flush import Flushing
@@ -126,8 +126,8 @@ class Daemon:
             self._exporter.start(self._overview, figures, lambda: self._serving)
 
     def take(self, sweep: Sweep) -> None:
-        """Hand every new process list to the windows, in the event loop's thread (the daemon is a sink)."""
-        if isinstance(sweep.observed, ProcessList) and self._windows.tracked_count:
+        """Hand every changed process list to the windows, and others each second, in the event loop's thread (a sink)."""
+        if self._windows.tracked_count and self._gpus.latest.is_news(sweep.observed):
             with contextlib.suppress(RuntimeError):  # the loop is closed: the daemon is exiting
                 self._loop.call_soon_threadsafe(self._windows.note, sweep.observed)
 
@@ -170,12 +170,12 @@ class Daemon:
     async def _end(self) -> None:
         """Shut down every part even if another fails; close the store before any part that may block."""
         self._server.stop_listening()  # a window opened now would be cut off by the shutdown
-        for part in (self._windows.finish, self._server.close):
+        for part in (self._windows.finish, self._server.close, self._judge.close):
             try:
                 await asyncio.wait_for(part(), FINISH_S)
             except Exception:  # noqa: BLE001 - shutdown: no failure may keep the store from the next daemon
                 _log.exception("a part of the daemon failed to shut down")
-        stops: list[Callable[[], object]] = [self._store.close, self._judge.stop]
+        stops: list[Callable[[], object]] = [self._store.close]
         if self._listener is None:  # a service manager keeps its socket, which starts the next daemon: clients must find it
             stops.insert(0, partial(store_owner.forget_socket, self.settings.state, self.settings.socket))
         if self._exporter is not None:

@@ -22,6 +22,7 @@ _log = logging.getLogger("gpuwatch.daemon.judging")
 
 WARM_S = 8.0  # the daemon stops waiting for longer imports; the first verdicts may then be late
 REST_S = 60.0  # idle time before the worker exits; starting it again takes a second
+CLOSE_S = 2.0  # for a killed worker to end
 _NICE = 5  # the benchmark's next window may run while the worker judges, and its first while the worker imports
 # numpy's libraries would start a thread per processor for matrix products, and the judge uses none.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -39,6 +40,7 @@ class Judge:
         self._resting: asyncio.TimerHandle | None = None
         self._log = log  # receives the worker's standard error; None: the daemon's own
         self._worker: asyncio.subprocess.Process | None = None
+        self._killed: list[asyncio.subprocess.Process] = []
         self._turn = asyncio.Lock()
 
     async def warm(self, patience_s: float = WARM_S) -> None:
@@ -74,7 +76,16 @@ class Judge:
         if self._worker is not None and self._lives:
             with contextlib.suppress(ProcessLookupError):
                 self._worker.kill()
+            self._killed = [each for each in self._killed if each.returncode is None] + [self._worker]
         self._worker = None
+
+    async def close(self, patience_s: float = CLOSE_S) -> None:
+        """End the worker and wait until the kernel reports its end: a loop closed before would lose the report."""
+        self.stop()
+        with contextlib.suppress(TimeoutError):  # a process in the kernel's hands can outlive its kill
+            async with asyncio.timeout(patience_s):
+                for worker in self._killed:
+                    await worker.wait()
 
     @property
     def _lives(self) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, wait
 from dataclasses import replace
+from typing import TypeGuard
 
 from annotate.evidence import Device, Event, Lane, ProcessList, Reading
 from gpuwatch.clock import MonotonicClock
@@ -16,7 +17,7 @@ from gpuwatch.daemon.source_keeper import SourceKeeper
 from gpuwatch.errors import DeviceLostError, SourceGoneError
 from gpuwatch.host import kernel_log, pci
 from gpuwatch.host.suspend import Sleep
-from gpuwatch.interfaces import Sink, Source, Sweep
+from gpuwatch.interfaces import Observed, Sink, Source, Sweep
 from gpuwatch.sampling.edges import Edges
 from gpuwatch.sampling.plan import PlanTargets, SamplingPlan, unmeasured
 from gpuwatch.sampling.refresh import Refresh
@@ -30,6 +31,7 @@ STOP_S = 3.0  # time limit for all GPUs' threads, and then for the driver; threa
 MEASURED_AT_ONCE_COUNT = 4
 MEASURE_TURN_S = 60.0  # the longest that hanging GPUs keep others waiting for their measurement
 MEASURED_AFTER_S = 5.0  # at the latest, even if the first sweep has not been answered
+UNCHANGED_NS = 1_000_000_000  # a process may join a window's tree later than the driver's list, which then stays the same
 LOOK_S = 10.0  # how often an absent driver is looked for: a missing driver is a state, not a failure to start
 
 
@@ -39,6 +41,7 @@ class LatestSweeps:
     def __init__(self) -> None:
         self._sweeps: dict[tuple[str, Lane], Sweep] = {}
         self._process_lists: dict[str, ProcessList] = {}
+        self._news: dict[str, tuple[int, object]] = {}  # by GPU, the time and processes of the last list that windows saw
         self._with_use: dict[str, ProcessList] = {}  # by GPU, the last list that included each process's use
 
     def take(self, sweep: Sweep) -> None:
@@ -47,6 +50,10 @@ class LatestSweeps:
             sweep = replace(sweep, observed=self._add_use(sweep.observed))
         elif sweep.lane is Lane.PROCESSES:  # the process lane is lost: an older list must not answer for a window
             self._process_lists.pop(sweep.uuid, None)
+        elif isinstance(sweep.observed, Reading) and sweep.observed.leaves_out_dear:
+            before = self._sweeps.get((sweep.uuid, sweep.lane))
+            if before is not None and isinstance(before.observed, Reading):
+                sweep = replace(sweep, observed=sweep.observed.with_dear(before.observed))
         self._sweeps[(sweep.uuid, sweep.lane)] = sweep
 
     def by_lane(self) -> Mapping[tuple[str, Lane], Sweep]:
@@ -56,6 +63,17 @@ class LatestSweeps:
     def process_list(self, uuid: str) -> ProcessList | None:
         """Return the driver's last process list; None if the last call failed."""
         return self._process_lists.get(uuid)
+
+    def is_news(self, listed: Observed) -> TypeGuard[ProcessList]:
+        """Return whether this is a process list with other processes than the last news, or that news is a second old."""
+        if not isinstance(listed, ProcessList):
+            return False
+        content = (listed.visibility, tuple((each.pid, each.started_s) for each in listed.processes))
+        at_ns, before = self._news.get(listed.uuid, (0, None))
+        if content == before and listed.at_ns - at_ns < UNCHANGED_NS:
+            return False
+        self._news[listed.uuid] = listed.at_ns, content
+        return True
 
     def _add_use(self, listed: ProcessList) -> ProcessList:
         if listed.tells_use:
@@ -74,6 +92,7 @@ class WatchedGpus:
         self._stop = threading.Event()
         self.has_answered = threading.Event()  # set once the daemon answers: measuring may then begin
         self._adding = threading.Lock()
+        self._measurers: list[threading.Thread] = []
         self._measuring = threading.Semaphore(MEASURED_AT_ONCE_COUNT)
         self._refresh: dict[str, Refresh] = {}
         self._open_counts: Counter[str | None] = Counter()  # open windows by GPU; None: on every GPU
@@ -113,8 +132,11 @@ class WatchedGpus:
 
     def stop(self) -> None:
         self._stop.set()
+        self.has_answered.set()
         self.source.deafen()
         deadline_ns = self._clock.now_ns() + round(STOP_S * 1e9)
+        for thread in self._measurers:
+            thread.join(max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9))
         for sampler in self.samplers.values():
             sampler.stop(max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9))
         # In a thread, because shutdown must not wait for a hanging driver either.
@@ -185,7 +207,9 @@ class WatchedGpus:
 
     def _watch_new(self, source: Source, device: Device) -> None:
         # Daemonic: a thread that never returns from the driver must not keep the process alive.
-        threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True).start()
+        thread = threading.Thread(target=self._watch, args=(source, device), name="gpuwatch-measure", daemon=True)
+        self._measurers = [each for each in self._measurers if each.is_alive()] + [thread]
+        thread.start()
 
     def _watch(self, source: Source, device: Device) -> None:
         """Sample one GPU at once, and measure its call costs at the same time, so that the first window need not wait."""
@@ -203,6 +227,8 @@ class WatchedGpus:
         sampler.start()
         # Measuring calls, and their imports, would delay the first sweep, for which a window waits.
         self.has_answered.wait(MEASURED_AFTER_S)
+        if self._stop.is_set():
+            return
         sampler.replan(self._plan(source, device))
         sampler.set_periods(self._settings.idle_period_ns, self._settings.active_period_ns)  # may have changed meanwhile
 
@@ -213,9 +239,10 @@ class WatchedGpus:
         targets = PlanTargets(settings.idle_period_ns, settings.active_period_ns, budget_ratio=settings.budget_ratio)
         is_turn = self._measuring.acquire(timeout=MEASURE_TURN_S)
         try:
-            plan = measure(source, device, self._clock, targets)
+            plan = measure(source, device, self._clock, targets, stop=self._stop)
         except (DeviceLostError, SourceGoneError) as error:
-            _log.warning("%s could not be measured: %s", device.uuid, error)
+            level = logging.DEBUG if self._stop.is_set() else logging.WARNING
+            _log.log(level, "%s could not be measured: %s", device.uuid, error)
             plan = unmeasured(device, settings.idle_period_ns, settings.active_period_ns)
         finally:
             if is_turn:

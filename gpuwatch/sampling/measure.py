@@ -5,7 +5,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from annotate.evidence import SIGNALS, Device, Lane, signals
+from annotate.evidence import SIGNALS, Device, Lane, Reading, signals
+from gpuwatch.clock import Signal
+from gpuwatch.errors import SourceGoneError
 from gpuwatch.interfaces import Clock, Source
 from gpuwatch.sampling.plan import PULSE, SLOW_ACTIVE_NS, SLOW_IDLE_NS, PlanTargets, SamplingPlan, in_a_window
 from gpuwatch.sampling.refresh import Refresh
@@ -16,6 +18,7 @@ _MEANS_NS = 150_000_000  # an H200 gives no mean over less than 100 ms
 _MEANS_TRIES_COUNT = 3  # the sampler reads them meanwhile, at most once in 100 ms, and so spoils one or two tries
 _PULSE_WATCHED_NS = 60_000_000  # a dozen readings: the cost of two calls after a pause
 _TARGETS = PlanTargets()
+_NEVER = threading.Event()
 _ROWS_COUNT = 16  # the fewest rows: on a busy machine one delayed row alone would lengthen a lane's period for good
 _STEP_NS = 5_000_000  # a twentieth of the shortest refresh period of a driver's page
 _OUTLYING_COUNT = 10  # times its neighbours' cost
@@ -32,8 +35,14 @@ class _Costs:
     row_ns: int = 0
 
 
-def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets = _TARGETS) -> SamplingPlan:
-    """Read every signal a few times and make a plan from the costs.  Raises DeviceLostError, SourceGoneError."""
+def measure(
+    watched: Source, device: Device, clock: Clock, targets: PlanTargets = _TARGETS, *, stop: Signal = _NEVER
+) -> SamplingPlan:
+    """Read every signal a few times and make a plan from the costs.
+
+    Raises DeviceLostError, SourceGoneError: the latter also once ``stop`` is set.
+    """
+    source = _Stoppable(watched, stop)
     uuid, refresh = device.uuid, Refresh(device.uuid)
     until_ns = clock.now_ns() + round(targets.measured_s * 1e9)
     costs = _signal_costs(source, uuid, targets.dear_ns)
@@ -46,13 +55,27 @@ def measure(source: Source, device: Device, clock: Clock, targets: PlanTargets =
     means = tuple(sorted(costs.silent))
     for _ in range(_MEANS_TRIES_COUNT if means else 0):
         # On a busy machine the first calls may have taken all the time; a signal read too soon would be left out for good.
-        clock.wait_until(read_ns + _MEANS_NS, threading.Event())
+        clock.wait_until(read_ns + _MEANS_NS, stop)
         _read_means(source, uuid, costs, means)
         read_ns = clock.now_ns()
     return _planned(uuid, costs, refresh, targets)
 
 
-def _signal_costs(source: Source, uuid: str, dear_ns: int) -> _Costs:
+class _Stoppable:
+    """A source whose readings end once a signal is set: measuring takes a second, and its daemon may stop meanwhile."""
+
+    def __init__(self, source: Source, stop: Signal) -> None:
+        self._source = source
+        self._stop = stop
+
+    def read(self, uuid: str, lane: Lane, names: Sequence[str]) -> Reading:
+        """Read one row.  Raises SourceGoneError: also once the signal is set."""
+        if self._stop.is_set():
+            raise SourceGoneError("the daemon stops")
+        return self._source.read(uuid, lane, names)
+
+
+def _signal_costs(source: _Stoppable, uuid: str, dear_ns: int) -> _Costs:
     """Read every signal alone."""
     costs = _Costs({}, set())
     for name, lane in SIGNALS.items():
@@ -67,7 +90,7 @@ def _signal_costs(source: Source, uuid: str, dear_ns: int) -> _Costs:
     return costs
 
 
-def _read_means(source: Source, uuid: str, costs: _Costs, means: tuple[str, ...]) -> None:
+def _read_means(source: _Stoppable, uuid: str, costs: _Costs, means: tuple[str, ...]) -> None:
     """Read silent signals once more: means over an interval (GPM) answer some time after their first call.
 
     One call answers all of them, so they share its cost: the minimum, as for every other call.
@@ -80,9 +103,8 @@ def _read_means(source: Source, uuid: str, costs: _Costs, means: tuple[str, ...]
     costs.silent -= answered
 
 
-def _row_ns(source: Source, refresh: Refresh, clock: Clock, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
+def _row_ns(source: _Stoppable, refresh: Refresh, clock: Clock, lane: Lane, names: tuple[str, ...], until_ns: int) -> int:
     """Read rows for a while, as a lane does; return the cost of one, and learn how often their values change."""
-    never = threading.Event()
     took_ns: list[int] = []
     due_ns = clock.now_ns()
     while len(took_ns) < _ROWS_COUNT or due_ns < until_ns:
@@ -90,7 +112,7 @@ def _row_ns(source: Source, refresh: Refresh, clock: Clock, lane: Lane, names: t
         refresh.observe(reading)
         took_ns.append(reading.took_ns)
         due_ns = max(due_ns + _STEP_NS, clock.now_ns())
-        clock.wait_until(due_ns, never)
+        clock.wait_until(due_ns, _NEVER)
     return sorted(took_ns)[len(took_ns) // 4]  # the first quartile, against a busy machine; with pauses, as in a lane
 
 

@@ -1,6 +1,8 @@
 """The cost of watching on a real GPU: the first window, closing timed iterations, and the daemon's CPU time and memory.
 
-    python -m tests.hardware.costs OUT_FOLDER [SECONDS]
+    python -m tests.hardware.costs OUT_FOLDER [SECONDS] [start] [watching] [closing] [smi] [calls]
+
+Without a name it measures all of them but ``calls``, the processor time of each of the driver's calls after a pause.
 
 Each daemon watches an idle GPU, then a busy one, then one with an open window; ``nvidia-smi -lms 10`` does the same in the
 same run.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes ``figures-costs.json``, a
@@ -20,14 +22,18 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import gpuwatch
+from annotate.evidence import Lane
 from gpuwatch.config.settings import Settings
+from gpuwatch.sampling.plan import PULSE
+from gpuwatch.sources.nvml import Nvml
 from tests.bench.scraping import scraped
 from tests.bench.spent import spending
 from tests.gpuwatch.live import Live, running, settings
@@ -38,6 +44,8 @@ ROUNDS_COUNT = 5
 WATCHED_S = 15.0
 SETTLE_S = 4.0
 REST_S = 18.0  # time until the lanes are measured, and an idle GPU is read rarely
+OLD_S = 24.0  # energy and GPM are then read every 3 s
+PAUSES_S = (0.05, 0.45)
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
 _ENTERED = """
@@ -169,6 +177,8 @@ def daemons(live: Live, seconds: float) -> Iterator[Row]:
         with gpuwatch.window("held open", sync=False, settings=live.settings):
             time.sleep(SETTLE_S / 2)
             yield watched("gpuwatch, busy GPU, a window open", pid, seconds)
+            time.sleep(max(0.0, OLD_S - seconds))
+            yield watched("gpuwatch, busy GPU, a window open for half a minute", pid, seconds)
             with connect(live.settings) as client:
                 yield {"table": "questions", "when": "window", "questions": client.status()["gpus"][0]["questions"]}
 
@@ -189,10 +199,34 @@ def smi(seconds: float) -> Iterator[Row]:
         process.wait()
 
 
+def calls(count: int = 4) -> Iterator[Row]:
+    """Time single questions of an idle GPU after pauses: a pause makes most of a rare look's price."""
+    source = Nvml()
+    uuid = source.devices()[0].uuid
+    asked: dict[str, Callable[[], object]] = {
+        name: partial(source.read, uuid, Lane.FAST, (name,))
+        for name in ("sm_clock_mhz", "event_reasons_mask", "utilization_ratio", "memory_used_bytes", "power_w", "energy_j")
+    }
+    asked["pulse"] = partial(source.read, uuid, Lane.PULSE, PULSE)
+    asked["processes"] = partial(source.read_process_list, uuid)
+    for name, ask in asked.items():
+        for pause_s in PAUSES_S:
+            found = []
+            for _ in range(count + 1):
+                time.sleep(pause_s)
+                begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
+                ask()
+                found.append((time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s))
+            took_s, cpu_s = (statistics.median(each) for each in zip(*found[1:], strict=True))
+            yield {"table": "call", "name": name, "pause_s": pause_s, "took_us": took_s * 1e6, "cpu_us": cpu_s * 1e6}
+    source.close()
+
+
 def main(arguments: list[str]) -> int:
     out = Path(arguments[0])
     out.mkdir(parents=True, exist_ok=True)
     seconds = float(arguments[1]) if len(arguments) > 1 else WATCHED_S
+    parts = set(arguments[2:]) or {"start", "watching", "closing", "smi"}
     rows: list[Row] = []
     about = {"date": time.strftime("%Y-%m-%d"), "gpu": torch.cuda.get_device_name(), "versions": versions()}
 
@@ -202,16 +236,22 @@ def main(arguments: list[str]) -> int:
             print(_line(row), flush=True)
             (out / "figures-costs.json").write_text(json.dumps(rows, indent=1))
 
-    keep(starts("plain", ROUNDS_COUNT))
-    keep(starts("torch", ROUNDS_COUNT // 2))
-    scraped_daemon = {"GPUWATCH_LISTEN": "127.0.0.1:0"}
-    with (
-        tempfile.TemporaryDirectory(prefix="gw") as folder,
-        running(Path(folder), "nvml", environment=scraped_daemon) as live,
-    ):
-        keep(daemons(live, seconds))
-        keep(closings(live.settings))
-    keep(smi(seconds))
+    if "start" in parts:
+        keep(starts("plain", ROUNDS_COUNT))
+        keep(starts("torch", ROUNDS_COUNT // 2))
+    if "calls" in parts:
+        keep(calls())
+    if parts & {"watching", "closing"}:
+        with (
+            tempfile.TemporaryDirectory(prefix="gw") as folder,
+            running(Path(folder), "nvml", environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live,
+        ):
+            if "watching" in parts:
+                keep(daemons(live, seconds))
+            if "closing" in parts:
+                keep(closings(live.settings))
+    if "smi" in parts:
+        keep(smi(seconds))
     for table, key in (("first-window", "enter_s"), ("closing", "close_s")):
         for how in sorted({row["how"] for row in rows if row["table"] == table}):
             found = [row[key] for row in rows if row["table"] == table and row["how"] == how]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.gpuwatch.live import settings
-from tests.waiting import PATIENCE_S
+from gpuwatch.client.connection import connect
+from gpuwatch.daemon.watched_gpus import WatchedGpus
+from gpuwatch.store import Store
+from tests.gpuwatch.live import running, settings
+from tests.waiting import PATIENCE_S, wait_until
 
 # The stand-in leaves an unjoinable thread behind, like one inside a hung call.
 STUCK = """
@@ -40,3 +46,34 @@ def test_a_thread_that_never_ends_does_not_keep_the_process(tmp_path: Path, ends
     assert (ended.returncode, ended.stdout) == (code, "said")
     assert "logged" in ended.stderr
     assert words in ended.stderr
+
+
+@pytest.mark.parametrize("has_window", [False, True], ids=["measuring", "a worker starting"])
+def test_a_stop_right_after_the_start_is_quiet(tmp_path: Path, *, has_window: bool) -> None:
+    """A daemon that is stopped while it measures its lanes, or while the judge's worker starts, logs no warning."""
+    with running(tmp_path) as live:
+        if has_window:
+            with connect(live.settings, start=False) as client:
+                client.open(label="cut off")
+        live.process.send_signal(signal.SIGTERM)
+        assert live.process.wait(PATIENCE_S) == 0
+    assert "stopped" in live.log.read_text()
+    assert "warning" not in live.log.read_text().lower(), live.log.read_text()
+
+
+def test_stop_ends_the_measuring_of_lanes_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """GPUs whose lanes are being measured when the daemon stops are measured no further, and nothing is logged."""
+    found = settings(tmp_path)
+    store = Store(found.state, source=found.source, boot_id="boot")
+    with ThreadPoolExecutor(2) as threads:
+        gpus = WatchedGpus(found, store, sinks=(store,), threads=threads)
+        gpus.has_answered.set()
+        gpus.start()
+        wait_until(lambda: gpus.samplers, what="a GPU is sampled, and measured from then on")
+        measuring = [each for each in threading.enumerate() if each.name == "gpuwatch-measure"]
+        gpus.stop()
+        for thread in measuring:
+            thread.join(PATIENCE_S)
+    store.close()
+    assert measuring
+    assert not caplog.records
