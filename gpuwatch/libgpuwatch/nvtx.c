@@ -349,21 +349,16 @@ static function *place_of(const callbacks *table, int hook) {
 /* The list of ranges, which `gpuwatch run --nvtx-list` prints */
 
 static void write_list(void) {
-    const char *path = secure_getenv("GPUWATCH_NVTX_LIST");
-    if (path == NULL) return;
     gw_lock();
     for (int i = 0; i < BUCKETS_COUNT; i++)
         for (gw_label *each = atomic_load(&buckets[i]); each != NULL; each = each->next) {
             gw_text line = {0};
             if (each->count == 0) continue;
-            gw_add(&line, "{\"domain\":\"");
-            gw_add_json(&line, each->domain, 256);
-            gw_add(&line, "\",\"message\":\"");
-            gw_add_json(&line, each->message, 256);
-            gw_add(&line, "\",\"count\":%lld,\"total_ns\":%lld,\"least_ns\":%lld,\"most_ns\":%lld}\n", (long long)each->count,
+            gw_add_text(&line, "{\"domain\":", each->domain, GW_LABEL_BYTES);
+            gw_add_text(&line, ",\"message\":", each->message, GW_LABEL_BYTES);
+            gw_add(&line, ",\"count\":%lld,\"total_ns\":%lld,\"least_ns\":%lld,\"most_ns\":%lld", (long long)each->count,
                    (long long)each->total_ns, (long long)each->least_ns, (long long)each->most_ns);
-            gw_write_line(path, &line);
-            free(line.text);
+            gw_report("GPUWATCH_NVTX_LIST", &line);
             each->count = each->total_ns = 0;
         }
     gw_unlock();

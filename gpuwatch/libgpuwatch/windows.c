@@ -78,15 +78,6 @@ static void start_once(void) {
 
 void gw_windows_start(void) { pthread_once(&once, start_once); }
 
-/* Append one line in one write, which no other process interrupts. */
-void gw_write_line(const char *path, const gw_text *line) {
-    int fd = line->failed ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return;
-    ssize_t written = write(fd, line->text, line->length);
-    (void)written;
-    close(fd);
-}
-
 static window *find(gw_window id) {
     window *found = &windows[id % WINDOWS_COUNT];
     return id != 0 && found->id == id && found->state == OPEN ? found : NULL;
@@ -142,7 +133,7 @@ static void add_entry(window *into, int64_t begin_ns, int64_t end_ns, int64_t be
         }
     }
     if (into->count < into->capacity && into->count < ENTRIES_COUNT)
-        into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp};
+        into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp, 0, 0};
     else
         into->left_out_count++;
 }
@@ -154,31 +145,21 @@ static int by_begin(const void *first, const void *second) {
     return a < b ? -1 : a > b;
 }
 
-static bool send_times(const char *run, const gw_entry *entries, const float *clocks_mhz, size_t count) {
-    static const char empty[] = "";
-    int64_t *at_ns = malloc(ENTRIES_AT_ONCE * sizeof *at_ns);
-    double *took_s = malloc(ENTRIES_AT_ONCE * sizeof *took_s);
-    bool is_taken = at_ns != NULL && took_s != NULL;
+static bool send_times(window *of, size_t count, bool has_clocks) {
+    bool is_taken = true;
     for (size_t first = 0; first < count && is_taken; first += ENTRIES_AT_ONCE) {
+        gw_entry *each = of->entries + first;
         size_t piece = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
-        for (size_t i = 0; i < piece; i++) {
-            at_ns[i] = entries[first + i].begin_ns;
-            took_s[i] = (double)(entries[first + i].end_ns - entries[first + i].begin_ns) / 1e9;
-        }
         gw_text line = {0};
         gw_reply reply;
-        gw_add(&line, "{\"type\":\"times\",\"run\":\"%s\",\"at_ns\":\"", run);
-        gw_add_base64(&line, at_ns, piece * sizeof *at_ns);
-        gw_add(&line, "\",\"took_s\":\"");
-        gw_add_base64(&line, took_s, piece * sizeof *took_s);
-        gw_add(&line, "\",\"sm_clock_mhz\":\"");
-        gw_add_base64(&line, clocks_mhz ? (const void *)(clocks_mhz + first) : empty, clocks_mhz ? piece * sizeof *clocks_mhz : 0);
-        gw_add(&line, "\"}\n");
+        for (size_t i = 0; i < piece; i++) each[i].took_s = (double)(each[i].end_ns - each[i].begin_ns) / 1e9;
+        gw_add(&line, "{\"type\":\"times\",\"run\":\"%s\"", of->run);
+        gw_add_column(&line, ",\"at_ns\":", &each->begin_ns, sizeof each->begin_ns, sizeof *each, piece);
+        gw_add_column(&line, ",\"took_s\":", &each->took_s, sizeof each->took_s, sizeof *each, piece);
+        if (has_clocks) gw_add_column(&line, ",\"sm_clock_mhz\":", &each->clock_mhz, sizeof each->clock_mhz, sizeof *each, piece);
+        gw_add(&line, "}\n");
         is_taken = gw_exchange(&line, "taken", &reply, false);
-        free(line.text);
     }
-    free(at_ns);
-    free(took_s);
     return is_taken;
 }
 
@@ -190,26 +171,24 @@ static void add_stamped_facts(gw_text *facts, const gw_stamped *stamped) {
     if (stamped->sms_count > 0) gw_add(facts, ",\"sm_count\":%d,\"cuda_uuids\":\"%s\"", stamped->sms_count, stamped->uuid);
 }
 
+/* Add a label's name; the daemon takes 256 characters. */
+static void add_name(gw_text *out, const char *before, const gw_label *label) {
+    char name[GW_LABEL_BYTES + 1];
+    snprintf(name, sizeof name, "%.*s%s%s", GW_LABEL_BYTES / 2 - 1, label->domain, label->domain[0] ? ":" : "", label->message);
+    gw_add_text(out, before, name, GW_LABEL_BYTES);
+}
+
 static void report(const window *each, const char *timer, size_t count, bool was_lone, bool is_closed) {
-    const char *path = secure_getenv("GPUWATCH_NVTX_REPORT");
-    if (path == NULL) return;
+    static const char *const words[] = {"false", "true"};
     gw_text line = {0};
-    const char *label = each->label.text ? each->label.text : "";
-    gw_add(&line, "{\"run\":\"%s\",\"label\":\"%s\",\"iterations\":%zu,\"left_out\":%zu,\"timer\":\"%s\"", each->run, label, count,
-           each->left_out_count, timer);
+    gw_add(&line, "{\"run\":\"%s\",\"label\":%s,\"iterations\":%zu,\"left_out\":%zu,\"timer\":\"%s\"", each->run,
+           each->label.text ? each->label.text : "\"\"", count, each->left_out_count, timer);
     if (each->other != NULL) {
-        gw_add(&line, ",\"other_count\":%zu,\"other\":\"", each->other_count);
-        if (each->other->domain != NULL && each->other->domain[0]) {
-            gw_add_json(&line, each->other->domain, GW_LABEL_CHARACTERS / 2);
-            gw_add(&line, ":");
-        }
-        gw_add_json(&line, each->other->message, GW_LABEL_CHARACTERS / 2);
-        gw_add(&line, "\"");
+        gw_add(&line, ",\"other_count\":%zu", each->other_count);
+        add_name(&line, ",\"other\":", each->other);
     }
-    gw_add(&line, ",\"is_lone\":%s,\"is_outer\":%s,\"is_closed\":%s}\n", was_lone ? "true" : "false",
-           each->is_outer ? "true" : "false", is_closed ? "true" : "false");
-    gw_write_line(path, &line);
-    free(line.text);
+    gw_add(&line, ",\"is_lone\":%s,\"is_outer\":%s,\"is_closed\":%s", words[was_lone], words[each->is_outer], words[is_closed]);
+    gw_report("GPUWATCH_NVTX_REPORT", &line);
 }
 
 /* Tell the daemon that a window's body is over; what follows may take its time. */
@@ -219,21 +198,16 @@ static void tell_end(const window *each) {
     gw_add(&line, "{\"type\":\"end\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld}\n", each->run, (long long)each->edge.begin_ns,
            (long long)each->edge.end_ns);
     gw_exchange(&line, "taken", &reply, false);
-    free(line.text);
 }
 
-static bool tell_close(const window *each, const gw_stamped *stamped, const char *timer, size_t count) {
-    gw_text line = {0}, facts = {0};
+static bool tell_close(window *each, const gw_stamped *stamped, const char *timer, size_t count) {
+    gw_text line = {0};
     gw_reply reply;
-    if (count > 0) gw_add(&facts, ",\"timer\":\"%s\"", timer);
-    add_stamped_facts(&facts, stamped);
-    if (each->facts.text != NULL && !each->facts.failed) gw_add(&facts, "%s", each->facts.text);
+    if (count > 0) gw_add(&each->facts, ",\"timer\":\"%s\"", timer);
+    add_stamped_facts(&each->facts, stamped);
     gw_add(&line, "{\"type\":\"close\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld,\"told\":{%s}}\n", each->run,
-           (long long)each->edge.begin_ns, (long long)each->edge.end_ns, facts.text && !facts.failed ? facts.text + 1 : "");
-    bool is_closed = gw_exchange(&line, "closed", &reply, false);
-    free(facts.text);
-    free(line.text);
-    return is_closed;
+           (long long)each->edge.begin_ns, (long long)each->edge.end_ns, each->facts.text && !each->facts.failed ? each->facts.text + 1 : "");
+    return gw_exchange(&line, "closed", &reply, false);
 }
 
 /* Read the stamps of a window that ended, and hand over times and facts.  The window is this thread's.
@@ -241,21 +215,17 @@ static bool tell_close(const window *each, const gw_stamped *stamped, const char
 static void finish(window *each) {
     gw_stamped stamped = {0};
     size_t count = each->count;
-    float *clocks_mhz = NULL;
     bool was_lone = is_lone(each), is_stamped = count > 0 && each->entries[count - 1].end_stamp >= 0;
     if (each->edge.begin_stamp < 0 && count > 0) each->edge.begin_stamp = each->entries[0].begin_stamp; /* the context came later */
-    if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS)) {
-        clocks_mhz = malloc((count + 1) * sizeof *clocks_mhz);
-        if (clocks_mhz != NULL) count = gw_stamps_read(each->entries, count, &each->edge, clocks_mhz, &stamped);
-    }
+    if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS))
+        count = gw_stamps_read(each->entries, count, &each->edge, &stamped);
     if (stamped.end_ns > each->edge.end_ns) each->edge.end_ns = stamped.end_ns;
     if (!each->is_outer) tell_end(each);
     if (count < 2) count = 0;                                    /* the time of one range is the window's own */
     if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be those of launches */
     if (count > 0 && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
     const char *timer = stamped.has_stamps ? "stamps" : "host";
-    bool is_taken = count == 0 || send_times(each->run, each->entries, stamped.has_stamps ? clocks_mhz : NULL, count);
-    free(clocks_mhz);
+    bool is_taken = send_times(each, count, stamped.has_stamps);
     if (!each->is_outer) is_taken = tell_close(each, &stamped, timer, count) && is_taken;
     if (!each->is_outer || count > 0) report(each, timer, count, was_lone, is_taken);
 }
@@ -356,31 +326,22 @@ __attribute__((destructor)) static void flush_at_exit(void) { gw_flush(); }
 /* Opening */
 
 /* Open a reserved window; its thread waits for the daemon's reading of the edge, up to a millisecond. */
-static gw_window open_reserved(window *each, const char *domain, const char *message) {
+static gw_window open_reserved(window *each, const char *label) {
     gw_text line = {0};
     gw_reply reply;
     const char *parent = secure_getenv("GPUWATCH_PARENT"), *more = secure_getenv("GPUWATCH_NVTX_OPEN");
     pid_t thread = (pid_t)syscall(SYS_gettid);
-    size_t domain_characters = domain ? strlen(domain) : 0;
     gw_windows_start();
     atomic_store(&is_used, true);
     gw_stamps_prepare();
-    if (domain_characters > 0) {
-        gw_add_json(&each->label, domain, GW_LABEL_CHARACTERS / 2);
-        gw_add(&each->label, ":");
-    }
-    gw_add_json(&each->label, message ? message : "", domain_characters ? GW_LABEL_CHARACTERS / 2 - 1 : GW_LABEL_CHARACTERS);
+    if (each->own != NULL) add_name(&each->label, "", each->own);
+    else if (label != NULL) gw_add_text(&each->label, "", label, GW_LABEL_BYTES);
     gw_add(&line, "{\"type\":\"open\",\"thread\":%d", thread == getpid() ? 0 : (int)thread);
-    if (message != NULL) gw_add(&line, ",\"label\":\"%s\"", each->label.text ? each->label.text : "");
-    if (parent != NULL && parent[0]) {
-        gw_add(&line, ",\"parent\":\"");
-        gw_add_json(&line, parent, 64);
-        gw_add(&line, "\"");
-    }
+    if (each->label.text != NULL) gw_add(&line, ",\"label\":%s", each->label.text);
+    if (parent != NULL && parent[0]) gw_add_text(&line, ",\"parent\":", parent, GW_RUN_BYTES - 8);
     if (more != NULL && each->own != NULL) gw_add(&line, ",%s", more); /* what `gpuwatch run` was told of its claim */
     gw_add(&line, "}\n");
     bool is_open = gw_exchange(&line, "opened", &reply, true) && reply.run[0] && strpbrk(reply.run, "\"\\") == NULL;
-    free(line.text);
     if (gw_is_sync && is_open) gw_synchronize();
     int64_t stamp = is_open ? gw_stamp(each->stream) : GW_NO_STAMP;
     gw_lock();
@@ -458,7 +419,7 @@ void gw_range_begin(gw_range *range, gw_label *label) {
     }
     gw_unlock();
     if (opened != NULL) {
-        range->opened = open_reserved(opened, label->domain, label->message);
+        range->opened = open_reserved(opened, NULL);
         gw_lock();
         window *found = find(range->opened);
         if (found != NULL) {
@@ -533,7 +494,15 @@ GW_EXPORT gw_window gw_begin_on(const char *label, void *stream) {
         gw_trouble("expected at most %d open windows of a process; end some", WINDOWS_COUNT - 1);
         return 0;
     }
-    return open_reserved(each, NULL, label);
+    return open_reserved(each, label);
+}
+
+GW_EXPORT void gw_prepare(void) {
+    gw_text nothing = {0};
+    gw_reply reply;
+    gw_windows_start();
+    gw_stamps_prepare();
+    gw_exchange(&nothing, NULL, &reply, true);
 }
 
 GW_EXPORT gw_window gw_begin(const char *label) { return gw_begin_on(label, NULL); }
@@ -559,16 +528,9 @@ static int declare(gw_window id, const char *name, const char *text, double valu
     gw_lock();
     window *each = find(id);
     if (each != NULL && each->facts.length + strlen(name) * 6 + (text ? strlen(text) * 6 : 32) < FACTS_BYTES) {
-        gw_add(&each->facts, ",\"");
-        gw_add_json(&each->facts, name, 64);
-        gw_add(&each->facts, "\":");
-        if (text == NULL) {
-            gw_add(&each->facts, "%.17g", value);
-        } else {
-            gw_add(&each->facts, "\"");
-            gw_add_json(&each->facts, text, FACTS_BYTES);
-            gw_add(&each->facts, "\"");
-        }
+        gw_add_text(&each->facts, ",", name, 64);
+        if (text == NULL) gw_add(&each->facts, ":%.17g", value);
+        else gw_add_text(&each->facts, ":", text, FACTS_BYTES);
         is_kept = !each->facts.failed;
     }
     gw_unlock();

@@ -330,7 +330,7 @@ def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitiz
     ended = fuzz_campaign.run(built.fuzzer(folder, sanitizers, defined), count, 4, fake_driver)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout.split()[0]) > 0
-    rows = [json.loads(line) for line in (folder / "report").read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / "report").read_text(errors="replace").splitlines()]
     assert [each for each in rows if "run" in each]
 
 
