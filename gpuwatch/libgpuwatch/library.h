@@ -2,10 +2,19 @@
 #ifndef GPUWATCH_LIBRARY_H
 #define GPUWATCH_LIBRARY_H
 
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "gpuwatch.h"
 
@@ -58,7 +67,6 @@ void gw_lock(void);
 void gw_unlock(void);
 void gw_flush(void);                   /* end and hand over what can be, at the end of the process */
 extern bool gw_lists_only, gw_is_sync; /* set once, before the first range */
-void gw_windows_start(void);
 void gw_nvtx_forget(void);
 
 /* stamps.c: the true clock through the driver API; every function does nothing where there is no context. */
@@ -82,5 +90,4 @@ bool gw_stamps_done(int64_t stamp, int64_t wait_ns);
 size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, gw_stamped *out);
 void gw_synchronize(void);
 void gw_stamps_forget(void);
-void gw_stamps_end(void); /* no call of the driver from here on */
 #endif

@@ -3,17 +3,9 @@
  * Everything goes through the driver that the program has loaded itself; without it, or without a context, nothing is done.
  * Rows lie in a ring in device memory.  A thread beside the program reads them, on a stream that waits for none of the program's.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "library.h"
 #include "stamp_ptx.h"
+
 
 enum { SMS_KEPT = 8, CAPACITY = 1 << 18, CELLS = 2 * SMS_KEPT, READ_AT_ONCE = 4096 };
 #define ROW_BYTES (CELLS * sizeof(uint64_t))
@@ -53,21 +45,14 @@ static struct {
     bool is_ready, has_failed, is_primary;
 } stamper;
 
-static int count_loads(struct dl_phdr_info *each, size_t size, void *loads) {
-    (void)size;
-    *(unsigned long long *)loads = each->dlpi_adds;
-    return 1;
-}
-
 static bool load_driver(void) {
-    static _Atomic unsigned long long missed_at; /* how many libraries the program had loaded; a look on the disk takes 0.05 ms */
-    unsigned long long loads = 0;
+    static _Atomic int64_t next_look_ns; /* a look on the disk takes 0.05 ms, and to make a context longer than the pause */
+    int64_t now_ns = gw_now_ns();
     if (atomic_load(&has_ended)) return false;
     if (atomic_load(&is_loaded)) return true;
-    dl_iterate_phdr(count_loads, &loads);
-    if (loads == atomic_load(&missed_at)) return false;
+    if (now_ns < atomic_load(&next_look_ns)) return false;
+    atomic_store(&next_look_ns, now_ns + 20000000);
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the program's, else none */
-    if (library == NULL) atomic_store(&missed_at, loads);
     if (library == NULL) return false;
 #define LOOK_UP(name, arguments) \
     if ((*(void **)&cu.name = dlsym(library, #name)) == NULL) return false;
@@ -192,30 +177,29 @@ static void measure_overhead(void) {
     stamper.next = stamper.first_used = 2 * PAIRS;
 }
 
-static void describe_device(void) {
-    unsigned char id[16];
-    if (cu.cuDeviceGetUuid(id, stamper.device) != 0) return;
-    size_t length = (size_t)sprintf(stamper.uuid, "GPU-");
-    for (int i = 0; i < 16; i++)
-        length += (size_t)sprintf(stamper.uuid + length, i >= 4 && i <= 10 && i % 2 == 0 ? "-%02x" : "%02x", id[i]);
-}
-
 static bool make_stamper(void) {
     handle module = NULL;
-    if (cu.cuDeviceGetAttribute(&stamper.sms_count, MULTIPROCESSOR_COUNT, stamper.device) != 0 || stamper.sms_count < 1) return false;
+    unsigned char id[16];
+    if (cu.cuDeviceGetAttribute(&stamper.sms_count, MULTIPROCESSOR_COUNT, stamper.device) != 0 || stamper.sms_count < 1 ||
+        cu.cuDeviceGetUuid(id, stamper.device) != 0)
+        return false;
     if (cu.cuModuleLoadData(&module, gw_stamp_ptx) != 0 || cu.cuModuleGetFunction(&stamper.function, module, "gpuwatch_stamp") != 0 ||
         cu.cuStreamCreate(&stamper.stream, NON_BLOCKING) != 0 || cu.cuMemAlloc_v2(&stamper.base, CAPACITY * ROW_BYTES) != 0)
         return false;
     if (stamper.host_ns == NULL) stamper.host_ns = calloc(CAPACITY, sizeof *stamper.host_ns);
     if (stamper.host_ns == NULL || cu.cuMemsetD8Async(stamper.base, 0, CAPACITY * ROW_BYTES, stamper.stream) != 0) return false;
-    describe_device();
+    size_t length = (size_t)sprintf(stamper.uuid, "GPU-");
+    for (int i = 0; i < 16; i++)
+        length += (size_t)sprintf(stamper.uuid + length, i >= 4 && i <= 10 && i % 2 == 0 ? "-%02x" : "%02x", id[i]);
     measure_overhead();
     return cu.cuStreamSynchronize(stamper.stream) == 0;
 }
 
 static void end_at_exit(void) {
     gw_flush();
-    gw_stamps_end();
+    pthread_mutex_lock(&stamps_lock);
+    atomic_store(&has_ended, true); /* no call of the driver from here on */
+    pthread_mutex_unlock(&stamps_lock);
 }
 
 /* Load kernel and memory for the current context, once: tens of milliseconds.  It waits for no stream of the program. */
@@ -340,12 +324,6 @@ static size_t read_entries(gw_entry *entries, size_t count, const uint64_t *rows
     return kept;
 }
 
-static size_t stamped_count(const gw_entry *entries, size_t count) {
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) found += entries[i].begin_stamp >= 0 && entries[i].end_stamp >= 0;
-    return found;
-}
-
 size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, gw_stamped *out) {
     memset(out, 0, sizeof *out);
     int64_t first = window->begin_stamp;
@@ -364,7 +342,9 @@ size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, g
     if (offset != INT64_MIN) {
         const uint64_t *end_row = rows + (rows_count - 1) * CELLS;
         /* A few ranges lie in captured graphs or in another context; where most do, the host's times stand for all. */
-        found.has_stamps = stamped_count(entries, count) * 10 >= count * 9;
+        size_t stamped_count = 0;
+        for (size_t i = 0; i < count; i++) stamped_count += entries[i].begin_stamp >= 0 && entries[i].end_stamp >= 0;
+        found.has_stamps = stamped_count * 10 >= count * 9;
         found.stamped_s = (double)between(rows, end_row, &found.clock_mhz) / 1e9;
         found.end_ns = times_of(end_row).last_ns + offset;
         found.sync_s = found.end_ns > window->end_ns ? (double)(found.end_ns - window->end_ns) / 1e9 : 0;
@@ -389,10 +369,4 @@ void gw_stamps_forget(void) {
     bool had_context = stamper.context != NULL;
     memset(&stamper, 0, sizeof stamper);
     stamper.has_failed = had_context;
-}
-
-void gw_stamps_end(void) {
-    pthread_mutex_lock(&stamps_lock);
-    atomic_store(&has_ended, true);
-    pthread_mutex_unlock(&stamps_lock);
 }

@@ -1,32 +1,15 @@
 /* The conversation with the daemon: lines of JSON over a Unix socket, each answered by one line. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
+#include "library.h"
+
 #include <locale.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "library.h"
 
 #define ANSWER_NS 2000000000LL  /* a daemon that is silent for longer is treated as gone */
-#define START_NS 15000000000LL  /* a cold start reads its modules from a slow disk */
 #define FAILED_NS (30000 * GW_MS) /* how long a daemon that failed is not tried again */
 #define SYSTEM_SOCKET "/run/gpuwatch/daemon.sock"
-
-extern char **environ;
 
 static pthread_mutex_t wire_lock = PTHREAD_MUTEX_INITIALIZER;
 static int wire_fd = -1;
@@ -94,15 +77,13 @@ static bool make_room(gw_text *out, size_t count) {
     return !out->failed;
 }
 
-static pthread_once_t numbers_once = PTHREAD_ONCE_INIT;
 static locale_t numbers;  /* JSON's decimal point, whatever the program's locale has */
 
-static void make_numbers(void) {
+__attribute__((constructor)) static void make_numbers(void) {
     numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
 }
 
 void gw_add(gw_text *out, const char *format, ...) {
-    pthread_once(&numbers_once, make_numbers);
     locale_t programs = numbers != (locale_t)0 ? uselocale(numbers) : (locale_t)0;
     va_list arguments, again;
     va_start(arguments, format);
@@ -168,32 +149,21 @@ static bool parse_reply(const char *line, gw_reply *out) {
 
 /* The socket */
 
-static bool wait_for(int fd, short events, int64_t until_ns) {
-    for (;;) {
-        int64_t left_ns = until_ns - gw_now_ns();
-        if (left_ns <= 0) return false;
-        struct pollfd waited = {fd, events, 0};
-        int found = poll(&waited, 1, (int)(left_ns / 1000000 + 1));
-        if (found > 0) return true;
-        if (found < 0 && errno != EINTR) return false;
-    }
-}
-
-/* Send a request and read one line.  The daemon says nothing unasked, so that what follows a line is no daemon's. */
+/* Send a request and read one line; each call of the system has a limit.  The daemon says nothing unasked, so that what follows a
+ * line is no daemon's. */
 static bool converse(int fd, const char *request, size_t size, gw_reply *reply, int64_t until_ns) {
-    for (size_t sent = 0, length = 0; length < sizeof reply_buffer - 1;) {
-        bool is_sending = sent < size;
-        ssize_t count = is_sending ? send(fd, request + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT)
-                                   : recv(fd, reply_buffer + length, sizeof reply_buffer - 1 - length, MSG_DONTWAIT);
-        if (count > 0 && is_sending) {
+    for (size_t sent = 0, length = 0; length < sizeof reply_buffer - 1 && gw_now_ns() < until_ns;) {
+        ssize_t count = sent < size ? send(fd, request + sent, size - sent, MSG_NOSIGNAL)
+                                    : recv(fd, reply_buffer + length, sizeof reply_buffer - 1 - length, 0);
+        if (count == 0 || (count < 0 && errno != EINTR)) return false;
+        if (count < 0) continue;
+        if (sent < size) {
             sent += (size_t)count;
-        } else if (count > 0) {
-            length += (size_t)count;
-            reply_buffer[length] = 0;
-            if (reply_buffer[length - 1] == '\n') return parse_reply(reply_buffer, reply);
-        } else if (count == 0 || (errno != EINTR && errno != EAGAIN) || !wait_for(fd, is_sending ? POLLOUT : POLLIN, until_ns)) {
-            return false;
+            continue;
         }
+        length += (size_t)count;
+        reply_buffer[length] = 0;
+        if (reply_buffer[length - 1] == '\n') return parse_reply(reply_buffer, reply);
     }
     return false;
 }
@@ -210,11 +180,11 @@ static void hang_up(void) {
 }
 
 /* Connect to the socket at a path and greet its daemon: ours, root's, or that of the owner of the system's socket. */
-static bool dial(const char *path, int64_t until_ns) {
+static bool dial(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (path[0] == 0 || strlen(path) >= sizeof address.sun_path) return false;
     strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && fd <= 2) { /* a closed standard stream: what a library prints there must not reach the daemon */
         int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
         close(fd);
@@ -224,7 +194,9 @@ static bool dial(const char *path, int64_t until_ns) {
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
     struct stat owner;
-    bool is_there = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+    static const struct timeval limit = {ANSWER_NS / 1000000000, 0};
+    bool is_there = setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
+                    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
                     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
     if (is_there && peer.uid != getuid() && peer.uid != 0 &&
         !(!strcmp(path, SYSTEM_SOCKET) && stat(path, &owner) == 0 && owner.st_uid == peer.uid)) {
@@ -233,7 +205,7 @@ static bool dial(const char *path, int64_t until_ns) {
     }
     static const char hello[] = "{\"type\":\"hello\",\"protocol\":2,\"version\":\"libgpuwatch\"}\n";
     gw_reply welcome = {0};
-    bool is_welcome = is_there && converse(fd, hello, sizeof hello - 1, &welcome, until_ns) && !strcmp(welcome.type, "welcome");
+    bool is_welcome = is_there && converse(fd, hello, sizeof hello - 1, &welcome, gw_now_ns() + ANSWER_NS) && !strcmp(welcome.type, "welcome");
     if (is_there && !is_welcome)
         snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a greeting, found none in time");
     if (!is_welcome || fstat(fd, &wire_stat) != 0) {
@@ -255,47 +227,13 @@ static void user_socket(char *path, size_t size) {
         snprintf(path, size, "/tmp/gpuwatch-%d/daemon.sock", (int)getuid());
 }
 
-/* Start the user's daemon by its command; it leaves this process before the command ends. */
-static bool start_daemon(int64_t until_ns) {
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_t files;
-    sigset_t none, all;
-    pid_t pid = -1;
-    char *const command[] = {"env", "-u", "LD_PRELOAD", "-u", "LD_AUDIT", "-u", "NVTX_INJECTION64_PATH", "-u", "CUDA_INJECTION64_PATH",
-                             "-u", "CUDA_VISIBLE_DEVICES", "gpuwatch", "daemon", "--on-demand", NULL}; /* what is the program's alone */
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawn_file_actions_init(&files);
-    for (int fd = 0; fd < 3; fd++) posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
-    DIR *ours = opendir("/proc/self/fd");
-    for (struct dirent *each; ours != NULL && (each = readdir(ours)) != NULL;)
-        if (atoi(each->d_name) > 2) posix_spawn_file_actions_addclose(&files, atoi(each->d_name));
-    if (ours != NULL) closedir(ours);
-    int failure = posix_spawnp(&pid, command[0], &files, &attributes, command, environ), status = 0;
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    struct timespec pause = {0, 5000000};
-    while (!failure && waitpid(pid, &status, WNOHANG) == 0 && gw_now_ns() < until_ns) nanosleep(&pause, NULL);
-    if (failure || (WIFEXITED(status) && WEXITSTATUS(status) == 127))
-        gw_trouble("no daemon answers, and the command gpuwatch is not on PATH; start one with: gpuwatch daemon");
-    return !failure;
-}
-
 static bool connect_daemon(void) {
     char user[108];
     const char *named = secure_getenv("GPUWATCH_NVTX_SOCKET");
     if (named == NULL) named = secure_getenv("GPUWATCH_SOCKET");
-    bool is_named = named != NULL && named[0];
-    int64_t now_ns = gw_now_ns();
+    if (named != NULL && named[0]) return dial(named);
     user_socket(user, sizeof user);
-    if (!is_named && dial(SYSTEM_SOCKET, now_ns + ANSWER_NS)) return true;
-    if (dial(is_named ? named : user, gw_now_ns() + ANSWER_NS)) return true;
-    if (secure_getenv("GPUWATCH_NVTX_REPORT") != NULL) return false; /* `gpuwatch run` had one: it is gone */
-    return start_daemon(now_ns + START_NS) && dial(is_named ? named : user, gw_now_ns() + ANSWER_NS);
+    return dial(SYSTEM_SOCKET) || dial(user);
 }
 
 static bool give_up(const char *why) {
@@ -304,20 +242,13 @@ static bool give_up(const char *why) {
     return false;
 }
 
-static bool have_connection(bool may_start) {
-    if (is_connected()) return true;
-    wire_fd = -1;
-    if (!may_start || gw_now_ns() < failed_until_ns) return false;
-    return connect_daemon() || give_up(refusal[0] ? refusal : "no daemon answers; start one with: gpuwatch daemon");
-}
-
 static bool exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_start) {
     for (;;) { /* a daemon may have left since the last window */
         bool is_old = is_connected();
-        int64_t until_ns;
-        if (!have_connection(may_start)) return false;
+        if (!is_old && (!may_start || gw_now_ns() < failed_until_ns)) return false;
+        if (!is_old && !connect_daemon()) return give_up(refusal[0] ? refusal : "no daemon answers; start one with: gpuwatch daemon");
         if (expected == NULL) return true;
-        until_ns = gw_now_ns() + ANSWER_NS;
+        int64_t until_ns = gw_now_ns() + ANSWER_NS;
         if (converse(wire_fd, request->text, request->length, reply, until_ns)) {
             if (!strcmp(reply->type, expected)) return true;
             gw_trouble("the daemon refused: %s", reply->message[0] ? reply->message : reply->type);
