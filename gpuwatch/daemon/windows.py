@@ -174,7 +174,15 @@ class Windows:
             await asyncio.wait(self._tasks, timeout=5.0)
 
     def _made(
-        self, request: Open, policy: Policy, gpus: WindowGpus, warning: str | None, *, pid: int, uid: int, own: OwnProcesses | None
+        self,
+        request: Open,
+        policy: Policy,
+        gpus: WindowGpus,
+        warning: str | None,
+        *,
+        pid: int,
+        uid: int,
+        own: OwnProcesses | None,
     ) -> TrackedWindow:
         source, now_ns = self._services.gpus.source, clock.now_ns()
         parent, inherited = _around(request.parent, self._tracked.values(), pid, uid)

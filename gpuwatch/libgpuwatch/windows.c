@@ -258,8 +258,8 @@ static bool is_anything_left(void) {
 }
 
 void gw_flush(void) {
-    struct timespec until = time_at(gw_now_ns() + 2000000000);
-    if (pthread_mutex_clocklock(&lock, CLOCK_MONOTONIC, &until) != 0) return; /* the thread that has it left by exit() itself */
+    struct timespec until = {time(NULL) + 2, 0};
+    if (pthread_mutex_timedlock(&lock, &until) != 0) return; /* the thread that has it left by exit() itself */
     is_ending = true;
     if (is_anything_left()) wake_finisher();
     until = time_at(gw_now_ns() + 5000000000);
