@@ -12,7 +12,7 @@ int main(int count, char **arguments) {
   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   bool is_reset = count > 1 && !strcmp(arguments[1], "reset");
   gemm work(stream);
-  gw_prepare();  // not between warm-up and window: the first stamp kernel of a machine is compiled for tens of milliseconds
+  gw_prepare();  // not between warm-up and window, where it took 78 ms in the first program of a machine
   for (double until = now_s() + 3.0; now_s() < until; cudaStreamSynchronize(stream))
     for (int i = 0; i < 20; i++) work.launch();
   double before = now_s();
