@@ -40,7 +40,7 @@ void gw_add(gw_text *out, const char *format, ...) __attribute__((format(printf,
 void gw_add_text(gw_text *out, const char *before, const char *text, size_t most);
 void gw_add_column(gw_text *out, const char *before, const void *column, size_t bytes, size_t stride, size_t count);
 bool gw_report(const char *variable, gw_text *line);
-bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_start);
+bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_connect);
 void gw_wire_forget(void);
 void gw_trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -242,10 +242,10 @@ static bool give_up(const char *why) {
     return false;
 }
 
-static bool exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_start) {
+static bool exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_connect) {
     for (;;) { /* a daemon may have left since the last window */
         bool is_old = is_connected();
-        if (!is_old && (!may_start || gw_now_ns() < failed_until_ns)) return false;
+        if (!is_old && (!may_connect || gw_now_ns() < failed_until_ns)) return false;
         if (!is_old && !connect_daemon()) return give_up(refusal[0] ? refusal : "no daemon answers; start one with: gpuwatch daemon");
         if (expected == NULL) return true;
         int64_t until_ns = gw_now_ns() + ANSWER_NS;
@@ -256,16 +256,16 @@ static bool exchange(const gw_text *request, const char *expected, gw_reply *rep
         }
         hang_up();
         if (gw_now_ns() >= until_ns) return give_up("the daemon gave no answer within 2 s");
-        if (!is_old || !may_start) return give_up("the daemon went away");
+        if (!is_old || !may_connect) return give_up("the daemon went away");
     }
 }
 
 /* Send one request, free it, and read the answer of the expected type; false where the daemon refuses, is silent, or goes away.
- * No signal is raised.  Only a request that may start a daemon connects; without an expected answer it does nothing else. */
-bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_start) {
+ * No signal is raised.  Without an expected answer it only connects. */
+bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_connect) {
     memset(reply, 0, sizeof *reply);
     pthread_mutex_lock(&wire_lock);
-    bool is_done = !request->failed && exchange(request, expected, reply, may_start);
+    bool is_done = !request->failed && exchange(request, expected, reply, may_connect);
     pthread_mutex_unlock(&wire_lock);
     free(request->text);
     return is_done;
