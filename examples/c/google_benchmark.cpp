@@ -1,14 +1,23 @@
 // Google Benchmark: the guard opens a window for each call of the body with 100 passes or more.  The last is the reported one.
+// Each such call warms up first, in time that is not counted: a window that begins right after a pause is flagged.
 #include <benchmark/benchmark.h>
 
+#include <chrono>
 #include <gpuwatch.hpp>
 #include <thread>
 
+static constexpr long least = 100;  // passes: choose as many as take a second or longer
+
+static void launch() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }  // your launches, and cudaDeviceSynchronize()
+
 static void step(benchmark::State &state) {
-  auto window = gpuwatch::window::of_passes("step", state.max_iterations, 100);
+  gw_prepare();
+  auto until = std::chrono::steady_clock::now() + std::chrono::seconds(state.max_iterations >= least ? 3 : 0);
+  while (std::chrono::steady_clock::now() < until) launch();
+  auto window = gpuwatch::window::of_passes("step", state.max_iterations, least);
   window.iteration();
   for (auto _ : state) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // your launches, and cudaDeviceSynchronize()
+    launch();
     window.iteration();
   }
 }

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,12 +82,12 @@ class TrackedWindow:
 
     # Opening
 
-    async def open(self) -> None:
-        """Read the cheap part of the opening edge, the only part that delays the benchmark; the window begins after it."""
+    async def open(self, marked: Awaitable[None]) -> None:
+        """Wait for the cheap part of the opening edge, the only part that delays the benchmark; the window begins after it."""
         watched = self._services.gpus
         for uuid in self.gpus.named or watched.uuids[:1]:
             watched.source.adopt(uuid, self.run.pid)
-        await watched.edges.mark(self.gpus.at_edges(self.run.declared, watched.uuids))
+        await marked
         self.run = replace(self.run, begin_ns=clock.now_ns())
 
     async def watch(self) -> None:

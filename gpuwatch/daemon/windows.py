@@ -72,10 +72,15 @@ class Windows:
         if len(self._tracked) >= OWN_COUNT:
             check_windows((window.run.uid for window in self._tracked.values()), uid)
         self._services.before_edge()
-        window, warning = self._made(request, policy, pid, uid, own)
+        watched = self._services.gpus
+        named, warning = find_named(request.gpus, watched.uuids)
+        gpus = WindowGpus(named)
+        # A thread reads the edge while the window is made here: its client waits for both.
+        marked = watched.edges.mark(gpus.at_edges(request.declared, watched.uuids))
+        window = self._made(request, policy, gpus, warning, pid=pid, uid=uid, own=own)
         self._tracked[window.run.id] = window
         try:
-            await window.open()
+            await window.open(marked)
         except BaseException:  # no thread can start, or the daemon is exiting: no client will ever close this window
             del self._tracked[window.run.id]
             raise
@@ -171,10 +176,17 @@ class Windows:
             window.leave_unjudged()
 
     def _made(
-        self, request: Open, policy: Policy, pid: int, uid: int, own: OwnProcesses | None
-    ) -> tuple[TrackedWindow, str | None]:
-        watched, now_ns = self._services.gpus, clock.now_ns()
-        named, warning = find_named(request.gpus, watched.uuids)
+        self,
+        request: Open,
+        policy: Policy,
+        gpus: WindowGpus,
+        warning: str | None,
+        *,
+        pid: int,
+        uid: int,
+        own: OwnProcesses | None,
+    ) -> TrackedWindow:
+        source, now_ns = self._services.gpus.source, clock.now_ns()
         parent, inherited = _around(request.parent, self._tracked.values(), pid, uid)
         run = Run(
             id=run_ids.new_id(clock.wall_s()),
@@ -189,7 +201,7 @@ class Windows:
             uid=uid,
             user=None,
             process=None,
-            uuids=named or (),
+            uuids=gpus.named or (),
             pids=frozenset({pid} if pid else ()),
             declared={**request.declared, **inherited},
             host=None,
@@ -197,12 +209,12 @@ class Windows:
             why=warning or "",
             parent=parent,
             tags=request.tags,
-            source=watched.source.name,
-            simulated=watched.source.is_simulated,
+            source=source.name,
+            simulated=source.is_simulated,
             verdicts=(),
         )
         host = WindowHost(pid, now_ns, self._machine, self._services.threads.of(uid), set(run.pids), request.thread, own)
-        return TrackedWindow(run, WindowGpus(named), host, self._services), warning
+        return TrackedWindow(run, gpus, host, self._services)
 
     async def _watch(self, window: TrackedWindow) -> None:
         """Follow its process tree: under `gpuwatch run` the command begins after its window, and ends before it."""

@@ -15,6 +15,10 @@ extern "C" {
 
 typedef uint64_t gw_window; /* 0 is no window */
 
+/* Do once what the first window would do: connect to the daemon, and load the stamp kernel where there is a context.  Call it
+ * before a warm-up, so that no pause lies between warm-up and window. */
+void gw_prepare(void);
+
 /* Begin a window around this process and its descendants; label is UTF-8, or NULL.
  * It takes up to a millisecond, the first of a process longer: the daemon is found or started, and the stamp kernel loaded. */
 gw_window gw_begin(const char *label);

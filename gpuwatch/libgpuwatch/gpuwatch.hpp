@@ -18,10 +18,8 @@ class window {
     return passes < least ? window() : window(label + "/" + std::to_string(passes), stream);
   }
 
+  // It moves into another place, and is neither copied nor assigned.
   window(window &&other) noexcept : window_(other.window_) { other.window_ = 0; }
-  window(const window &) = delete;
-  window &operator=(const window &) = delete;
-  window &operator=(window &&) = delete;
   ~window() { gw_end(window_); }
 
   // Call it before the first iteration, and after each.

@@ -2,10 +2,19 @@
 #ifndef GPUWATCH_LIBRARY_H
 #define GPUWATCH_LIBRARY_H
 
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "gpuwatch.h"
 
@@ -14,12 +23,11 @@
 #endif
 #define GW_EXPORT __attribute__((visibility("default")))
 #define GW_RUN_BYTES 72     /* a run id of at most 64 characters */
-#define GW_LABEL_CHARACTERS 256
+#define GW_LABEL_BYTES 256
 
 int64_t gw_now_ns(void);
 
 /* wire.c: one connection of the process to the daemon.  Every function returns within its deadline. */
-enum { GW_REPLY_BYTES = 1 << 16 };
 typedef struct {
     char type[24], run[GW_RUN_BYTES], message[256];
 } gw_reply;
@@ -29,10 +37,10 @@ typedef struct {
     bool failed; /* out of memory: the text is not sent */
 } gw_text;
 void gw_add(gw_text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void gw_add_json(gw_text *out, const char *utf8, size_t most_characters);
-void gw_add_base64(gw_text *out, const void *bytes, size_t count);
-bool gw_parse_reply(const char *line, gw_reply *out);
-bool gw_exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_start);
+void gw_add_text(gw_text *out, const char *before, const char *text, size_t most);
+void gw_add_column(gw_text *out, const char *before, const void *column, size_t bytes, size_t stride, size_t count);
+bool gw_report(const char *variable, gw_text *line);
+bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_connect);
 void gw_wire_forget(void);
 void gw_trouble(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -59,13 +67,13 @@ void gw_lock(void);
 void gw_unlock(void);
 void gw_flush(void);                   /* end and hand over what can be, at the end of the process */
 extern bool gw_lists_only, gw_is_sync; /* set once, before the first range */
-void gw_windows_start(void);
-void gw_write_line(const char *path, const gw_text *line);
 void gw_nvtx_forget(void);
 
 /* stamps.c: the true clock through the driver API; every function does nothing where there is no context. */
 typedef struct {
     int64_t begin_ns, end_ns, begin_stamp, end_stamp;
+    double took_s;
+    float clock_mhz; /* NaN where the stamps gave none */
 } gw_entry;
 typedef struct {
     bool has_stamps;                                /* the times are the GPU's */
@@ -79,8 +87,7 @@ bool gw_stamps_prepare(void);
 int64_t gw_stamp(void *stream);
 bool gw_stamps_done(int64_t stamp, int64_t wait_ns);
 /* Replace the host's marks by the GPU's where both ends were stamped, and write each clock; returns how many entries are left. */
-size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, float *clocks_mhz, gw_stamped *out);
+size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, gw_stamped *out);
 void gw_synchronize(void);
 void gw_stamps_forget(void);
-void gw_stamps_end(void); /* no call of the driver from here on */
 #endif

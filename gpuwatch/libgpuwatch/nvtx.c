@@ -2,17 +2,9 @@
  *
  * The declarations follow the binary interface of NVTX 3.  Another injection (GPUWATCH_NVTX_NEXT) is called for every call.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <wchar.h>
-
 #include "library.h"
+
+#include <wchar.h>
 
 enum { PATTERNS_COUNT = 16, DOMAINS_COUNT = 256, NESTED_COUNT = 64, RANGES_COUNT = 1024, LABELS_COUNT = 4096, BUCKETS_COUNT = 1024, TEXT_BYTES = 1024 };
 enum { CORE = 1, CORE2 = 5, TABLE_CALLBACKS = 1, MESSAGE_ASCII = 1, MESSAGE_UNICODE = 2, MESSAGE_REGISTERED = 3 };
@@ -47,7 +39,7 @@ static const char *patterns[PATTERNS_COUNT];
 static int patterns_count;
 static int domains_count = 1;
 static pthread_mutex_t labels_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(gw_label *) buckets[BUCKETS_COUNT];
+static gw_label *buckets[BUCKETS_COUNT];
 static int labels_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -67,8 +59,8 @@ static struct {
     struct {
         const void *handle;
         void *ours;
-    } * handles;
-    size_t count, capacity;
+    } handles[DOMAINS_COUNT + LABELS_COUNT];
+    size_t count;
 } next = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void *ours_of(const void *handle) {
@@ -86,14 +78,7 @@ static void *handle_of(void *ours, const void *theirs) {
     if (!next.is_there) return ours;
     if (theirs == NULL) theirs = ours;
     pthread_mutex_lock(&next.lock);
-    if (next.count == next.capacity) {
-        void *larger = realloc(next.handles, (next.capacity * 2 + 64) * sizeof *next.handles);
-        if (larger != NULL) {
-            next.handles = larger;
-            next.capacity = next.capacity * 2 + 64;
-        }
-    }
-    if (next.count < next.capacity) {
+    if (ours != &no_label && ours != &other_domains && next.count < DOMAINS_COUNT + LABELS_COUNT) {
         next.handles[next.count].handle = theirs;
         next.handles[next.count++].ours = ours;
     }
@@ -146,25 +131,18 @@ static void prepare_domain(domain *each) {
 static gw_label *find_label(const domain *in, const char *message) {
     uint64_t hash = 14695981039346656037u ^ (uint64_t)in->index;
     for (const char *at = message; *at; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-    _Atomic(gw_label *) *bucket = &buckets[hash % BUCKETS_COUNT];
-    for (int tried = 0; tried < 2; tried++) {
-        for (gw_label *each = atomic_load(bucket); each != NULL; each = each->next)
-            if (each->hash == hash && !strcmp(each->message, message) && !strcmp(each->domain, in->name)) {
-                if (tried) pthread_mutex_unlock(&labels_lock);
-                return each;
-            }
-        if (!tried) pthread_mutex_lock(&labels_lock);
-    }
-    gw_label *made = labels_count < LABELS_COUNT ? calloc(1, sizeof *made) : NULL;
-    if (made != NULL && (made->message = strdup(message)) != NULL) {
-        made->domain = in->name;
-        made->hash = hash;
-        made->next = atomic_load(bucket);
-        atomic_store(bucket, made);
+    gw_label **bucket = &buckets[hash % BUCKETS_COUNT], *found;
+    pthread_mutex_lock(&labels_lock);
+    for (found = *bucket; found != NULL; found = found->next)
+        if (found->hash == hash && !strcmp(found->message, message) && !strcmp(found->domain, in->name)) break;
+    if (found == NULL && labels_count < LABELS_COUNT && (found = calloc(1, sizeof *found)) != NULL) {
+        *found = (gw_label){.next = *bucket, .hash = hash, .domain = in->name, .message = strdup(message)};
+        if (found->message == NULL) found->message = ""; /* no memory */
+        *bucket = found;
         labels_count++;
     }
     pthread_mutex_unlock(&labels_lock);
-    return made != NULL && made->message != NULL ? made : NULL;
+    return found;
 }
 
 /* Return the label of a message that a pattern fits, else NULL. */
@@ -216,22 +194,6 @@ static gw_range *find_range(const void *nesting, uint64_t key) {
     return NULL;
 }
 
-static void begin_range(gw_label *label, const void *nesting, uint64_t key) {
-    gw_range begun = {.nesting = nesting, .key = key}, ended = {0};
-    gw_range_begin(&begun, label);
-    gw_lock();
-    gw_range *place = find_range(nesting, key);
-    if (place != NULL) /* left by a thread whose memory this one got */
-        ended = *place;
-    else if (ranges_count < RANGES_COUNT)
-        place = &ranges[ranges_count++];
-    else
-        ended = begun;
-    if (place != NULL) *place = begun;
-    gw_unlock();
-    if (ended.label != NULL) gw_range_end(&ended);
-}
-
 static void end_range(const void *nesting, uint64_t key) {
     gw_range ended = {0};
     if (nesting == NULL && key == 0) return; /* started without a label */
@@ -243,6 +205,18 @@ static void end_range(const void *nesting, uint64_t key) {
     }
     gw_unlock();
     if (ended.label != NULL) gw_range_end(&ended);
+}
+
+/* A range that a thread left, whose memory this thread got, ends first. */
+static void begin_range(gw_label *label, const void *nesting, uint64_t key) {
+    gw_range begun = {.nesting = nesting, .key = key};
+    end_range(nesting, key);
+    gw_range_begin(&begun, label);
+    gw_lock();
+    bool is_kept = ranges_count < RANGES_COUNT;
+    if (is_kept) ranges[ranges_count++] = begun;
+    gw_unlock();
+    if (!is_kept) gw_range_end(&begun);
 }
 
 static int push(const domain *in, gw_label *label) {
@@ -349,21 +323,16 @@ static function *place_of(const callbacks *table, int hook) {
 /* The list of ranges, which `gpuwatch run --nvtx-list` prints */
 
 static void write_list(void) {
-    const char *path = secure_getenv("GPUWATCH_NVTX_LIST");
-    if (path == NULL) return;
     gw_lock();
     for (int i = 0; i < BUCKETS_COUNT; i++)
-        for (gw_label *each = atomic_load(&buckets[i]); each != NULL; each = each->next) {
+        for (gw_label *each = buckets[i]; each != NULL; each = each->next) {
             gw_text line = {0};
             if (each->count == 0) continue;
-            gw_add(&line, "{\"domain\":\"");
-            gw_add_json(&line, each->domain, 256);
-            gw_add(&line, "\",\"message\":\"");
-            gw_add_json(&line, each->message, 256);
-            gw_add(&line, "\",\"count\":%lld,\"total_ns\":%lld,\"least_ns\":%lld,\"most_ns\":%lld}\n", (long long)each->count,
+            gw_add_text(&line, "{\"domain\":", each->domain, GW_LABEL_BYTES);
+            gw_add_text(&line, ",\"message\":", each->message, GW_LABEL_BYTES);
+            gw_add(&line, ",\"count\":%lld,\"total_ns\":%lld,\"least_ns\":%lld,\"most_ns\":%lld", (long long)each->count,
                    (long long)each->total_ns, (long long)each->least_ns, (long long)each->most_ns);
-            gw_write_line(path, &line);
-            free(line.text);
+            gw_report("GPUWATCH_NVTX_LIST", &line);
             each->count = each->total_ns = 0;
         }
     gw_unlock();
@@ -383,7 +352,6 @@ static void read_environment(void) {
     for (char *each; rest != NULL && (each = strsep(&rest, "\n")) != NULL;) /* the patterns keep the text */
         if (*each && patterns_count < PATTERNS_COUNT) patterns[patterns_count++] = each;
     prepare_domain(&default_domain);
-    gw_windows_start();
 }
 
 /* Let the next injection take its functions, and keep them. */

@@ -3,16 +3,9 @@
  * Everything goes through the driver that the program has loaded itself; without it, or without a context, nothing is done.
  * Rows lie in a ring in device memory.  A thread beside the program reads them, on a stream that waits for none of the program's.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "library.h"
 #include "stamp_ptx.h"
+
 
 enum { SMS_KEPT = 8, CAPACITY = 1 << 18, CELLS = 2 * SMS_KEPT, READ_AT_ONCE = 4096 };
 #define ROW_BYTES (CELLS * sizeof(uint64_t))
@@ -52,21 +45,14 @@ static struct {
     bool is_ready, has_failed, is_primary;
 } stamper;
 
-static int count_loads(struct dl_phdr_info *each, size_t size, void *loads) {
-    (void)size;
-    *(unsigned long long *)loads = each->dlpi_adds;
-    return 1;
-}
-
 static bool load_driver(void) {
-    static _Atomic unsigned long long missed_at; /* how many libraries the program had loaded; a look on the disk takes 0.05 ms */
-    unsigned long long loads = 0;
+    static _Atomic int64_t next_look_ns; /* a look on the disk takes 0.05 ms, and to make a context longer than the pause */
+    int64_t now_ns = gw_now_ns();
     if (atomic_load(&has_ended)) return false;
     if (atomic_load(&is_loaded)) return true;
-    dl_iterate_phdr(count_loads, &loads);
-    if (loads == atomic_load(&missed_at)) return false;
+    if (now_ns < atomic_load(&next_look_ns)) return false;
+    atomic_store(&next_look_ns, now_ns + 20000000);
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the program's, else none */
-    if (library == NULL) atomic_store(&missed_at, loads);
     if (library == NULL) return false;
 #define LOOK_UP(name, arguments) \
     if ((*(void **)&cu.name = dlsym(library, #name)) == NULL) return false;
@@ -129,23 +115,40 @@ static int launch(int64_t number, handle stream) {
     return cu.cuLaunchKernel(stamper.function, (unsigned)stamper.sms_count, 1, 1, 1, 1, 1, 0, stream, arguments, NULL);
 }
 
-/* Return the latest time of the first stamp and the earliest of the second, and the clock between them; false where no SM saw both. */
-static bool between(const uint64_t *first, const uint64_t *second, int64_t *began, int64_t *ended, double *clock_mhz) {
+/* The earliest and the latest time of a stamp, and how many SMs wrote theirs. */
+typedef struct {
+    int64_t first_ns, last_ns;
+    int seen_count;
+} times;
+
+static times times_of(const uint64_t *row) {
+    times found = {INT64_MAX, 0, 0};
+    for (int i = 0; i < CELLS; i += 2) {
+        if (row[i] == 0) continue;
+        found.seen_count++;
+        if ((int64_t)row[i] < found.first_ns) found.first_ns = (int64_t)row[i];
+        if ((int64_t)row[i] > found.last_ns) found.last_ns = (int64_t)row[i];
+    }
+    return found;
+}
+
+static int by_value(const void *first, const void *second) {
+    double a = *(const double *)first, b = *(const double *)second;
+    return a < b ? -1 : a > b;
+}
+
+/* Return the time from the latest cell of one stamp to the earliest of another, and the clock between them; 0 where no SM saw both. */
+static int64_t between(const uint64_t *first, const uint64_t *second, double *clock_mhz) {
     double clocks[SMS_KEPT];
     int count = 0;
-    *began = 0;
-    *ended = INT64_MAX;
-    for (int i = 0; i < CELLS; i += 2) {
-        if (first[i] && (int64_t)first[i] > *began) *began = (int64_t)first[i];
-        if (second[i] && (int64_t)second[i] < *ended) *ended = (int64_t)second[i];
-        if (!first[i] || second[i] <= first[i] || second[i + 1] <= first[i + 1]) continue;
-        double clock = (double)(second[i + 1] - first[i + 1]) * 1e3 / (double)(second[i] - first[i]);
-        int at = count++;
-        for (; at > 0 && clocks[at - 1] > clock; at--) clocks[at] = clocks[at - 1];
-        clocks[at] = clock;
-    }
-    *clock_mhz = count == 0 ? 0 : (clocks[(count - 1) / 2] + clocks[count / 2]) / 2;
-    return count > 0 && *ended > *began;
+    for (int i = 0; i < CELLS; i += 2)
+        if (first[i] && second[i] > first[i] && second[i + 1] > first[i + 1])
+            clocks[count++] = (double)(second[i + 1] - first[i + 1]) * 1e3 / (double)(second[i] - first[i]);
+    if (count == 0) return 0;
+    qsort(clocks, (size_t)count, sizeof *clocks, by_value);
+    *clock_mhz = (clocks[(count - 1) / 2] + clocks[count / 2]) / 2;
+    int64_t length_ns = times_of(second).first_ns - times_of(first).last_ns;
+    return length_ns > 0 ? length_ns : 0;
 }
 
 static bool copy_rows(int64_t first, size_t count, uint64_t *into) {
@@ -163,48 +166,40 @@ static bool copy_rows(int64_t first, size_t count, uint64_t *into) {
 static void measure_overhead(void) {
     enum { PAIRS = 8 };
     uint64_t rows[2 * PAIRS * CELLS];
-    int64_t began, ended, least = INT64_MAX;
+    int64_t least_ns = INT64_MAX, length_ns;
     double clock_mhz;
     for (int64_t i = 0; i < 2 * PAIRS; i++)
         if (launch(i, stamper.stream) != 0) return;
     if (!copy_rows(0, 2 * PAIRS, rows)) return;
     for (int i = 0; i < PAIRS; i++)
-        if (between(rows + 2 * i * CELLS, rows + (2 * i + 1) * CELLS, &began, &ended, &clock_mhz) && ended - began < least) least = ended - began;
-    stamper.overhead_s = least < INT64_MAX ? (double)least / 1e9 : 0;
+        if ((length_ns = between(rows + 2 * i * CELLS, rows + (2 * i + 1) * CELLS, &clock_mhz)) > 0 && length_ns < least_ns) least_ns = length_ns;
+    stamper.overhead_s = least_ns < INT64_MAX ? (double)least_ns / 1e9 : 0;
     stamper.next = stamper.first_used = 2 * PAIRS;
-}
-
-static void describe_device(void) {
-    unsigned char id[16];
-    static const char digits[] = "0123456789abcdef";
-    if (cu.cuDeviceGetUuid(id, stamper.device) != 0) return;
-    char *at = stamper.uuid;
-    memcpy(at, "GPU-", 4);
-    at += 4;
-    for (int i = 0; i < 16; i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
-        *at++ = digits[id[i] >> 4];
-        *at++ = digits[id[i] & 15];
-    }
-    *at = 0;
 }
 
 static bool make_stamper(void) {
     handle module = NULL;
-    if (cu.cuDeviceGetAttribute(&stamper.sms_count, MULTIPROCESSOR_COUNT, stamper.device) != 0 || stamper.sms_count < 1) return false;
+    unsigned char id[16];
+    if (cu.cuDeviceGetAttribute(&stamper.sms_count, MULTIPROCESSOR_COUNT, stamper.device) != 0 || stamper.sms_count < 1 ||
+        cu.cuDeviceGetUuid(id, stamper.device) != 0)
+        return false;
     if (cu.cuModuleLoadData(&module, gw_stamp_ptx) != 0 || cu.cuModuleGetFunction(&stamper.function, module, "gpuwatch_stamp") != 0 ||
         cu.cuStreamCreate(&stamper.stream, NON_BLOCKING) != 0 || cu.cuMemAlloc_v2(&stamper.base, CAPACITY * ROW_BYTES) != 0)
         return false;
     if (stamper.host_ns == NULL) stamper.host_ns = calloc(CAPACITY, sizeof *stamper.host_ns);
     if (stamper.host_ns == NULL || cu.cuMemsetD8Async(stamper.base, 0, CAPACITY * ROW_BYTES, stamper.stream) != 0) return false;
-    describe_device();
+    size_t length = (size_t)sprintf(stamper.uuid, "GPU-");
+    for (int i = 0; i < 16; i++)
+        length += (size_t)sprintf(stamper.uuid + length, i >= 4 && i <= 10 && i % 2 == 0 ? "-%02x" : "%02x", id[i]);
     measure_overhead();
     return cu.cuStreamSynchronize(stamper.stream) == 0;
 }
 
 static void end_at_exit(void) {
     gw_flush();
-    gw_stamps_end();
+    pthread_mutex_lock(&stamps_lock);
+    atomic_store(&has_ended, true); /* no call of the driver from here on */
+    pthread_mutex_unlock(&stamps_lock);
 }
 
 /* Load kernel and memory for the current context, once: tens of milliseconds.  It waits for no stream of the program. */
@@ -285,100 +280,76 @@ bool gw_stamps_done(int64_t stamp, int64_t wait_ns) {
         bool is_read = enter_beside() && stamp >= stamper.first_used && copy_rows(stamp, 1, row);
         pthread_mutex_unlock(&stamps_lock);
         if (!is_read) return false;
-        for (int i = 0; i < CELLS; i += 2)
-            if (row[i]) {
-                nanosleep(&pause, NULL); /* the other SMs write theirs within microseconds */
-                return true;
-            }
         nanosleep(&pause, NULL);
+        if (times_of(row).seen_count > 0) return true; /* the other SMs have written theirs during the pause */
     } while (gw_now_ns() < until_ns);
     return false;
 }
 
-/* Return how far the host's clock is ahead of the GPU's timer.  A stamp runs when it was launched or later, so the one that ran
- * soonest tells it, to some microseconds. */
-static int64_t host_minus_gpu_ns(const uint64_t *rows, int64_t first, size_t count) {
-    int64_t offset = INT64_MIN;
-    for (size_t i = 0; i < count; i++)
-        for (int cell = 0; cell < CELLS; cell += 2) {
-            int64_t gpu_ns = (int64_t)rows[i * CELLS + cell];
-            int64_t apart = stamper.host_ns[(first + (int64_t)i) % CAPACITY] - gpu_ns;
-            if (gpu_ns && apart > offset) offset = apart;
-        }
+/* Describe the rows of a window, and return how far the host's clock is ahead of the GPU's timer.  A stamp runs when it was launched
+ * or later, so the one that ran soonest tells it, to some microseconds; INT64_MIN where no row was written. */
+static int64_t describe_rows(const uint64_t *rows, int64_t first, size_t count, gw_stamped *out) {
+    int64_t offset = INT64_MIN, spread_ns = 0, seen_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        times found = times_of(rows + i * CELLS);
+        if (found.seen_count == 0) continue;
+        int64_t apart_ns = stamper.host_ns[(first + (int64_t)i) % CAPACITY] - found.first_ns;
+        if (apart_ns > offset) offset = apart_ns;
+        spread_ns += found.last_ns - found.first_ns;
+        seen_count += found.seen_count;
+    }
+    out->spread_s = (double)spread_ns / (double)count / 1e9;
+    out->seen_ratio = (double)seen_count / (double)count / (stamper.sms_count < SMS_KEPT ? stamper.sms_count : SMS_KEPT);
+    out->overhead_s = stamper.overhead_s;
+    out->sms_count = stamper.sms_count;
+    memcpy(out->uuid, stamper.uuid, sizeof out->uuid);
     return offset;
 }
 
-static void read_entries(gw_entry *entries, size_t *count, const uint64_t *rows, const gw_entry *window, float *clocks_mhz, int64_t offset) {
+static size_t read_entries(gw_entry *entries, size_t count, const uint64_t *rows, const gw_entry *window, int64_t offset) {
     size_t kept = 0;
     int64_t first = window->begin_stamp, last = window->end_stamp;
-    for (size_t i = 0; i < *count; i++) {
-        int64_t began, ended;
+    for (size_t i = 0; i < count; i++) {
+        gw_entry each = entries[i];
         double clock_mhz;
-        if (entries[i].begin_stamp < first || entries[i].end_stamp < first || entries[i].begin_stamp > last || entries[i].end_stamp > last ||
-            !between(rows + (entries[i].begin_stamp - first) * CELLS, rows + (entries[i].end_stamp - first) * CELLS, &began, &ended, &clock_mhz))
-            continue;
-        entries[kept] = entries[i];
-        entries[kept].begin_ns = began + offset;
-        entries[kept].end_ns = ended + offset;
-        clocks_mhz[kept++] = clock_mhz > LEAST_MHZ && clock_mhz < MOST_MHZ ? (float)clock_mhz : (float)__builtin_nan("");
+        if (each.begin_stamp < first || each.end_stamp < first || each.begin_stamp > last || each.end_stamp > last) continue;
+        const uint64_t *begin = rows + (each.begin_stamp - first) * CELLS;
+        int64_t length_ns = between(begin, rows + (each.end_stamp - first) * CELLS, &clock_mhz);
+        if (length_ns == 0) continue;
+        each.begin_ns = times_of(begin).last_ns + offset;
+        each.end_ns = each.begin_ns + length_ns;
+        each.clock_mhz = clock_mhz > LEAST_MHZ && clock_mhz < MOST_MHZ ? (float)clock_mhz : (float)__builtin_nan("");
+        entries[kept++] = each;
     }
-    *count = kept;
+    return kept;
 }
 
-static size_t stamped_count(const gw_entry *entries, size_t count) {
-    size_t found = 0;
-    for (size_t i = 0; i < count; i++) found += entries[i].begin_stamp >= 0 && entries[i].end_stamp >= 0;
-    return found;
-}
-
-static void describe_rows(const uint64_t *rows, size_t count, gw_stamped *out) {
-    double spread_ns = 0;
-    size_t seen = 0, step = count / 1000 + 1, looked = 0;
-    for (size_t i = 0; i < count; i += step, looked++) {
-        uint64_t least = UINT64_MAX, most = 0;
-        for (int cell = 0; cell < CELLS; cell += 2) {
-            uint64_t at = rows[i * CELLS + cell];
-            seen += at != 0;
-            if (at && at < least) least = at;
-            if (at > most) most = at;
-        }
-        spread_ns += most ? (double)(most - least) : 0;
-    }
-    out->spread_s = looked ? spread_ns / (double)looked / 1e9 : 0;
-    out->seen_ratio = looked ? (double)seen / (double)(looked * (size_t)(stamper.sms_count < SMS_KEPT ? stamper.sms_count : SMS_KEPT)) : 0;
-}
-
-size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, float *clocks_mhz, gw_stamped *out) {
+size_t gw_stamps_read(gw_entry *entries, size_t count, const gw_entry *window, gw_stamped *out) {
     memset(out, 0, sizeof *out);
-    if (window->begin_stamp < 0 || window->end_stamp <= window->begin_stamp) return count;
-    int64_t first = window->begin_stamp, began, ended;
+    int64_t first = window->begin_stamp;
     size_t rows_count = (size_t)(window->end_stamp - first + 1);
-    if (rows_count > CAPACITY) return count;
+    if (first < 0 || window->end_stamp <= first || rows_count > CAPACITY) return count;
     uint64_t *rows = malloc(rows_count * ROW_BYTES);
-    if (rows == NULL) return count;
-    bool is_read = true;
+    bool is_read = rows != NULL;
     for (size_t at = 0; at < rows_count && is_read; at += READ_AT_ONCE) { /* the program's stamps wait for no more than a piece */
         size_t piece = rows_count - at < READ_AT_ONCE ? rows_count - at : READ_AT_ONCE;
         pthread_mutex_lock(&stamps_lock);
         is_read = enter_beside() && first >= stamper.first_used && copy_rows(first + (int64_t)at, piece, rows + at * CELLS);
         pthread_mutex_unlock(&stamps_lock);
     }
-    int64_t offset = is_read ? host_minus_gpu_ns(rows, first, rows_count) : INT64_MIN;
+    gw_stamped found = {0};
+    int64_t offset = is_read ? describe_rows(rows, first, rows_count, &found) : INT64_MIN;
     if (offset != INT64_MIN) {
-        /* A few ranges lie in captured graphs or in another context; where most do, the host's times stand for all. */
-        out->has_stamps = stamped_count(entries, count) * 10 >= count * 9;
         const uint64_t *end_row = rows + (rows_count - 1) * CELLS;
-        double none;
-        if (between(rows, end_row, &began, &ended, &out->clock_mhz)) out->stamped_s = (double)(ended - began) / 1e9;
-        between(end_row, end_row, &began, &ended, &none); /* for the latest of its times */
-        out->end_ns = began + offset;
-        int64_t late_ns = out->end_ns - window->end_ns;
-        out->sync_s = late_ns > 0 ? (double)late_ns / 1e9 : 0;
-        describe_rows(rows, rows_count, out);
-        out->overhead_s = stamper.overhead_s;
-        out->sms_count = stamper.sms_count;
-        memcpy(out->uuid, stamper.uuid, sizeof out->uuid);
-        if (out->has_stamps) read_entries(entries, &count, rows, window, clocks_mhz, offset);
+        /* A few ranges lie in captured graphs or in another context; where most do, the host's times stand for all. */
+        size_t stamped_count = 0;
+        for (size_t i = 0; i < count; i++) stamped_count += entries[i].begin_stamp >= 0 && entries[i].end_stamp >= 0;
+        found.has_stamps = stamped_count * 10 >= count * 9;
+        found.stamped_s = (double)between(rows, end_row, &found.clock_mhz) / 1e9;
+        found.end_ns = times_of(end_row).last_ns + offset;
+        found.sync_s = found.end_ns > window->end_ns ? (double)(found.end_ns - window->end_ns) / 1e9 : 0;
+        if (found.has_stamps) count = read_entries(entries, count, rows, window, offset);
+        *out = found;
     }
     free(rows);
     return count;
@@ -398,10 +369,4 @@ void gw_stamps_forget(void) {
     bool had_context = stamper.context != NULL;
     memset(&stamper, 0, sizeof stamper);
     stamper.has_failed = had_context;
-}
-
-void gw_stamps_end(void) {
-    pthread_mutex_lock(&stamps_lock);
-    atomic_store(&has_ended, true);
-    pthread_mutex_unlock(&stamps_lock);
 }

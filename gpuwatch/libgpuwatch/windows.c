@@ -1,18 +1,8 @@
 /* The windows of this process: opened and ended by its threads, handed over by a thread beside them. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "library.h"
+
+#include <math.h>
+#include <sys/syscall.h>
 
 enum { WINDOWS_COUNT = 64, ENTRIES_COUNT = 130000, ENTRIES_AT_ONCE = 20000, FACTS_BYTES = 8192 };
 #define LONG_NS (200 * GW_MS) /* a range this long is a window; windows of one label begin at least this far apart */
@@ -25,12 +15,13 @@ typedef struct {
     state state;
     bool is_outer;  /* the window of `gpuwatch run` around this process, which is not ours to end */
     bool is_series; /* of short ranges of one label */
+    bool is_lone;   /* a series that came to one range, too short for a window */
     gw_window id;
     char run[GW_RUN_BYTES];
     gw_label *own, *timed; /* the label that opened it, and the one whose ranges are its iterations */
     gw_entry edge;
     gw_entry *entries;
-    size_t count, capacity, left_out_count, other_count;
+    size_t count, left_out_count, other_count;
     gw_label *other; /* the latest label whose ranges lay inside and are no iterations, as another's are */
     int inside_count; /* ranges of the series that have begun and not ended */
     int64_t mark_ns, mark_stamp, told_ns;
@@ -40,29 +31,19 @@ typedef struct {
 
 bool gw_lists_only, gw_is_sync;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static window windows[WINDOWS_COUNT];
 static uint64_t windows_begun;
 static bool has_finisher;
 static _Atomic bool is_ending;
-static _Atomic bool is_used;
 
 void gw_lock(void) { pthread_mutex_lock(&lock); }
 void gw_unlock(void) { pthread_mutex_unlock(&lock); }
 
-static void make_condition(void) {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-}
-
 /* A forked child has neither the connection nor the windows, which are its parent's; their memory is left as it is. */
 static void forget_all(void) {
     pthread_mutex_init(&lock, NULL);
-    make_condition();
+    pthread_cond_init(&changed, NULL);
     memset(windows, 0, sizeof windows);
     has_finisher = false;
     atomic_store(&is_ending, false);
@@ -71,21 +52,9 @@ static void forget_all(void) {
     gw_nvtx_forget();
 }
 
-static void start_once(void) {
-    make_condition();
-    pthread_atfork(NULL, NULL, forget_all);
-}
+__attribute__((constructor)) static void start(void) { pthread_atfork(NULL, NULL, forget_all); }
 
-void gw_windows_start(void) { pthread_once(&once, start_once); }
-
-/* Append one line in one write, which no other process interrupts. */
-void gw_write_line(const char *path, const gw_text *line) {
-    int fd = line->failed ? -1 : open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (fd < 0) return;
-    ssize_t written = write(fd, line->text, line->length);
-    (void)written;
-    close(fd);
-}
+static struct timespec time_at(int64_t ns) { return (struct timespec){ns / 1000000000, ns % 1000000000}; }
 
 static window *find(gw_window id) {
     window *found = &windows[id % WINDOWS_COUNT];
@@ -121,28 +90,10 @@ static void release(window *each) {
     memset(each, 0, sizeof *each);
 }
 
-/* Return whether a series came to one range that is too short for a window. */
-static bool is_lone(const window *each) {
-    return each->is_series && each->count == 1 && each->entries[0].end_ns - each->entries[0].begin_ns < LEAST_NS;
-}
-
-/* Note ranges of another label than the one whose ranges are a window's iterations. */
-static void note_other(window *into, gw_label *label, size_t count) {
-    into->other = label;
-    into->other_count += count;
-}
-
 static void add_entry(window *into, int64_t begin_ns, int64_t end_ns, int64_t begin_stamp, int64_t end_stamp) {
-    if (into->count == into->capacity && into->count < ENTRIES_COUNT) {
-        size_t capacity = into->capacity ? into->capacity * 2 : 1024;
-        gw_entry *entries = realloc(into->entries, capacity * sizeof *entries);
-        if (entries != NULL) {
-            into->entries = entries;
-            into->capacity = capacity;
-        }
-    }
-    if (into->count < into->capacity && into->count < ENTRIES_COUNT)
-        into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp};
+    if (into->entries == NULL) into->entries = malloc(ENTRIES_COUNT * sizeof *into->entries); /* the system gives what is written */
+    if (into->entries != NULL && into->count < ENTRIES_COUNT)
+        into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp, 0, 0};
     else
         into->left_out_count++;
 }
@@ -154,31 +105,21 @@ static int by_begin(const void *first, const void *second) {
     return a < b ? -1 : a > b;
 }
 
-static bool send_times(const char *run, const gw_entry *entries, const float *clocks_mhz, size_t count) {
-    static const char empty[] = "";
-    int64_t *at_ns = malloc(ENTRIES_AT_ONCE * sizeof *at_ns);
-    double *took_s = malloc(ENTRIES_AT_ONCE * sizeof *took_s);
-    bool is_taken = at_ns != NULL && took_s != NULL;
+static bool send_times(window *of, size_t count, bool has_clocks) {
+    bool is_taken = true;
     for (size_t first = 0; first < count && is_taken; first += ENTRIES_AT_ONCE) {
+        gw_entry *each = of->entries + first;
         size_t piece = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
-        for (size_t i = 0; i < piece; i++) {
-            at_ns[i] = entries[first + i].begin_ns;
-            took_s[i] = (double)(entries[first + i].end_ns - entries[first + i].begin_ns) / 1e9;
-        }
         gw_text line = {0};
         gw_reply reply;
-        gw_add(&line, "{\"type\":\"times\",\"run\":\"%s\",\"at_ns\":\"", run);
-        gw_add_base64(&line, at_ns, piece * sizeof *at_ns);
-        gw_add(&line, "\",\"took_s\":\"");
-        gw_add_base64(&line, took_s, piece * sizeof *took_s);
-        gw_add(&line, "\",\"sm_clock_mhz\":\"");
-        gw_add_base64(&line, clocks_mhz ? (const void *)(clocks_mhz + first) : empty, clocks_mhz ? piece * sizeof *clocks_mhz : 0);
-        gw_add(&line, "\"}\n");
+        for (size_t i = 0; i < piece; i++) each[i].took_s = (double)(each[i].end_ns - each[i].begin_ns) / 1e9;
+        gw_add(&line, "{\"type\":\"times\",\"run\":\"%s\"", of->run);
+        gw_add_column(&line, ",\"at_ns\":", &each->begin_ns, sizeof each->begin_ns, sizeof *each, piece);
+        gw_add_column(&line, ",\"took_s\":", &each->took_s, sizeof each->took_s, sizeof *each, piece);
+        if (has_clocks) gw_add_column(&line, ",\"sm_clock_mhz\":", &each->clock_mhz, sizeof each->clock_mhz, sizeof *each, piece);
+        gw_add(&line, "}\n");
         is_taken = gw_exchange(&line, "taken", &reply, false);
-        free(line.text);
     }
-    free(at_ns);
-    free(took_s);
     return is_taken;
 }
 
@@ -190,50 +131,33 @@ static void add_stamped_facts(gw_text *facts, const gw_stamped *stamped) {
     if (stamped->sms_count > 0) gw_add(facts, ",\"sm_count\":%d,\"cuda_uuids\":\"%s\"", stamped->sms_count, stamped->uuid);
 }
 
-static void report(const window *each, const char *timer, size_t count, bool was_lone, bool is_closed) {
-    const char *path = secure_getenv("GPUWATCH_NVTX_REPORT");
-    if (path == NULL) return;
+/* Add a label's name; the daemon takes 256 characters. */
+static void add_name(gw_text *out, const char *before, const gw_label *label) {
+    char name[GW_LABEL_BYTES + 1];
+    snprintf(name, sizeof name, "%.*s%s%s", GW_LABEL_BYTES / 2 - 1, label->domain, label->domain[0] ? ":" : "", label->message);
+    gw_add_text(out, before, name, GW_LABEL_BYTES);
+}
+
+static void report(const window *each, const char *timer, size_t count, bool is_closed) {
     gw_text line = {0};
-    const char *label = each->label.text ? each->label.text : "";
-    gw_add(&line, "{\"run\":\"%s\",\"label\":\"%s\",\"iterations\":%zu,\"left_out\":%zu,\"timer\":\"%s\"", each->run, label, count,
-           each->left_out_count, timer);
+    gw_add(&line, "{\"run\":\"%s\",\"label\":%s,\"iterations\":%zu,\"left_out\":%zu,\"timer\":\"%s\"", each->run,
+           each->label.text ? each->label.text : "\"\"", count, each->left_out_count, timer);
     if (each->other != NULL) {
-        gw_add(&line, ",\"other_count\":%zu,\"other\":\"", each->other_count);
-        if (each->other->domain != NULL && each->other->domain[0]) {
-            gw_add_json(&line, each->other->domain, GW_LABEL_CHARACTERS / 2);
-            gw_add(&line, ":");
-        }
-        gw_add_json(&line, each->other->message, GW_LABEL_CHARACTERS / 2);
-        gw_add(&line, "\"");
+        gw_add(&line, ",\"other_count\":%zu", each->other_count);
+        add_name(&line, ",\"other\":", each->other);
     }
-    gw_add(&line, ",\"is_lone\":%s,\"is_outer\":%s,\"is_closed\":%s}\n", was_lone ? "true" : "false",
-           each->is_outer ? "true" : "false", is_closed ? "true" : "false");
-    gw_write_line(path, &line);
-    free(line.text);
+    gw_add(&line, ",\"is_lone\":%d,\"is_outer\":%d,\"is_closed\":%d", each->is_lone, each->is_outer, is_closed);
+    gw_report("GPUWATCH_NVTX_REPORT", &line);
 }
 
-/* Tell the daemon that a window's body is over; what follows may take its time. */
-static void tell_end(const window *each) {
+/* Tell the daemon that a window's body is over, and later that it has everything: the facts without their first comma. */
+static bool tell_end(const window *each, const char *type, const char *expected, const char *facts) {
     gw_text line = {0};
     gw_reply reply;
-    gw_add(&line, "{\"type\":\"end\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld}\n", each->run, (long long)each->edge.begin_ns,
+    gw_add(&line, "{\"type\":\"%s\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld", type, each->run, (long long)each->edge.begin_ns,
            (long long)each->edge.end_ns);
-    gw_exchange(&line, "taken", &reply, false);
-    free(line.text);
-}
-
-static bool tell_close(const window *each, const gw_stamped *stamped, const char *timer, size_t count) {
-    gw_text line = {0}, facts = {0};
-    gw_reply reply;
-    if (count > 0) gw_add(&facts, ",\"timer\":\"%s\"", timer);
-    add_stamped_facts(&facts, stamped);
-    if (each->facts.text != NULL && !each->facts.failed) gw_add(&facts, "%s", each->facts.text);
-    gw_add(&line, "{\"type\":\"close\",\"run\":\"%s\",\"begin_ns\":%lld,\"end_ns\":%lld,\"told\":{%s}}\n", each->run,
-           (long long)each->edge.begin_ns, (long long)each->edge.end_ns, facts.text && !facts.failed ? facts.text + 1 : "");
-    bool is_closed = gw_exchange(&line, "closed", &reply, false);
-    free(facts.text);
-    free(line.text);
-    return is_closed;
+    gw_add(&line, facts != NULL ? ",\"told\":{%s}}\n" : "}\n", facts);
+    return gw_exchange(&line, expected, &reply, false);
 }
 
 /* Read the stamps of a window that ended, and hand over times and facts.  The window is this thread's.
@@ -241,30 +165,30 @@ static bool tell_close(const window *each, const gw_stamped *stamped, const char
 static void finish(window *each) {
     gw_stamped stamped = {0};
     size_t count = each->count;
-    float *clocks_mhz = NULL;
-    bool was_lone = is_lone(each), is_stamped = count > 0 && each->entries[count - 1].end_stamp >= 0;
+    bool is_stamped = count > 0 && each->entries[count - 1].end_stamp >= 0;
     if (each->edge.begin_stamp < 0 && count > 0) each->edge.begin_stamp = each->entries[0].begin_stamp; /* the context came later */
-    if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS)) {
-        clocks_mhz = malloc((count + 1) * sizeof *clocks_mhz);
-        if (clocks_mhz != NULL) count = gw_stamps_read(each->entries, count, &each->edge, clocks_mhz, &stamped);
-    }
+    if (gw_stamps_done(each->edge.end_stamp, atomic_load(&is_ending) ? STAMPS_NS / 10 : STAMPS_NS))
+        count = gw_stamps_read(each->entries, count, &each->edge, &stamped);
     if (stamped.end_ns > each->edge.end_ns) each->edge.end_ns = stamped.end_ns;
-    if (!each->is_outer) tell_end(each);
+    if (!each->is_outer) tell_end(each, "end", "taken", NULL);
     if (count < 2) count = 0;                                    /* the time of one range is the window's own */
     if (is_stamped && stamped.end_ns == 0) count = 0;            /* the host's times may be those of launches */
     if (count > 0 && !stamped.has_stamps) qsort(each->entries, count, sizeof *each->entries, by_begin);
     const char *timer = stamped.has_stamps ? "stamps" : "host";
-    bool is_taken = count == 0 || send_times(each->run, each->entries, stamped.has_stamps ? clocks_mhz : NULL, count);
-    free(clocks_mhz);
-    if (!each->is_outer) is_taken = tell_close(each, &stamped, timer, count) && is_taken;
-    if (!each->is_outer || count > 0) report(each, timer, count, was_lone, is_taken);
+    bool is_taken = send_times(each, count, stamped.has_stamps);
+    if (count > 0) gw_add(&each->facts, ",\"timer\":\"%s\"", timer);
+    add_stamped_facts(&each->facts, &stamped);
+    const char *facts = each->facts.text && !each->facts.failed ? each->facts.text + 1 : "";
+    if (!each->is_outer) is_taken = tell_end(each, "close", "closed", facts) && is_taken;
+    if (!each->is_outer || count > 0) report(each, timer, count, is_taken);
 }
 
 static void end_series(window *each) {
     const gw_entry *last = each->count > 0 ? &each->entries[each->count - 1] : &each->edge;
     each->edge.end_ns = each->told_ns;
     each->edge.end_stamp = last->end_stamp;
-    if (is_lone(each)) each->own->is_lone = true;
+    each->is_lone = each->count == 1 && last->end_ns - last->begin_ns < LEAST_NS;
+    if (each->is_lone) each->own->is_lone = true;
     each->state = ENDED;
 }
 
@@ -303,8 +227,8 @@ static void *finish_windows(void *unused) {
             release(each);
             pthread_cond_broadcast(&changed);
         } else if (due_ns != 0) {
-            struct timespec until = {due_ns / 1000000000, due_ns % 1000000000};
-            pthread_cond_timedwait(&changed, &lock, &until);
+            struct timespec until = time_at(due_ns);
+            pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
         } else {
             pthread_cond_wait(&changed, &lock);
         }
@@ -317,13 +241,10 @@ static void wake_finisher(void) {
     if (!has_finisher) {
         sigset_t all, before;
         pthread_t thread;
-        pthread_attr_t attributes;
         sigfillset(&all); /* signals are the program's */
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        pthread_attr_init(&attributes);
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-        has_finisher = pthread_create(&thread, &attributes, finish_windows, NULL) == 0;
-        pthread_attr_destroy(&attributes);
+        has_finisher = pthread_create(&thread, NULL, finish_windows, NULL) == 0;
+        if (has_finisher) pthread_detach(thread);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     pthread_cond_broadcast(&changed);
@@ -337,16 +258,12 @@ static bool is_anything_left(void) {
 }
 
 void gw_flush(void) {
-    if (!atomic_load(&is_used)) return;
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 2;
+    struct timespec until = {time(NULL) + 2, 0};
     if (pthread_mutex_timedlock(&lock, &until) != 0) return; /* the thread that has it left by exit() itself */
     is_ending = true;
     if (is_anything_left()) wake_finisher();
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 5;
-    while (has_finisher && is_anything_left() && pthread_cond_timedwait(&changed, &lock, &until) == 0) continue;
+    until = time_at(gw_now_ns() + 5000000000);
+    while (has_finisher && is_anything_left() && pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == 0) continue;
     is_ending = false;
     gw_unlock();
 }
@@ -356,31 +273,20 @@ __attribute__((destructor)) static void flush_at_exit(void) { gw_flush(); }
 /* Opening */
 
 /* Open a reserved window; its thread waits for the daemon's reading of the edge, up to a millisecond. */
-static gw_window open_reserved(window *each, const char *domain, const char *message) {
+static gw_window open_reserved(window *each, const char *label) {
     gw_text line = {0};
     gw_reply reply;
     const char *parent = secure_getenv("GPUWATCH_PARENT"), *more = secure_getenv("GPUWATCH_NVTX_OPEN");
     pid_t thread = (pid_t)syscall(SYS_gettid);
-    size_t domain_characters = domain ? strlen(domain) : 0;
-    gw_windows_start();
-    atomic_store(&is_used, true);
     gw_stamps_prepare();
-    if (domain_characters > 0) {
-        gw_add_json(&each->label, domain, GW_LABEL_CHARACTERS / 2);
-        gw_add(&each->label, ":");
-    }
-    gw_add_json(&each->label, message ? message : "", domain_characters ? GW_LABEL_CHARACTERS / 2 - 1 : GW_LABEL_CHARACTERS);
+    if (each->own != NULL) add_name(&each->label, "", each->own);
+    else if (label != NULL) gw_add_text(&each->label, "", label, GW_LABEL_BYTES);
     gw_add(&line, "{\"type\":\"open\",\"thread\":%d", thread == getpid() ? 0 : (int)thread);
-    if (message != NULL) gw_add(&line, ",\"label\":\"%s\"", each->label.text ? each->label.text : "");
-    if (parent != NULL && parent[0]) {
-        gw_add(&line, ",\"parent\":\"");
-        gw_add_json(&line, parent, 64);
-        gw_add(&line, "\"");
-    }
+    if (each->label.text != NULL) gw_add(&line, ",\"label\":%s", each->label.text);
+    if (parent != NULL && parent[0]) gw_add_text(&line, ",\"parent\":", parent, GW_RUN_BYTES - 8);
     if (more != NULL && each->own != NULL) gw_add(&line, ",%s", more); /* what `gpuwatch run` was told of its claim */
     gw_add(&line, "}\n");
     bool is_open = gw_exchange(&line, "opened", &reply, true) && reply.run[0] && strpbrk(reply.run, "\"\\") == NULL;
-    free(line.text);
     if (gw_is_sync && is_open) gw_synchronize();
     int64_t stamp = is_open ? gw_stamp(each->stream) : GW_NO_STAMP;
     gw_lock();
@@ -399,31 +305,27 @@ static gw_window open_reserved(window *each, const char *domain, const char *mes
 
 /* Ranges */
 
-/* Take the window of `gpuwatch run` for ranges that no other window is around; of several processes, the first. */
-static void claim_outer(void) {
-    static _Atomic bool is_tried;
+/* Return the window of `gpuwatch run`, for ranges that no other window is around; of several processes, the first has it.  The caller
+ * has the lock. */
+static window *find_outer(void) {
+    static gw_window id;
+    static bool is_tried;
     const char *parent = secure_getenv("GPUWATCH_PARENT"), *path = secure_getenv("GPUWATCH_NVTX_REPORT");
     char claimed[4096];
-    if (atomic_exchange(&is_tried, true) || parent == NULL || path == NULL || strlen(parent) >= GW_RUN_BYTES) return;
-    if (strpbrk(parent, "\"\\") != NULL || snprintf(claimed, sizeof claimed, "%s.claimed", path) >= (int)sizeof claimed) return;
+    if (is_tried || parent == NULL || path == NULL || strlen(parent) >= GW_RUN_BYTES) return find(id);
+    is_tried = true;
+    if (strpbrk(parent, "\"\\") != NULL || snprintf(claimed, sizeof claimed, "%s.claimed", path) >= (int)sizeof claimed) return NULL;
     int fd = open(claimed, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) return;
+    if (fd < 0) return NULL;
     close(fd);
     window *outer = reserve();
-    if (outer == NULL) return;
+    if (outer == NULL) return NULL;
+    id = outer->id;
     outer->is_outer = true;
     strcpy(outer->run, parent);
     outer->edge.begin_ns = gw_now_ns();
     outer->state = OPEN;
-    gw_windows_start();
-    atomic_store(&is_used, true);
-}
-
-static window *find_outer(void) {
-    claim_outer();
-    for (int i = 0; i < WINDOWS_COUNT; i++)
-        if (windows[i].state == OPEN && windows[i].is_outer) return &windows[i];
-    return NULL;
+    return outer;
 }
 
 /* Return a place for the window of this range, or NULL for an iteration; the caller has the lock. */
@@ -453,12 +355,13 @@ void gw_range_begin(gw_range *range, gw_label *label) {
             range->within = into->id;
             has_room = into->count < ENTRIES_COUNT;
         } else if (into != NULL) {
-            note_other(into, label, 1);
+            into->other = label;
+            into->other_count++;
         }
     }
     gw_unlock();
     if (opened != NULL) {
-        range->opened = open_reserved(opened, label->domain, label->message);
+        range->opened = open_reserved(opened, NULL);
         gw_lock();
         window *found = find(range->opened);
         if (found != NULL) {
@@ -508,8 +411,11 @@ void gw_range_end(gw_range *range) {
         opened->state = ENDED;
         wake_finisher();
     } else if (opened != NULL) { /* it may be the first of many */
-        if (opened->timed != NULL && opened->timed != label) note_other(opened, opened->timed, opened->count + opened->left_out_count);
-        if (opened->timed != label) opened->count = opened->left_out_count = 0;
+        if (opened->timed != label) {
+            opened->other = opened->timed;
+            opened->other_count += opened->count + opened->left_out_count;
+            opened->count = opened->left_out_count = 0;
+        }
         opened->timed = label;
         opened->is_series = true;
         opened->inside_count = 0;
@@ -524,7 +430,6 @@ void gw_range_end(gw_range *range) {
 
 GW_EXPORT gw_window gw_begin_on(const char *label, void *stream) {
     if (gw_lists_only) return 0;
-    gw_windows_start();
     gw_lock();
     window *each = reserve();
     if (each != NULL) each->stream = stream;
@@ -533,7 +438,14 @@ GW_EXPORT gw_window gw_begin_on(const char *label, void *stream) {
         gw_trouble("expected at most %d open windows of a process; end some", WINDOWS_COUNT - 1);
         return 0;
     }
-    return open_reserved(each, NULL, label);
+    return open_reserved(each, label);
+}
+
+GW_EXPORT void gw_prepare(void) {
+    gw_text nothing = {0};
+    gw_reply reply;
+    gw_stamps_prepare();
+    gw_exchange(&nothing, NULL, &reply, true);
 }
 
 GW_EXPORT gw_window gw_begin(const char *label) { return gw_begin_on(label, NULL); }
@@ -559,16 +471,9 @@ static int declare(gw_window id, const char *name, const char *text, double valu
     gw_lock();
     window *each = find(id);
     if (each != NULL && each->facts.length + strlen(name) * 6 + (text ? strlen(text) * 6 : 32) < FACTS_BYTES) {
-        gw_add(&each->facts, ",\"");
-        gw_add_json(&each->facts, name, 64);
-        gw_add(&each->facts, "\":");
-        if (text == NULL) {
-            gw_add(&each->facts, "%.17g", value);
-        } else {
-            gw_add(&each->facts, "\"");
-            gw_add_json(&each->facts, text, FACTS_BYTES);
-            gw_add(&each->facts, "\"");
-        }
+        gw_add_text(&each->facts, ",", name, 64);
+        if (text == NULL) gw_add(&each->facts, ":%.17g", value);
+        else gw_add_text(&each->facts, ":", text, FACTS_BYTES);
         is_kept = !each->facts.failed;
     }
     gw_unlock();

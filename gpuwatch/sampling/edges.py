@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -42,18 +42,19 @@ class Edges:
         self._edges: dict[str, asyncio.Future[None]] = {}
         self._told: dict[str, asyncio.Future[None]] = {}
 
-    async def mark(self, uuids: Sequence[str]) -> None:
-        """Read the cheap part of these GPUs' edges, one after the other: the opening of a window waits for it.
+    def mark(self, uuids: Sequence[str]) -> Awaitable[None]:
+        """Begin to read the cheap part of these GPUs' edges, one after the other; the opening of a window awaits the result.
 
         In one thread: the first call after a pause costs ten times the next, and so do threads that wait for each other.
+        A GPU that is sampled at the full rate needs no reading of its own: one lies a few milliseconds back.
         """
-        answering = self._answering(uuids)
+        answering = {uuid: sampler for uuid, sampler in self._answering(uuids).items() if not sampler.is_active}
         fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]
         if fresh:
             job = _Job(fresh, clock.now_ns())
             job.done = asyncio.get_running_loop().run_in_executor(self._threads, job.run)
             self._marks.update({uuid: job for uuid, _ in fresh})
-        await _wait({done for uuid in answering if (done := self._marks[uuid].done) is not None}, EDGE_S)
+        return _wait({done for uuid in answering if (done := self._marks[uuid].done) is not None}, EDGE_S)
 
     async def edge(self, uuids: Sequence[str]) -> None:
         """Read the edges of these GPUs in parallel."""

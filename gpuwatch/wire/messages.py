@@ -273,8 +273,8 @@ def encode(message: Message) -> bytes:
 
 
 def decode_request(line: bytes) -> Request:
-    """Read a request.  Raises WireError: for a line that is not a request."""
-    return _decode(_requests, line)
+    """Read a request; bytes that are no UTF-8 become U+FFFD.  Raises WireError: for a line that is not a request."""
+    return _decode(_requests, line if line.isascii() else line.decode(errors="replace"))
 
 
 def decode_reply(line: bytes) -> Reply:
@@ -287,7 +287,7 @@ def refused(code: str, why: object) -> Refused:
     return Refused(code, one_line(str(why)))
 
 
-def _decode(decoder: msgspec.json.Decoder[_T], line: bytes) -> _T:
+def _decode(decoder: msgspec.json.Decoder[_T], line: bytes | str) -> _T:
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as error:

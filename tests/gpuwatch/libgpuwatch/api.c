@@ -1,4 +1,5 @@
-/* Windows by the C API.  Without an argument one of 60 iterations; with a number as many windows, whose opening and ending it times. */
+/* Windows by the C API.  Without an argument one of 60 iterations; with a number as many windows, whose opening and ending it times,
+ * with a pause of as many milliseconds before each as the second number says. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@ static double now_s(void) {
 }
 
 static void rest(long milliseconds) {
-    struct timespec pause = {0, milliseconds * 1000000};
+    struct timespec pause = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     nanosleep(&pause, NULL);
 }
 
@@ -30,12 +31,12 @@ int main(int count, char **arguments) {
             gw_end(window);
             double ended = now_s();
             if (window && i < atoi(arguments[1])) printf("%.1f %.1f\n", (opened - before) * 1e6, (ended - ending) * 1e6); /* not the first */
-            rest(40);
+            rest(count > 2 ? atoi(arguments[2]) : 40);
         }
         return 0;
     }
-    if (getenv("KEPT_OPEN")) dup2(1, atoi(getenv("KEPT_OPEN"))); /* a file that no child is to have */
     char id[80] = "", problem[512] = "";
+    gw_prepare();
     gw_window window = gw_begin("w\xc3\xa4rme \"1\"\xff");
     gw_run_id(window, id, sizeof id);
     for (int i = 0; i < 60; i++) {

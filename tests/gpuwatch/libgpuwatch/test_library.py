@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -276,26 +275,12 @@ def test_captured_graph_is_not_stamped(copying: Settings, api: Path, fake_driver
 
 
 def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
-    """Without a daemon, and without the command that starts one, the program runs on, and the reason is said once."""
+    """Without a daemon the program runs on, and the reason is said once, with what to do."""
     environment = {"GPUWATCH_SOCKET": str(tmp_path / "none"), "PATH": "/nowhere", "HOME": "/"}
     ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ended.returncode == 0
-    assert ended.stdout.startswith("|0|1|no daemon answers, and the command gpuwatch is not on PATH")
+    assert ended.stdout.startswith("|0|1|no daemon answers; start one with: gpuwatch daemon")
     assert ended.stderr.count("gpuwatch:") == 1
-
-
-def test_started_daemon_has_no_files_of_the_program(api: Path, tmp_path: Path) -> None:
-    """A file of the program, whatever its number, does not stay open in the daemon that the library starts."""
-    number = min(2000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 1)
-    command = tmp_path / "gpuwatch"
-    command.write_text(f"#!/bin/sh\nls /proc/$$/fd > {tmp_path}/seen\n")
-    command.chmod(0o755)
-    environment = {"GPUWATCH_SOCKET": str(tmp_path / "none"), "PATH": f"{tmp_path}:/usr/bin:/bin", "KEPT_OPEN": str(number)}
-    ended = subprocess.run([api], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert ended.returncode == 0
-    seen = {int(line) for line in (tmp_path / "seen").read_text().split()}
-    assert {0, 1, 2} <= seen
-    assert number not in seen
 
 
 @pytest.fixture
@@ -330,7 +315,7 @@ def test_fuzzed_ranges_under_sanitizers(folder: Path, fake_driver: Path, sanitiz
     ended = fuzz_campaign.run(built.fuzzer(folder, sanitizers, defined), count, 4, fake_driver)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert int(ended.stdout.split()[0]) > 0
-    rows = [json.loads(line) for line in (folder / "report").read_text().splitlines()]
+    rows = [json.loads(line) for line in (folder / "report").read_text(errors="replace").splitlines()]
     assert [each for each in rows if "run" in each]
 
 

@@ -67,6 +67,11 @@ def test_encode_replaces_text_that_is_not_utf8() -> None:
     assert reply.gpus[0].process_list == {"processes": [{"name": "entrainements_�"}]}
 
 
+def test_request_with_other_bytes_is_read() -> None:
+    """A C program's label is any bytes: what is no UTF-8 costs its letter, not the window."""
+    assert messages.decode_request(b'{"type":"open","label":"w\xc3\xa4rme \xff"}') == messages.Open(label="w\u00e4rme \ufffd")
+
+
 @given(st.binary(max_size=200))
 def test_any_other_bytes_are_refused_in_one_line(line: bytes) -> None:
     with contextlib.suppress(messages.WireError):  # hypothesis may generate a valid message

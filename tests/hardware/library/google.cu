@@ -1,12 +1,19 @@
-// Google Benchmark with the guard object; the loop only launches, and waits for the GPU at its end.
+// Google Benchmark with the guard object; each call of 1000 passes or more warms up before its window, in time that is not counted.
 #include <benchmark/benchmark.h>
+
+#include <chrono>
 
 #include "gemm.hpp"
 #include "gpuwatch.hpp"
 
 static void product(benchmark::State &state) {
+  static constexpr long least = 1000;  // 1.5 s: shorter windows cannot be judged
   static gemm work(nullptr);
-  auto window = gpuwatch::window::of_passes("Google Benchmark", state.max_iterations, 100);
+  gw_prepare();
+  auto until = std::chrono::steady_clock::now() + std::chrono::seconds(state.max_iterations >= least ? 3 : 0);
+  for (; std::chrono::steady_clock::now() < until; cudaDeviceSynchronize())
+    for (int i = 0; i < 20; i++) work.launch();
+  auto window = gpuwatch::window::of_passes("Google Benchmark", state.max_iterations, least);
   window.iteration();
   for (auto _ : state) {
     work.launch();

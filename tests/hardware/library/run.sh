@@ -28,8 +28,8 @@ if [ -z "${ONLY_C:-}" ]; then
   step torch python3 -m gpuwatch run --nvtx timed --label torch -- python3 "$HERE/with_torch.py"
   step NCCL python3 -m gpuwatch run --nvtx 'NCCL:ncclAllReduce' --label nccl -- python3 "$HERE/with_nccl.py"
   step "NCCL's ranges" python3 -m gpuwatch run --nvtx-list -- python3 "$HERE/with_nccl.py"
-  . "$HERE/costs.sh"
 fi
+. "$HERE/costs.sh"
 kill "$DAEMON"
 wait "$DAEMON"
 python3 "$HERE/table.py" "$GPUWATCH_STATE" "$OUT/verdicts.json"

@@ -1,0 +1,44 @@
+"""Edge readings of windows: which GPUs the opening of a window waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpuwatch.sampling.edges import Edges
+
+
+class Sampled:
+    """A GPU that is sampled at the idle or the full rate, and counts the readings of its edges."""
+
+    def __init__(self, *, is_active: bool, lost: str | None = None) -> None:
+        self.is_active = is_active
+        self.lost = lost
+        self.marks_count = 0
+
+    def mark(self) -> None:
+        self.marks_count += 1
+
+
+def marks_of(**samplers: Sampled) -> dict[str, int]:
+    """Count each GPU's readings once the opening of one window has waited for all of them."""
+
+    async def open_window(edges: Edges) -> None:
+        await edges.mark(tuple(samplers))
+
+    found: dict[str, Any] = dict(samplers)
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.run(open_window(Edges(lambda: found, threads)))
+    return {uuid: sampler.marks_count for uuid, sampler in samplers.items()}
+
+
+def test_opening_reads_only_idle_gpus() -> None:
+    """A GPU at the full rate was read milliseconds ago, and a lost one answers nothing."""
+    idle, busy, lost = Sampled(is_active=False), Sampled(is_active=True), Sampled(is_active=False, lost="fell off the bus")
+    assert marks_of(idle=idle, busy=busy, lost=lost) == {"idle": 1, "busy": 0, "lost": 0}
+
+
+def test_opening_waits_for_no_busy_gpu() -> None:
+    """Where every GPU is at the full rate, the opening has nothing to wait for."""
+    assert marks_of(busy=Sampled(is_active=True)) == {"busy": 0}
