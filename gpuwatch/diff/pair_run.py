@@ -1,5 +1,6 @@
 """One pair from its arguments to its decision: sizes, check, launch, interleaved times."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from gpuwatch.comparing import Block, Timed, compare, variant_calls
 from gpuwatch.comparing.blocks import EventBlocks
 from gpuwatch.comparing.compare_result import NOT_COMPARED
 from gpuwatch.comparing.floor_record import read_ratio
-from gpuwatch.comparing.load_variants import load
+from gpuwatch.comparing.load_variants import load, wants_inputs
 from gpuwatch.config.settings import load as load_settings
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.diff.call_side import CallSideRun, load_inputs
@@ -24,6 +25,7 @@ from gpuwatch.diff.kernel_side import KernelSideRun
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair, incomparable
 from gpuwatch.diff.timing_job import CallJob, KernelJob, TimingJob
 from gpuwatch.diff.trial import Trial, TrialTerms, check_aliases
+from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.environment import BenchEnvironment
 
@@ -161,6 +163,12 @@ def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
     """Bind two Python functions to the inputs that --inputs names, else to those of A's file."""
     sides = [CallSideRun(each, is_pipeline=job.terms.is_pipeline) for each in (a, b)]
     made = load(job.terms.inputs).call if job.terms.inputs else sides[0].loaded.inputs or sides[1].loaded.inputs
+    for each, side in zip((a, b), sides, strict=True):
+        if made is None and wants_inputs(side.loaded.call):
+            raise UsageError(
+                f"{each.file}:{each.function}: expected its arguments {inspect.signature(side.loaded.call)} from a function "
+                "inputs() of the same file, or from --inputs FILE.py:FUNCTION, found neither"
+            )
     values = tuple(variant_calls.make_with_seeds(made, 1)[0]) if made is not None else ()
     calls: dict[str, Callable[[], object]] = {
         name: partial(side.loaded.call, *values) for name, side in zip("AB", sides, strict=True)
