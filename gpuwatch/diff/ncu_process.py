@@ -17,9 +17,7 @@ from gpuwatch.errors import GpuwatchError
 _PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation
 _SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
-_LOCAL = re.compile(
-    r"\d{1,3}(?:\.\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3}){2,}"
-)  # numbers only a comma's land writes
+_FORM = ["--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
 
 
 class CountersRefusedError(GpuwatchError):
@@ -34,17 +32,7 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
     names = [DURATION, *(name for metric in METRICS for name in metric.ncu)]
     with tempfile.TemporaryDirectory(prefix="gpuwatch-ncu-") as folder:
         log = Path(folder) / "log.csv"
-        options = [
-            *" ".join(NCU_CONTROLS).split(),
-            "--csv",
-            "--page",
-            "raw",
-            "--print-units",
-            "base",
-            "--profile-from-start",
-            "off",
-        ]
-        command = [ncu, *options, "--metrics", ",".join(names), "--log-file", str(log), *words]
+        command = [ncu, *" ".join(NCU_CONTROLS).split(), *_FORM, "--metrics", ",".join(names), "--log-file", str(log), *words]
         environment = os.environ | {"LC_ALL": "C"}  # ncu writes numbers as the locale does
         try:
             done = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=patience_s)
@@ -61,29 +49,20 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
 
 
 def parse(text: str) -> list[dict[str, float]]:
-    """Return each launch's metrics in base units, shares as ratios, from the raw page or the older list of metrics."""
+    """Return each launch's metrics in base units, shares as ratios, from the raw page."""
     rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
     if not rows or "Kernel Name" not in rows[0]:
         return []
-    header = rows[0]
-    if "Metric Name" in header:
-        places = [header.index(name) for name in ("ID", "Metric Name", "Metric Unit", "Metric Value")]
-        cells = [[row[place] for place in places] for row in rows[1:] if len(row) == len(header)]
-    else:
-        units, identity = rows[1] if len(rows) > 1 else [], header.index("ID")
-        cells = [
-            [row[identity], *cell]
-            for row in rows[2:]
-            if len(row) == len(header)
-            for cell in zip(header, units, row, strict=True)
-        ]
-    is_comma = any(_LOCAL.fullmatch(cell[3].strip()) for cell in cells)
-    launches: dict[str, dict[str, float]] = {}
-    for launch, name, unit, said in cells:
-        value = _number(said, is_comma=is_comma)
-        if value is not None:
-            launches.setdefault(launch, {})[name] = value * _scale(unit)
-    return list(launches.values())
+    header, units = rows[0], rows[1] if len(rows) > 1 else []
+    launches = [row for row in rows[2:] if len(row) == len(header) == len(units)]
+    return [
+        {
+            name: value * _scale(unit)
+            for name, unit, said in zip(header, units, row, strict=True)
+            if (value := _number(said)) is not None
+        }
+        for row in launches
+    ]
 
 
 def combine(launches: Sequence[Mapping[str, float]]) -> Readings:
@@ -104,11 +83,9 @@ def combine(launches: Sequence[Mapping[str, float]]) -> Readings:
     return readings
 
 
-def _number(text: str, *, is_comma: bool) -> float | None:
-    marks = (".", ",") if is_comma else (",", ".")  # of thousands, and of decimals
-    plain = re.sub(r"[\s'’]", "", text).replace(marks[0], "").replace(marks[1], ".")
+def _number(text: str) -> float | None:
     try:
-        value = float(plain)
+        value = float(text.replace(",", ""))  # of thousands: LC_ALL sets the point
     except ValueError:  # n/a, and attributes that are words
         return None
     return value if math.isfinite(value) else None

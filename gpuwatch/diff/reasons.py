@@ -108,9 +108,9 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[RatioReason]:
         yield RatioReason(
             "occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", 0.8 * abs(math.log(b.ratio / a.ratio))
         )
-    widths = [_mean_width(found.sass, side) for side in ("a", "b")]
-    if all(widths) and abs(math.log(widths[1] / widths[0])) > _LEAST_FACTOR:
-        says = f"bits of a global load or store: A {widths[0]:.0f}, B {widths[1]:.0f} on average"
+    widths = [_widest(found.sass, side) for side in ("a", "b")]
+    if all(widths) and widths[0] != widths[1]:
+        says = f"most bits of one global load or store: A {widths[0]}, B {widths[1]}"
         yield RatioReason("width", says, "SASS", "b" if widths[1] > widths[0] else "a", abs(math.log(widths[1] / widths[0])))
     tensor = [_weighed(found.sass, ("HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "QMMA", "DMMA"), side) for side in ("a", "b")]
     if bool(tensor[0]) != bool(tensor[1]):
@@ -147,8 +147,9 @@ def _weighed(rows: tuple[InstructionRow, ...], kinds: tuple[str, ...], side: str
     return sum(int(getattr(row, side)) * _ITERATIONS**row.loop_depth for row in chosen)
 
 
-def _mean_width(rows: tuple[InstructionRow, ...], side: str) -> float:
-    found = [row for row in rows if row.kind.startswith(("LDG.", "STG.")) and row.kind.rpartition(".")[2].isdecimal()]
-    counts = [getattr(row, side) * _ITERATIONS**row.loop_depth for row in found]
-    bits = sum(int(row.kind.rpartition(".")[2]) * count for row, count in zip(found, counts, strict=True))
-    return bits / sum(counts) if sum(counts) else 0.0
+def _widest(rows: tuple[InstructionRow, ...], side: str) -> int:
+    """Return the bits of the widest access: the rest of a loop in wide steps is narrow, wherever it stands."""
+    kinds = [row.kind.split(".") for row in rows if getattr(row, side)]
+    return max(
+        (int(width) for name, *rest in kinds for width in rest[:1] if name in ("LDG", "STG") and width.isdecimal()), default=0
+    )

@@ -22,24 +22,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 _ENDS = {"EXIT", "RET", "BRA", "JMP", "BRX", "JMX", "KILL", "BPT"}
 _JUMPS = {"BRA", "JMP", "CALL", "BSSY", "BRX", "SSY", "PBK", "WARPSYNC"}
 _FLOWS = {"BRA", "JMP"}
-_WIDE = {
-    "LDG",
-    "STG",
-    "LDS",
-    "STS",
-    "LDL",
-    "STL",
-    "LD",
-    "ST",
-    "LDGSTS",
-    "LDSM",
-    "STSM",
-    "LDC",
-    "ULDC",
-    "LDCU",
-    "ATOMG",
-    "ATOMS",
-}
+_WIDE = re.compile(r"U?LDCU?|(?:LD|ST)(?:[GSL]|GSTS|SM)?|ATOM[GS]")
 _WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
 
 
@@ -124,6 +107,6 @@ def _with_labels(text: str, labels: set[int]) -> str:
 def _kind(opcode: str) -> str:
     """Return the class of an instruction: memory with its width in bits, MUFU with its function, else the operation."""
     name, *modifiers = opcode.split(".")
-    if name in _WIDE:
+    if _WIDE.fullmatch(name):
         return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"
     return ".".join([name, *modifiers[:1]]) if name == "MUFU" else name
