@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +17,7 @@ from annotate.compare.decision import MARGIN_RATIO
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.compare import read_decisions
-from gpuwatch.cli.diff_output import ScreenOptions, check_json, show
+from gpuwatch.cli.diff_output import ScreenOptions, check_files, show
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
@@ -69,30 +71,14 @@ class _DiffOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _TimingOptions:
-    """The options of running both kernels."""
+class _RunOptions:
+    """The options of running both kernels that are no terms of timing, and of exit code and repetition."""
 
     no_time: bool
     call: str | None
-    inputs: str | None
-    fill: str
-    seed: int
-    outs: tuple[str, ...]
-    rtol: float | None
-    cache: str
-    seconds: float
     tolerance: str | None
-    has_own_clock: bool
-    is_pipeline: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _ResultOptions:
-    """The options of counters, exit code and repetition."""
-
     counters: Asked
     fail_on: str | None
-    html_file: Path | None
     watch: bool
 
 
@@ -115,7 +101,10 @@ class _ResultOptions:
 @click.option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
 @click.option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
 @click.option(
-    "--inputs", metavar="FILE.py:FUNCTION", help="Take the arguments that this function returns, in order or by name."
+    "--inputs",
+    default="",
+    metavar="FILE.py:FUNCTION",
+    help="Take the arguments that this function returns, in order or by name.",
 )
 @click.option(
     "--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy."
@@ -150,18 +139,12 @@ class _ResultOptions:
     "--json", "json_file", metavar="FILE", help="Write JSON to a file whose name ends in .json; - is standard output."
 )
 @options.settings_options
-@options.gathered(_ResultOptions, "result")
 @options.gathered(ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
-@options.gathered(_TimingOptions, "timing")
+@options.gathered(_RunOptions, "run")
 @click.pass_context
 def command(
-    context: click.Context,
-    sides: tuple[str, ...],
-    how: _DiffOptions,
-    timing: _TimingOptions,
-    screen: ScreenOptions,
-    result: _ResultOptions,
+    context: click.Context, /, sides: tuple[str, ...], how: _DiffOptions, screen: ScreenOptions, run: _RunOptions, **terms: Any
 ) -> Exit:
     """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
 
@@ -177,19 +160,17 @@ def command(
     Results are compared before any time: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
     Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
     """
-    json_file = check_json(screen.json_file)
-    if result.html_file is not None:
-        output.check_file(result.html_file)
-    failing = read_decisions(result.fail_on)
+    check_files(screen)
+    failing = read_decisions(run.fail_on)
     request = _request(how, context.meta["gpuwatch.compiler_flags"])
-    timed = _timing_request(timing, how)
-    gpu = ("", "--no-time") if timing.no_time else find_gpu()
+    timing = _timing_request(how, run, terms)
+    gpu = ("", "--no-time") if run.no_time else find_gpu()
     while True:
         with checkouts.cleaned_up():
             named = read_sides(sides, how.revision)
-            found = _compare(named, request, timed, gpu, result.counters)
-        show(found, screen, json_file, result.html_file)
-        if not result.watch:
+            found = _compare(named, request, timing, gpu, run.counters)
+        show(found, screen)
+        if not run.watch:
             return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
         output.say("waiting for a change of these files; Ctrl-C ends it")
         wait_for_change([side.path for side in named], threading.Event())
@@ -225,33 +206,22 @@ def _be_quiet(_words: str) -> None:
     """Print no steps: they take seconds."""
 
 
-def _timing_request(timing: _TimingOptions, how: _DiffOptions) -> TimingRequest:
+def _timing_request(how: _DiffOptions, run: _RunOptions, terms: Mapping[str, Any]) -> TimingRequest:
     sizes = [_sizes(text) for text in how.shapes]
     types = [_several("--dtype", text) for text in how.types]
     for options_, each in (("--shape", sizes), ("--dtype", types)):
         if len({name for name, _ in each}) < len(each):
             raise UsageError(f"{options_}: expected each name once, found one twice; write several values as NAME=A,B")
     points = [
-        (dict(zip((name for name, _ in sizes), shape, strict=True)), dict(zip((name for name, _ in types), dtype, strict=True)))
-        for shape in product(*(values for _, values in sizes))
-        for dtype in product(*(values for _, values in types))
+        (dict(zip(dict(sizes), shape, strict=True)), dict(zip(dict(types), dtype, strict=True)))
+        for shape in product(*dict(sizes).values())
+        for dtype in product(*dict(types).values())
     ]
-    terms = TimingTerms(
-        sizes=points[0][0],
-        fill=check_fill(timing.fill),
-        seed=timing.seed,
-        inputs=timing.inputs or "",
-        outs=timing.outs,
-        rtol=timing.rtol,
-        checks=not how.no_check,
-        cache=timing.cache,
-        seconds=timing.seconds,
-        tolerance=options.read_share("--tolerance", timing.tolerance) or MARGIN_RATIO,
-        has_own_clock=timing.has_own_clock,
-        is_pipeline=timing.is_pipeline,
-        settings=dict(options.settings(scenes=False).given),
-    )
-    return TimingRequest(terms, timing.call, tuple(points))
+    check_fill(terms["fill"])
+    tolerance = options.read_share("--tolerance", run.tolerance) or MARGIN_RATIO
+    settings = dict(options.settings(scenes=False).given)
+    given = TimingTerms(**terms, sizes=points[0][0], checks=not how.no_check, tolerance=tolerance, settings=settings)
+    return TimingRequest(given, run.call, tuple(points))
 
 
 def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
@@ -279,15 +249,10 @@ def _words(option: str, text: str | None) -> list[str]:
         raise UsageError(f"{option}: expected words as a shell reads them, found {text!r}: {error}") from error
 
 
-def _named(option: str, text: str) -> tuple[str, str]:
+def _several(option: str, text: str) -> tuple[str, list[str]]:
     name, equals, value = text.partition("=")
     if not (name.isidentifier() and equals and value):
         raise UsageError(f"{option}: expected NAME=VALUE, found {text!r}")
-    return name, value
-
-
-def _several(option: str, text: str) -> tuple[str, list[str]]:
-    name, value = _named(option, text)
     return name, value.split(",")
 
 

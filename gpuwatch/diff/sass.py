@@ -41,10 +41,13 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
 @functools.lru_cache(maxsize=16)  # nvdisasm takes 0.35 s of a processor, and both sides are often kernels of one file
 def _run_disassembler(cubin: bytes) -> tuple[str, str]:
     """Return what nvdisasm writes of a cubin, and the first line of what it says beside."""
+    tool = toolchain.find_tool("nvdisasm")
+    if tool is None:
+        raise UsageError(f"gpuwatch diff needs nvdisasm, found none; run: {toolchain.EXTRA}")
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
-        done = toolchain.run_tool([str(toolchain.find_disassembler()), "-json", str(path)])
+        done = toolchain.run_tool([str(tool), "-json", str(path)])
     said = next((line for line in done.stderr.splitlines() if line.strip()), "")
     return done.stdout, said.replace(str(path), "it")
 

@@ -15,7 +15,7 @@ from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.diff.sweep import SweepPoint, summarise
 from gpuwatch.diff.timed_pair import TimedPair
-from gpuwatch.diff.timing_job import TimingJob, TimingTerms, make_job, read_call
+from gpuwatch.diff.timing_job import TimingTerms, make_job, read_call
 from gpuwatch.diff.timing_process import TimingProcess
 
 Explain = Callable[[TimedPair, TimingProcess, StaticComparison | None], ExplainedPair]
@@ -87,14 +87,9 @@ def timed_pairs(
     sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, say: Callable[[str], None]
 ) -> Iterator[tuple[TimedPair, TimingProcess]]:
     """Yield the times of each pair with its process, which lives until the next pair is asked for."""
-    for job in _jobs(sides, found, request, timing):
-        with TimingProcess(job, say) as process:
-            yield process.time(), process
-
-
-def _jobs(sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest) -> Iterator[TimingJob]:
     for pair in [(each.a, each.b) for each in found.comparisons] or (found.alone,):
         job = make_job(sides, pair, (found.a, found.b), request.launch, timing.terms)
         scalars, aliases = read_call(timing.call, job.slots)
         terms = msgspec.structs.replace(job.terms, scalars=scalars, aliases=aliases)
-        yield msgspec.structs.replace(job, terms=terms)
+        with TimingProcess(msgspec.structs.replace(job, terms=terms), say) as process:
+            yield process.time(), process
