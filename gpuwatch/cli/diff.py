@@ -21,16 +21,15 @@ from gpuwatch.cli.diff_output import ScreenOptions, check_files, show
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
-from gpuwatch.diff.counter_permission import Asked, read_permission
-from gpuwatch.diff.explain_diff import explain_timed, simulate_diff
+from gpuwatch.diff.explained_pair import explain_timed, simulate_pairs
 from gpuwatch.diff.fills import check_fill
+from gpuwatch.diff.include_files import wait_for_change
 from gpuwatch.diff.kernel_arguments import read_size
 from gpuwatch.diff.launch_geometry import read_launch
-from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
+from gpuwatch.diff.ncu_process import Asked, read_permission
+from gpuwatch.diff.run_diff import Diff, DiffRequest, TimingRequest, find_gpu, run_diff, time_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
-from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
 from gpuwatch.diff.timing_job import TimingTerms
-from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
 
 _COUNTERS_HELP = "Read hardware counters: by ncu where permitted, else GPM; require fails without any."
@@ -191,7 +190,7 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
     request = replace(request, checks_sizes=timing.call is None)
     found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
     if kind == "simulated":
-        return simulate_diff(found)
+        return replace(found, explained=simulate_pairs(found.comparisons))
     permission = read_permission()
     if not arch:
         permission.choose(asked, has_gpm=False)

@@ -6,8 +6,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from annotate.evidence import Device, Lane
 from gpuwatch.diff import ncu_process
-from gpuwatch.diff.counter_permission import Asked, CounterPermission
 from gpuwatch.diff.kernel_counters import REPEATS, Counters, Readings
+from gpuwatch.diff.ncu_process import Asked, CounterPermission
 from gpuwatch.errors import SourceError, UsageError
 from gpuwatch.interfaces import Source
 

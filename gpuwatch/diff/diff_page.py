@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from annotate.output.report import plain
-from gpuwatch.diff.code_diff import unified
+from gpuwatch.diff.code_line import unified
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import METRICS
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells

@@ -10,10 +10,9 @@ import pytest
 
 from annotate.evidence import Device, Lane, Reading
 from gpuwatch.diff.collect_counters import RunningPair, SideName, collect, has_gpm
-from gpuwatch.diff.counter_permission import Asked, CounterPermission
-from gpuwatch.diff.explain_diff import explain_timed
-from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.explained_pair import ExplainedPair, explain_timed
 from gpuwatch.diff.kernel_counters import Counters
+from gpuwatch.diff.ncu_process import Asked, CounterPermission
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.errors import SourceGoneError, UsageError
 from gpuwatch.measuring import canary_record

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuwatch.cli import main
-from gpuwatch.diff.time_diff import find_gpu
+from gpuwatch.diff.run_diff import find_gpu
 
 pytestmark = pytest.mark.gpu
 EXAMPLES = Path(__file__).parents[3] / "examples" / "diff"

@@ -9,10 +9,9 @@ import pytest
 
 from gpuwatch.diff.correctness import check_names, check_pair, match_outputs
 from gpuwatch.diff.cubin import Threads
-from gpuwatch.diff.grid_search import footprint, untouched_count
 from gpuwatch.diff.kernel_arguments import SizePlan, Slot, plan_sizes
 from gpuwatch.diff.kernel_device import KernelFault
-from gpuwatch.diff.kernel_side import KernelSideRun
+from gpuwatch.diff.kernel_side import KernelSideRun, footprint, untouched_count
 from gpuwatch.diff.trial import Trial, TrialTerms, check_aliases
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.diff.host_device import HostDevice, HostKernel, HostLaunch, kernel_job, saxpy, scan, transpose
