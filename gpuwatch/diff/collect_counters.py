@@ -1,13 +1,14 @@
 """Counters of both sides: ncu where it is permitted, else GPM over a run of each kernel alone, else none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from annotate.evidence import Device, Lane
 from gpuwatch.diff import ncu_process
 from gpuwatch.diff.kernel_counters import REPEATS, Counters, Readings
 from gpuwatch.diff.ncu_process import Asked, CounterPermission
+from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.errors import SourceError, UsageError
 from gpuwatch.interfaces import Source
 
@@ -24,26 +25,13 @@ _SIGNALS = {
 _FIRST_WITH_GPM = 9.0  # compute capability
 
 
-class RunningPair(Protocol):
-    """Both sides, ready to run on one GPU."""
-
-    @property
-    def device(self) -> Device: ...
-
-    def run_alone(self, side: SideName, seconds: float) -> None:
-        """Run one side back to back for this long, and wait for its end."""
-
-    def once_command(self, side: SideName) -> Sequence[str]:
-        """Return a command that runs one side ``REPEATS`` times between the profiler's start and stop, and exits."""
-
-
 def has_gpm(device: Device) -> bool:
     """Return True for a GPU of a generation with GPM."""
     return float(device.compute_capability or 0) >= _FIRST_WITH_GPM
 
 
 def collect(
-    pair: RunningPair,
+    pair: TimingProcess,
     permission: CounterPermission,
     asked: Asked,
     open_source: Callable[[], Source],
@@ -83,7 +71,7 @@ def collect(
 _SIDES: tuple[SideName, SideName] = ("a", "b")
 
 
-def read_gpm(pair: RunningPair, source: Source) -> tuple[Readings, Readings]:
+def read_gpm(pair: TimingProcess, source: Source) -> tuple[Readings, Readings]:
     """Run the sides in turns and return the activity of each turn.  Raises SourceError: when the driver does not answer."""
     names = tuple(_SIGNALS.values())
     turns = {side: [] for side in _SIDES}  # type: dict[SideName, list[object]]

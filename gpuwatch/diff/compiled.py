@@ -63,7 +63,4 @@ class CompileCache:
 
 def digest(parts: Iterable[bytes]) -> str:
     """Return the key of a compilation; each part counts with its length, so that two never run into one."""
-    found = hashlib.sha256(_FORM)
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little") + part)
-    return found.hexdigest()
+    return hashlib.sha256(msgspec.msgpack.encode([_FORM, *parts])).hexdigest()

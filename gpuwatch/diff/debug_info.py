@@ -1,12 +1,10 @@
 """Names and types of parameters, and source lines of instructions, from a cubin's DWARF."""
 
-import io
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from gpuwatch.diff import toolchain
-from gpuwatch.errors import UsageError
+from gpuwatch.diff.cubin import open_elf
 
 Lines = dict[int, tuple[str, int]]  # by address: file and line
 _TAGS = {
@@ -21,7 +19,7 @@ _TEXT = ".text."
 def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
     """Return name and type of each parameter, by kernel symbol; nothing where the cubin has no debug information."""
     found: dict[str, list[tuple[str, str]]] = {}
-    file = _open(cubin)
+    file = open_elf(cubin)
     with suppress(Exception):  # names are a convenience: a form of DWARF that pyelftools cannot read costs only them
         info = file.get_dwarf_info(relocate_dwarf_sections=False)
         for unit in info.iter_CUs() if info.has_debug_info else ():
@@ -33,18 +31,10 @@ def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
 
 def source_lines(cubin: bytes) -> dict[str, Lines]:
     """Return the source line of each address at which one begins, by kernel symbol."""
-    file = _open(cubin)
+    file = open_elf(cubin)
     with suppress(Exception):  # as above: without lines the code is compared all the same
         return dict(_line_tables(file))
     return {}
-
-
-def _open(cubin: bytes) -> Any:  # pyelftools has no types
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError:
-        raise UsageError(f"gpuwatch diff needs pyelftools, found none; run: {toolchain.EXTRA}") from None
-    return ELFFile(io.BytesIO(cubin))
 
 
 def _of_function(entry: Any) -> dict[str, list[tuple[str, str]]]:

@@ -13,13 +13,14 @@ from annotate.compare.quads import Quads
 from annotate.derived.roofline import peak_bytes_a_second, sm_count
 from annotate.evidence import Device
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.diff.collect_counters import RunningPair, collect
+from gpuwatch.diff.collect_counters import collect
 from gpuwatch.diff.kernel_counters import HALVES, REPEATS, Counters, Readings
 from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline, read_peaks
 from gpuwatch.diff.ncu_process import Asked, CounterPermission
 from gpuwatch.diff.reasons import RatioReason, explain, why_none
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair
+from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.errors import SourceError
 from gpuwatch.interfaces import Source
 from gpuwatch.measuring import canary_record
@@ -69,7 +70,7 @@ def explain_pair(timed: TimedPair, static: StaticComparison | None, counters: Co
 
 def explain_timed(
     timed: TimedPair,
-    running: RunningPair,
+    running: TimingProcess,
     static: StaticComparison | None,
     *,
     permission: CounterPermission,

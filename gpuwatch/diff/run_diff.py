@@ -53,8 +53,7 @@ class Diff:
     comparisons: tuple[StaticComparison, ...]
     why_not_timed: str
     alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # where a side is a Python function: the other's kernel
-    timed: tuple[TimedPair, ...] = ()  # one a comparison, or one of a function
-    explained: tuple[ExplainedPair, ...] = ()  # the same pairs with their reasons
+    explained: tuple[ExplainedPair, ...] = ()  # the times of each comparison, or of functions, with their reasons
     sweep: ShapeSweep | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -204,11 +203,10 @@ def time_diff(
         explained = tuple(explain(pair, process, static) for (pair, process), static in pairs)
     except NotTimedError as error:
         return replace(found, why_not_timed=str(error))
-    timed = tuple(each.timed for each in explained)
-    found = replace(found, timed=timed, explained=explained)
+    found = replace(found, explained=explained)
     if len(timing.points) < 2:
         return found
-    points = [SweepPoint(dict(timing.points[0][0]), dict(timing.points[0][1]), timed[0])]
+    points = [SweepPoint(dict(timing.points[0][0]), dict(timing.points[0][1]), explained[0].timed)]
     for sizes, types in timing.points[1:]:
         asked = replace(request, sizes=sizes, types=types)
         again = run_diff(sides, asked, state, why_not_timed="")

@@ -89,11 +89,8 @@ def fit_trend(name: str, along: Sequence[tuple[float, TimedPair]]) -> Trend | No
         return None
     x = np.log2([size for size, _ in along])
     y = np.log([timed.ratio for _, timed in along if timed.ratio])
-    x = x - x.mean()
-    slope = float(x @ y / (x @ x))
-    rest = y - y.mean() - slope * x
-    error = math.sqrt(float(rest @ rest) / (len(x) - 2) / float(x @ x))
-    half = float(stdtrit(len(x) - 2, 0.975)) * error
+    (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
+    half = float(stdtrit(len(x) - 2, 0.975)) * math.sqrt(covariance[0, 0])
     return Trend(name, math.exp(slope), math.exp(slope - half), math.exp(slope + half))
 
 
