@@ -1,19 +1,16 @@
-"""Names and types of parameters, and source lines of instructions, from a cubin's DWARF."""
+"""Names and types of parameters from a cubin's DWARF."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from gpuwatch.diff.cubin import open_elf
 
-Lines = dict[int, tuple[str, int]]  # by address: file and line
 _TAGS = {
     "DW_TAG_pointer_type": "*",
     "DW_TAG_const_type": " const",
     "DW_TAG_volatile_type": " volatile",
     "DW_TAG_reference_type": "&",
 }
-_TEXT = ".text."
 
 
 def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
@@ -27,14 +24,6 @@ def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
                 if entry.tag == "DW_TAG_subprogram":
                     found |= _of_function(entry)
     return found
-
-
-def source_lines(cubin: bytes) -> dict[str, Lines]:
-    """Return the source line of each address at which one begins, by kernel symbol."""
-    file = open_elf(cubin)
-    with suppress(Exception):  # as above: without lines the code is compared all the same
-        return dict(_line_tables(file))
-    return {}
 
 
 def _of_function(entry: Any) -> dict[str, list[tuple[str, str]]]:
@@ -58,35 +47,3 @@ def _type_text(entry: Any) -> str:
     if mark is not None:
         return f"{_type_text(found)}{mark}"
     return _text(found, "DW_AT_name") or "unnamed"
-
-
-def _line_tables(file: Any) -> Iterator[tuple[str, Lines]]:
-    from elftools.dwarf.structs import DWARFStructs
-
-    info = file.get_dwarf_info(relocate_dwarf_sections=False)
-    section = file.get_section_by_name(".rela.debug_line") or file.get_section_by_name(".rel.debug_line")
-    if section is None or info.debug_line_sec is None:
-        return
-    symbols = file.get_section_by_name(".symtab")
-    # Each relocation is the beginning of one function's lines.
-    places = sorted((each["r_offset"], symbols.get_symbol(each["r_info_sym"]).name) for each in section.iter_relocations())
-    structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=2)
-    offset = 0
-    while offset < info.debug_line_sec.size:
-        # The public way leads through .debug_info, which -lineinfo does not write.
-        program = info._parse_line_program_at_offset(offset, structs)  # noqa: SLF001
-        owners = [name for place, name in places if offset <= place < program.program_end_offset]
-        for owner, lines in zip(owners, _sequences(program), strict=False):
-            yield owner.removeprefix(_TEXT), lines
-        offset = program.program_end_offset
-
-
-def _sequences(program: Any) -> Iterator[Lines]:
-    files = program["file_entry"]
-    lines: Lines = {}
-    for state in (entry.state for entry in program.get_entries() if entry.state is not None):
-        if state.end_sequence:
-            yield lines
-            lines = {}
-        elif 0 < state.file <= len(files):
-            lines[state.address] = (files[state.file - 1].name.decode(errors="replace").rpartition("/")[2], state.line)

@@ -84,13 +84,12 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)
     functions = sass.disassemble(compiled.cubin, side.shown) if compiled.cubin else {}
-    lines = debug_info.source_lines(compiled.cubin) if compiled.cubin else {}
     named = debug_info.parameter_names(compiled.debug) if compiled.debug else {}
     usage = resource_usage(compiled.log)
     found = {}
     for kernel in (each for each in side.kernels if each.symbol in chosen):
         symbol = kernel.symbol
-        code = sass.read_function(functions.get(symbol, ()), lines.get(symbol, {}))
+        code = sass.read_function(functions.get(symbol, ()))
         used = usage.get(symbol) or _usage_without_log(kernel, code)
         known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)} | vars(used)
         found[symbol] = KernelCode(

@@ -11,7 +11,6 @@ from typing import Any
 from gpuwatch.diff import toolchain
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.control_flow import Step, loop_depths
-from gpuwatch.diff.debug_info import Lines
 from gpuwatch.errors import UsageError
 
 _BYTES = 16  # of an instruction since Volta
@@ -27,14 +26,18 @@ _WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "1
 
 
 def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the instructions of each function, by symbol.
+    """Return the instructions of each function, by symbol; ``place`` is the file and line where one begins.
 
     Raises UsageError: when nvdisasm cannot read the cubin.
     """
     output, said = _run_disassembler(cubin)
     try:
-        return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
-    except (json.JSONDecodeError, LookupError, TypeError) as error:
+        _, functions, *debug = json.loads(output)
+        files = [Path(each["file"]).name for each in (debug[0]["files"] if debug else ())]
+        for each in (each for function in functions for each in function["sass-instructions"] if "source-line" in each):
+            each["place"] = (files[each["source-file-id"]], each["source-line"])
+        return {each["function-name"]: each["sass-instructions"] for each in functions}
+    except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
 
 
@@ -47,12 +50,12 @@ def _run_disassembler(cubin: bytes) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
-        done = toolchain.run_tool([str(tool), "-json", str(path)])
+        done = toolchain.run_tool([str(tool), "-json", "-g", str(path)])
     said = next((line for line in done.stderr.splitlines() if line.strip()), "")
     return done.stdout, said.replace(str(path), "it")
 
 
-def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:
+def read_function(instructions: Sequence[Mapping[str, Any]]) -> tuple[CodeLine, ...]:
     """Normalise a function's instructions, without the padding behind its end."""
     code = list(instructions)
     while code and code[-1]["opcode"] == "NOP":
@@ -62,9 +65,9 @@ def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tu
     depths = loop_depths([_step(each) for each in code])
     labels = _labels(code)
     found: list[CodeLine] = []
-    place = ("", 0)
-    for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
-        place = lines.get(index * _BYTES, place)
+    place: tuple[str, int] = ("", 0)
+    for each, depth in zip(code, depths, strict=True):
+        place = each.get("place", place)
         exact = _exact(each)
         text = _REGISTER.sub(r"\1", _with_labels(exact, labels) if each["opcode"].partition(".")[0] in _JUMPS else exact)
         found.append(CodeLine(_kind(each["opcode"]), text, depth, *place, exact))
