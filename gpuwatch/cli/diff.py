@@ -26,7 +26,7 @@ from gpuwatch.diff.fills import check_fill
 from gpuwatch.diff.include_files import wait_for_change
 from gpuwatch.diff.kernel_arguments import read_size
 from gpuwatch.diff.launch_geometry import read_launch
-from gpuwatch.diff.ncu_process import Asked, read_permission
+from gpuwatch.diff.read_counters import Asked, read_permission
 from gpuwatch.diff.run_diff import Diff, DiffRequest, TimingRequest, find_gpu, run_diff, time_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
 from gpuwatch.diff.timing_job import TimingTerms

@@ -13,10 +13,9 @@ from annotate.compare.quads import Quads
 from annotate.derived.roofline import peak_bytes_a_second, sm_count
 from annotate.evidence import Device
 from gpuwatch.clock import MonotonicClock
-from gpuwatch.diff.collect_counters import collect
 from gpuwatch.diff.kernel_counters import HALVES, REPEATS, Counters, Readings
 from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline, read_peaks
-from gpuwatch.diff.ncu_process import Asked, CounterPermission
+from gpuwatch.diff.read_counters import Asked, CounterPermission, collect
 from gpuwatch.diff.reasons import RatioReason, explain, why_none
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields
 from itertools import zip_longest
 from typing import Any
 
-from gpuwatch.diff import debug_info, ptx_code, sass, symbols
+from gpuwatch.diff import ptx_code, sass, symbols
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.compiler_log import Usage, resource_usage
-from gpuwatch.diff.cubin import CubinKernel, read_cubin
+from gpuwatch.diff.cubin import CubinKernel, parameter_names, read_cubin
 from gpuwatch.diff.sides import Side
 from gpuwatch.errors import UsageError
 
@@ -84,7 +84,7 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)
     functions = sass.disassemble(compiled.cubin, side.shown) if compiled.cubin else {}
-    named = debug_info.parameter_names(compiled.debug) if compiled.debug else {}
+    named = parameter_names(compiled.debug) if compiled.debug else {}
     usage = resource_usage(compiled.log)
     found = {}
     for kernel in (each for each in side.kernels if each.symbol in chosen):

@@ -131,7 +131,7 @@ class KernelSideRun:
             return self._job.grid, self._job.blocks[0]
         for block in self._job.fixed_blocks:
             # Two blocks tell a block that is too small, before a grid of such blocks runs over the end.
-            if _are_dense(self._overwrite(trial, block, (2, 1, 1))):
+            if _are_dense(self._touch(trial, block, (2, 1, 1))):
                 grid, marks = self._cover(trial, block)
                 if _are_dense(marks) and max(map(np.mean, marks)) > 1 - _CHANCE_RATIO:
                     return grid, block
@@ -156,11 +156,11 @@ class KernelSideRun:
             sizes=trial.plan.sizes,
             elements_count=trial.plan.elements_count,
         )
-        grid = find_grid(terms, partial(self._overwrite, trial, block))
-        return (grid, trial.touched(self._bind(trial, grid, block))) if grid is not None else ((1, 1, 1), [])
+        grid = find_grid(terms, partial(self._touch, trial, block))
+        return (grid, self._touch(trial, block, grid)) if grid is not None else ((1, 1, 1), [])
 
-    def _overwrite(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:
-        return trial.overwritten(self._bind(trial, grid, block))
+    def _touch(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:
+        return trial.touched(self._bind(trial, grid, block))
 
     def _bind(self, trial: Trial, grid: Threads, block: Threads) -> Launch:
         arguments = [*trial.arguments(), *(bytes(count) for count in self._job.padding_bytes)]

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from annotate.derived.roofline import readable_rate
-from gpuwatch.diff.collect_counters import SideName
 from gpuwatch.diff.kernel_counters import METRICS, TRAFFIC, CounterMetric, Counters
+from gpuwatch.diff.read_counters import SideName
 from gpuwatch.diff.static_comparison import InstructionRow, StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -16,14 +16,6 @@ _LEAST_SHARE, _LEAST_FACTOR = 0.01, 0.02  # smaller differences explain nothing
 _ITERATIONS = 32  # what one level of loops is taken to weigh: nobody counted them
 _UNCERTAIN = 0.1
 _SECTOR_BYTES = 32
-# How well a difference of a factor e is known to move a time: causes first, symptoms (stalls, activity) after them.
-_TRUST = {
-    "load_efficiency_ratio": 2.0, "store_efficiency_ratio": 2.0, "bank_conflicts_count": 1.0, "dram_bytes": 1.0,
-    "tensor_activity_ratio": 1.5, "instructions_count": 0.5, "fp32_flops_count": 0.4, "fp16_flops_count": 0.4,
-    "fp64_flops_count": 0.4, "thread_activity_ratio": 1.5, "l2_hit_ratio": 0.6, "l1_hit_ratio": 0.5, "occupancy_ratio": 0.7,
-    "stall_memory_ratio": 0.8, "stall_queue_ratio": 0.8, "stall_compute_ratio": 0.8, "stall_sync_ratio": 0.8,
-    "sm_throughput_ratio": 0.3, "dram_activity_ratio": 0.5,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ def _counted(counters: Counters) -> Iterator[RatioReason]:
         size = abs(b - a) if metric.is_share else abs(math.log((b + 1) / (a + 1)))
         if size < (_LEAST_SHARE if metric.is_share else _LEAST_FACTOR):
             continue
-        weight = _TRUST[metric.name] * min(size, _MOST_STRENGTH) * _relevance(metric, counters, max(a, b))
+        weight = abs(metric.faster) * min(size, _MOST_STRENGTH) * _relevance(metric, counters, max(a, b))
         is_uncertain = counters.is_uncertain(metric.name)
         favours: SideName = "b" if (b - a) * metric.faster > 0 else "a"
         cause = "occupancy" if metric.name == "occupancy_ratio" else metric.name

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Device, Lane, Reading
-from gpuwatch.diff.collect_counters import SideName, collect, has_gpm
 from gpuwatch.diff.explained_pair import ExplainedPair, explain_timed
 from gpuwatch.diff.kernel_counters import Counters
-from gpuwatch.diff.ncu_process import Asked, CounterPermission
+from gpuwatch.diff.read_counters import Asked, CounterPermission, SideName, collect, has_gpm
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.errors import SourceGoneError, UsageError

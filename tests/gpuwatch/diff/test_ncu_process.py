@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuwatch.diff.kernel_counters import DURATION, METRICS
-from gpuwatch.diff.ncu_process import CountersRefusedError, combine, count, parse
+from gpuwatch.diff.read_counters import CountersRefusedError, combine, count, parse
 
 ABOUT = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC"'
 RAW = f"""==PROF== Connected to process 2206 (/usr/bin/python3.12)
