@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click import option
 
 from annotate.compare.decision import MARGIN_RATIO
 from gpuwatch.cli import options, output
@@ -83,60 +84,44 @@ class _RunOptions:
 
 @click.command("diff", cls=_WithCompilerFlags, short_help="Compare two kernels: registers, occupancy, PTX and SASS.")
 @click.argument("sides", nargs=-1, metavar="A [B] [-- FLAGS]", required=True)
-@click.option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, and NAME2 of the other side.")
-@click.option("--all", "takes_all", is_flag=True, help="Compare every kernel that both sides have.")
-@click.option("--at", "revision", metavar="REV", help="Compare one file with this git revision of it. Default: HEAD.")
-@click.option("--arch", metavar="SM", help="Compile for this architecture, as sm_90. Default: a cubin's, else sm_90.")
-@click.option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, beside those after --.")
-@click.option("--flags-b", metavar="FLAGS", help="Give B's compiler these flags.")
-@click.option("--launch", metavar="TEXT", help="Launch so: 'grid=64 block=256 smem=4096'; each part may be left out.")
-@click.option(
-    "--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, as n=1M; n=1k,1M,64M is a sweep."
-)
-@click.option(
-    "--dtype", "types", metavar="NAME=TYPE", multiple=True, help="Set the type of a Triton parameter, or of T in --fn."
-)
-@click.option("--no-check", is_flag=True, help="Accept differing arguments, and time without comparing results.")
-@click.option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
-@click.option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
-@click.option(
+@option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, and NAME2 of the other side.")
+@option("--all", "takes_all", is_flag=True, help="Compare every kernel that both sides have.")
+@option("--at", "revision", metavar="REV", help="Compare one file with this git revision of it. Default: HEAD.")
+@option("--arch", metavar="SM", help="Compile for this architecture, as sm_90. Default: a cubin's, else sm_90.")
+@option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, beside those after --.")
+@option("--flags-b", metavar="FLAGS", help="Give B's compiler these flags.")
+@option("--launch", metavar="TEXT", help="Launch so: 'grid=64 block=256 smem=4096'; each part may be left out.")
+@option("--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, as n=1M; n=1k,1M,64M is a sweep.")
+@option("--dtype", "types", metavar="NAME=TYPE", multiple=True, help="Set the type of a Triton parameter, or of T in --fn.")
+@option("--no-check", is_flag=True, help="Accept differing arguments, and time without comparing results.")
+@option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
+@option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
+@option(
     "--inputs",
     default="",
     metavar="FILE.py:FUNCTION",
     help="Take the arguments that this function returns, in order or by name.",
 )
-@click.option(
-    "--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy."
-)
-@click.option(
-    "--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="Seed the data with this number."
-)
-@click.option(
-    "--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: each one that may be written."
-)
-@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their type's.")
-@click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2.")
-@click.option(
-    "--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="Measure the pair for this time."
-)
-@click.option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
-@click.option(
-    "--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s)."
-)
-@click.option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
-@click.option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
-@click.option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
-@click.option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
-@click.option(
+@option("--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy.")
+@option("--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="Seed the data with this number.")
+@option("--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: each one that may be written.")
+@option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their type's.")
+@option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2.")
+@option("--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="Measure the pair for this time.")
+@option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
+@option("--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s).")
+@option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
+@option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
+@option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
+@option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
+@option(
     "--counters", type=click.Choice(["auto", "off", "ncu", "require"]), default="auto", show_default=True, help=_COUNTERS_HELP
 )
-@click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
-@click.option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
-@click.option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to a file whose name ends in .json; - is standard output."
-)
+@option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
+@option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
+@option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
+@option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
+@option("--json", "json_file", metavar="FILE", help="Write JSON to a file whose name ends in .json; - is standard output.")
 @options.settings_options
 @options.gathered(ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
@@ -228,7 +213,7 @@ def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
         raise UsageError(f"--arch: expected an architecture such as sm_90, found {how.arch!r}")
     if how.takes_all and how.fn is not None:
         raise UsageError("--all: expected no --fn with it, found one")
-    own = [_words(option, text) for option, text in (("--flags-a", how.flags_a), ("--flags-b", how.flags_b))]
+    own = [_words(name, text) for name, text in (("--flags-a", how.flags_a), ("--flags-b", how.flags_b))]
     return DiffRequest(
         fn=how.fn,
         takes_all=how.takes_all,

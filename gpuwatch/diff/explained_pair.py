@@ -21,7 +21,6 @@ from gpuwatch.diff.static_comparison import KernelSide, StaticComparison
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair
 from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.errors import SourceError
-from gpuwatch.interfaces import Source
 from gpuwatch.measuring import canary_record
 from gpuwatch.sources import open_source
 
@@ -87,7 +86,7 @@ def explain_timed(
         device = running.device
     except SourceError as error:
         return explain_pair(timed, static, Counters("none", f"none: {error}"), None)
-    counters = collect(running, permission, asked, _open_driver, say)
+    counters = collect(running, permission, asked, lambda: open_source("nvml", MonotonicClock()), say)
     return explain_pair(timed, static, counters, read_peaks(device, canary_record.facts(state, device.uuid)))
 
 
@@ -98,10 +97,6 @@ def simulate_pairs(comparisons: Sequence[StaticComparison]) -> tuple[ExplainedPa
     source.close()
     pairs = ((*simulate(static, device), static) for static in comparisons)
     return tuple(explain_pair(timed, static, counters, read_peaks(device, {})) for timed, counters, static in pairs)
-
-
-def _open_driver() -> Source:
-    return open_source("nvml", MonotonicClock())
 
 
 _SIDE_BYTES, _CLOCK_MHZ, _QUADS, _NOISE_RATIO = 512 << 20, 1830.0, 60, 0.002

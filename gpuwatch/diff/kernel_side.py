@@ -1,13 +1,14 @@
 """A kernel of a cubin as one side of a timed pair: its launch is searched for each plan of sizes."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from gpuwatch.diff.cubin import Threads
+from gpuwatch.diff.kernel_arguments import SizePlan
 from gpuwatch.diff.kernel_device import KernelDevice, Launch
 from gpuwatch.diff.timing_job import KernelJob
 from gpuwatch.diff.trial import Touched, Trial
@@ -26,17 +27,6 @@ class Footprint:
     pitch_count: int | None  # None for a single run
 
 
-@dataclass(frozen=True, slots=True)
-class GridTerms:
-    """Facts of a kernel that its grid depends on."""
-
-    block: Threads
-    strides: bool  # reads gridDim: it loops over the whole grid
-    resident_blocks_count: int  # on the whole GPU at once
-    sizes: Mapping[str, int]
-    elements_count: int
-
-
 def footprint(marks: Sequence[Touched]) -> Footprint | None:
     """Return the footprint in the output that is touched most; None where nothing was written."""
     touched = max(marks, key=np.count_nonzero, default=np.zeros(0, np.bool_))
@@ -49,23 +39,23 @@ def footprint(marks: Sequence[Touched]) -> Footprint | None:
     return Footprint(len(at), int(gaps[0]) + 1, int(at[gaps[0] + 1] - at[0]))
 
 
-def find_grid(terms: GridTerms, try_grid: TryGrid) -> Threads | None:
+def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_grid: TryGrid) -> Threads | None:
     """Return the grid that covers all elements, from launches of one block and of two; None where nothing is written.
 
+    A kernel that reads gridDim loops over the whole grid: ``resident_count`` blocks of it are on the GPU at once.
     No launch is larger than the elements need: a kernel that checks no bounds would write behind its buffers.
     """
-    threads = math.prod(terms.block)
-    volume = terms.elements_count
-    if terms.strides:
-        return max(1, min(-(-volume // threads), terms.resident_blocks_count)), 1, 1
+    threads, volume = math.prod(block), plan.elements_count
+    if resident_count is not None:
+        return max(1, min(-(-volume // threads), resident_count)), 1, 1
     one = footprint(try_grid((1, 1, 1)))
     if one is None:
         return None
-    if terms.block[1] > 1:
+    if block[1] > 1:
         return _plane(volume, one, footprint(try_grid((2, 1, 1))), footprint(try_grid((1, 2, 1))))
     if one.count >= threads:
         return -(-volume // one.count), 1, 1
-    rows = next((size for name, size in terms.sizes.items() if name.lower() in _ROWS), None)
+    rows = next((size for name, size in plan.sizes.items() if name.lower() in _ROWS), None)
     return rows or -(-volume // threads), 1, 1
 
 
@@ -149,14 +139,8 @@ class KernelSideRun:
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
         """Return the grid of this block that covers the outputs, and what it writes."""
-        terms = GridTerms(
-            block=block,
-            strides=self._job.strides,
-            resident_blocks_count=self._job.resident_blocks_count * self._device.sms_count,
-            sizes=trial.plan.sizes,
-            elements_count=trial.plan.elements_count,
-        )
-        grid = find_grid(terms, partial(self._touch, trial, block))
+        resident_count = self._job.resident_blocks_count * self._device.sms_count if self._job.strides else None
+        grid = find_grid(trial.plan, block, resident_count, partial(self._touch, trial, block))
         return (grid, self._touch(trial, block, grid)) if grid is not None else ((1, 1, 1), [])
 
     def _touch(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:

@@ -65,7 +65,7 @@ class Diff:
             ],
             "timed": [each.to_dict() for each in self.explained] or None,
             "why_not_timed": None if self.explained else self.why_not_timed,
-            **({"sweep": self.sweep.to_dict()} if self.sweep is not None else {}),
+            **({"sweep": msgspec.to_builtins(self.sweep)} if self.sweep is not None else {}),
             "kernels": [each.to_dict() for each in self.comparisons],
         }
 
@@ -86,9 +86,8 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
-    if request.checks_sizes and not {"triton", "ptx"} & {
-        each.language for each in sides
-    }:  # Triton's constants are sizes, too, and PTX has no names
+    has_names = not {"triton", "ptx"} & {each.language for each in sides}  # PTX has none; Triton's constants are sizes, too
+    if request.checks_sizes and has_names:
         check_sizes([code.parameters for each in kernels for code in each.values()], request.sizes)
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
 

@@ -4,9 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
-
-import msgspec
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +82,6 @@ class ShapeSweep:
     points: tuple[SweepPoint, ...]
     trend: Trend | None
     crossover: float | None  # the size at which both are equally fast
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
 
 
 def summarise(points: Sequence[SweepPoint]) -> ShapeSweep:
