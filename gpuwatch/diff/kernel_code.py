@@ -8,7 +8,7 @@ from typing import Any
 from gpuwatch.diff import ptx_code, sass, symbols
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.compiled import Compiled
-from gpuwatch.diff.compiler_log import Usage, resource_usage
+from gpuwatch.diff.compiler_log import spilled_bytes
 from gpuwatch.diff.cubin import CubinKernel, parameter_names, read_cubin
 from gpuwatch.diff.sides import Side
 from gpuwatch.errors import UsageError
@@ -85,15 +85,17 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     ptx = ptx_code.read_ptx(compiled.ptx)
     functions = sass.disassemble(compiled.cubin, side.shown) if compiled.cubin else {}
     named = parameter_names(compiled.debug) if compiled.debug else {}
-    usage = resource_usage(compiled.log)
+    spilled = spilled_bytes(compiled.log)
     found = {}
     for kernel in (each for each in side.kernels if each.symbol in chosen):
         symbol = kernel.symbol
         code = sass.read_function(functions.get(symbol, ()))
-        used = usage.get(symbol) or _usage_without_log(kernel, code)
-        known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)} | vars(used)
+        stores, loads = spilled.get(symbol) or _spills_without_log(code)
+        known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
         found[symbol] = KernelCode(
             **known,
+            spill_store_bytes=stores,
+            spill_load_bytes=loads,
             name=symbols.full_name(symbol),
             parameters=_parameters(kernel, compiled.parameters or named.get(symbol, ())),
             dynamic_shared_bytes=compiled.dynamic_shared_bytes,
@@ -103,10 +105,9 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     return found
 
 
-def _usage_without_log(kernel: CubinKernel, code: Sequence[CodeLine]) -> Usage:
-    """Return what the code tells of a kernel: without access to local memory there are no spills."""
-    spills = 0 if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else None
-    return Usage(spills, spills, kernel.shared_bytes)
+def _spills_without_log(code: Sequence[CodeLine]) -> tuple[int | None, int | None]:
+    """Return what the code tells: without access to local memory there are no spills."""
+    return (0, 0) if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else (None, None)
 
 
 def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[Parameter, ...]:

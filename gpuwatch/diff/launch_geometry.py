@@ -35,12 +35,8 @@ LIMITS = {
     80: SmLimits(64, 32, 164),
     86: SmLimits(48, 16, 100),
     87: SmLimits(48, 16, 164),
-    89: SmLimits(48, 24, 100),
-    90: SmLimits(64, 32, 228),
-    100: SmLimits(64, 32, 228),
-    103: SmLimits(64, 32, 228),
-    120: SmLimits(48, 24, 100),
-    121: SmLimits(48, 24, 100),
+    **dict.fromkeys((89, 120, 121), SmLimits(48, 24, 100)),
+    **dict.fromkeys((90, 100, 103), SmLimits(64, 32, 228)),
 }
 
 
