@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from gpuwatch.diff.code_line import CodeLine, Step, loop_depths
+from gpuwatch.diff.code_line import CodeLine
+from gpuwatch.diff.control_flow import Step, loop_depths
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _LABEL = re.compile(r"^\s*([\w$]+):")

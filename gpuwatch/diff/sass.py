@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuwatch.diff import toolchain
-from gpuwatch.diff.code_line import CodeLine, Step, loop_depths
+from gpuwatch.diff.code_line import CodeLine
+from gpuwatch.diff.control_flow import Step, loop_depths
 from gpuwatch.errors import UsageError
 
 _BYTES = 16  # of an instruction since Volta

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diff.code_line import Step, loop_depths
+from gpuwatch.diff.control_flow import Step, loop_depths
 
 ON = Step()
 END = Step(falls_through=False)
