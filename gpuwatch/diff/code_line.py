@@ -4,6 +4,11 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+_CONTEXT = 3
+_WIDTH = 64  # of an instruction, before its line of the source
+# difflib takes time with the square of the length; beyond this it treats frequent instructions as noise.
+_EXACT_LINES = 3000
+
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
@@ -15,12 +20,6 @@ class CodeLine:
     file: str = ""
     line: int = 0
     exact: str = ""
-
-
-_CONTEXT = 3
-_WIDTH = 64  # of an instruction, before its line of the source
-# difflib takes time with the square of the length; beyond this it treats frequent instructions as noise.
-_EXACT_LINES = 3000
 
 
 def unified(a: Sequence[CodeLine], b: Sequence[CodeLine], names: tuple[str, str]) -> Iterator[str]:

@@ -10,6 +10,10 @@ import msgspec
 
 from gpuwatch import atomic_write
 
+FOLDER = "diff-cache"
+MOST_BYTES = 64 * 1024 * 1024  # a cubin with its debug twin takes 10 to 200 kB: some hundred kernels
+_FORM = b"2"  # of a file; another form is another key
+
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """Code of one side: ``debug`` is the cubin of a compilation for a debugger, which names parameters."""
@@ -22,11 +26,6 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     debug: bytes = b""
     dynamic_shared_bytes: int = 0
     parameters: tuple[tuple[str, str], ...] = ()  # names and types, where the compiler was told them
-
-
-FOLDER = "diff-cache"
-MOST_BYTES = 64 * 1024 * 1024  # a cubin with its debug twin takes 10 to 200 kB: some hundred kernels
-_FORM = b"2"  # of a file; another form is another key
 
 
 class CompileCache:

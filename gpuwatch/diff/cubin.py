@@ -19,6 +19,12 @@ _NEWER_ABI = 8  # moved the architecture inside the ELF flags
 _MAX_THREADS, _REQUIRED_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x10, 0x11, 0x17, 0x2F
 _LONG_FORM = 4  # a record with a payload behind it; other forms hold their value in its place
 _RESERVED_SHARED_BYTES = 1024  # the system's own part of a block's shared memory, counted in its section since sm_90
+_TAGS = {
+    "DW_TAG_pointer_type": "*",
+    "DW_TAG_const_type": " const",
+    "DW_TAG_volatile_type": " volatile",
+    "DW_TAG_reference_type": "&",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +117,6 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
         offset += len(payload)
         if form == _LONG_FORM:
             yield attribute, payload
-
-
-_TAGS = {
-    "DW_TAG_pointer_type": "*",
-    "DW_TAG_const_type": " const",
-    "DW_TAG_volatile_type": " volatile",
-    "DW_TAG_reference_type": "&",
-}
 
 
 def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:

@@ -24,6 +24,10 @@ from gpuwatch.errors import SourceError
 from gpuwatch.measuring import canary_record
 from gpuwatch.sources import open_source
 
+_SIDE_BYTES, _CLOCK_MHZ, _QUADS, _NOISE_RATIO = 512 << 20, 1830.0, 60, 0.002
+_ITERATIONS = 32  # of every loop
+_SAYS = "GPM, simulated: a share of each model's time"
+
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPair:
@@ -97,11 +101,6 @@ def simulate_pairs(comparisons: Sequence[StaticComparison]) -> tuple[ExplainedPa
     source.close()
     pairs = ((*simulate(static, device), static) for static in comparisons)
     return tuple(explain_pair(timed, static, counters, read_peaks(device, {})) for timed, counters, static in pairs)
-
-
-_SIDE_BYTES, _CLOCK_MHZ, _QUADS, _NOISE_RATIO = 512 << 20, 1830.0, 60, 0.002
-_ITERATIONS = 32  # of every loop
-_SAYS = "GPM, simulated: a share of each model's time"
 
 
 def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[TimedPair, Counters]:

@@ -8,6 +8,7 @@ from gpuwatch.clock import Signal
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
 _MOST_FILES = 2000  # of a project's own; CUDA's headers are not among them
+_POLL_S = 0.5
 
 
 def included_files(source: Path, folders: Sequence[Path]) -> list[Path] | None:
@@ -44,9 +45,6 @@ def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[li
             folders.append(Path(mapped(folder)))
             found[index + is_apart] = str(folders[-1]) if is_apart else f"{option}{'=' * (option != '-I')}{folders[-1]}"
     return found, folders
-
-
-_POLL_S = 0.5
 
 
 def read_stamps(paths: Iterable[Path]) -> dict[Path, int | None]:

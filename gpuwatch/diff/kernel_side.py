@@ -16,6 +16,8 @@ from gpuwatch.errors import UsageError
 
 _ROWS = ("rows", "height", "m", "n_rows")
 TryGrid = Callable[[Threads], list[Touched]]
+# Of random inputs one in some millions is 0, which leaves a sum as it was; a wrong launch leaves more than one in a thousand.
+_CHANCE_RATIO = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,6 @@ def _plane(volume: int, one: Footprint, across: Footprint | None, down: Footprin
     along, lines = -(-pitch // width), -(-rows // height)
     is_x_along = across is None or across.run_count > width
     return (along, lines, 1) if is_x_along else (lines, along, 1)
-
-
-# Of random inputs one in some millions is 0, which leaves a sum as it was; a wrong launch leaves more than one in a thousand.
-_CHANCE_RATIO = 1e-4
 
 
 class KernelSideRun:

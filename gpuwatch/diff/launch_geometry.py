@@ -13,6 +13,15 @@ from gpuwatch.utf8 import found_words
 WARP = 32
 _REGISTERS, _REGISTER_UNIT, _PARTITIONS = 65536, 256, 4  # of an SM, a warp's allocation unit, schedulers
 _SHARED_UNIT = 128
+_MOST_GRID = (2**31 - 1, 65_535, 65_535)  # of every architecture since sm_30
+MOST_THREADS = 1024  # of a block, on every architecture
+_USUAL_BLOCKS = (256, 128, 512, 1024)
+_SQUARE_BLOCKS = ((32, 8, 1), (16, 16, 1), (32, 32, 1))
+_ROWS, _COLUMNS = ("rows", "height", "m"), ("cols", "columns", "width", "n")
+_SIZES = re.compile(
+    r"(?:n|N|size|M|K|m|k|rows|cols|columns|width|height|length|count|numel|n_elements|n_rows|n_cols|stride\w*|ld\w*)$"
+)
+_ITEM = re.compile(r"(grid|block|smem)=(\d+(?:[,x]\d+){0,2})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +93,6 @@ def best_block(limits: SmLimits, registers_count: int, shared_bytes: int, most_t
     """Return the largest number of threads a block that reaches the best occupancy, as the driver's own search does."""
     sizes = range(most_threads // WARP * WARP, 0, -WARP)
     return max(sizes, key=lambda size: (occupancy(limits, size, registers_count, shared_bytes).warps_count, size))
-
-
-_MOST_GRID = (2**31 - 1, 65_535, 65_535)  # of every architecture since sm_30
-MOST_THREADS = 1024  # of a block, on every architecture
-_USUAL_BLOCKS = (256, 128, 512, 1024)
-_SQUARE_BLOCKS = ((32, 8, 1), (16, 16, 1), (32, 32, 1))
-_ROWS, _COLUMNS = ("rows", "height", "m"), ("cols", "columns", "width", "n")
-_SIZES = re.compile(
-    r"(?:n|N|size|M|K|m|k|rows|cols|columns|width|height|length|count|numel|n_elements|n_rows|n_cols|stride\w*|ld\w*)$"
-)
-_ITEM = re.compile(r"(grid|block|smem)=(\d+(?:[,x]\d+){0,2})$")
 
 
 @dataclass(frozen=True, slots=True)

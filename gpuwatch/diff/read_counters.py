@@ -26,6 +26,23 @@ _PERMIT = (
     "/etc/modprobe.d/nvidia-profiling.conf, and a reboot"
 )
 _INSTALL = "an administrator installs it with: sudo apt-get install nsight-compute"
+NCU_CONTROLS = ("--clock-control none", "--cache-control all")
+_PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation
+_SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
+_FORM = ["--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
+SideName: TypeAlias = Literal["a", "b"]
+# The driver's samples are some 130 ms old: a run begins this long before its first one.
+LEAD_S = 0.4
+_TURN_S = 1.0  # so that each side runs for 3 s
+_SIGNALS = {
+    "sm_activity_ratio": "sm_activity_ratio",
+    "dram_activity_ratio": "dram_activity_ratio",
+    "tensor_activity_ratio": "tensor_activity_ratio",
+    "occupancy_ratio": "sm_occupancy_ratio",
+}
+_FIRST_WITH_GPM = 9.0  # compute capability
+_SIDES: tuple[SideName, SideName] = ("a", "b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +68,6 @@ class CounterPermission:
         return "none", f"none: {self.why_not}; GPM needs a Hopper GPU or newer and NVIDIA's driver"
 
 
-NCU_CONTROLS = ("--clock-control none", "--cache-control all")
-
-
 def read_permission(
     params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status"), search_path: str | None = None
 ) -> CounterPermission:
@@ -76,12 +90,6 @@ def _text(file: Path) -> str:
         return file.read_text(errors="replace")
     except OSError:
         return ""
-
-
-_PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation
-_SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
-_FORM = ["--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
 
 
 class CountersRefusedError(GpuwatchError):
@@ -162,19 +170,6 @@ def _scale(unit: str) -> float:
     return _SCALES[found[1]] if found else 1.0
 
 
-SideName: TypeAlias = Literal["a", "b"]
-# The driver's samples are some 130 ms old: a run begins this long before its first one.
-LEAD_S = 0.4
-_TURN_S = 1.0  # so that each side runs for 3 s
-_SIGNALS = {
-    "sm_activity_ratio": "sm_activity_ratio",
-    "dram_activity_ratio": "dram_activity_ratio",
-    "tensor_activity_ratio": "tensor_activity_ratio",
-    "occupancy_ratio": "sm_occupancy_ratio",
-}
-_FIRST_WITH_GPM = 9.0  # compute capability
-
-
 def has_gpm(device: Device) -> bool:
     """Return True for a GPU of a generation with GPM."""
     return float(device.compute_capability or 0) >= _FIRST_WITH_GPM
@@ -214,9 +209,6 @@ def collect(
             raise UsageError(f"--counters require: {says}; GPM gave no reading")
         return Counters("none", f"none: {says}; GPM gave no reading")
     return Counters("GPM", says, *readings)
-
-
-_SIDES: tuple[SideName, SideName] = ("a", "b")
 
 
 def read_gpm(pair: TimingProcess, source: Source) -> tuple[Readings, Readings]:

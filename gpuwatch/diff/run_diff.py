@@ -25,6 +25,9 @@ from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.diff.triton_kernels import PlainFunctionError
 from gpuwatch.errors import UsageError
 
+Explain = Callable[[TimedPair, TimingProcess, StaticComparison | None], ExplainedPair]
+NO_GPU = "no NVIDIA GPU on this machine"
+
 
 @dataclass(frozen=True, slots=True)
 class DiffRequest:
@@ -147,10 +150,6 @@ def _with_launch(code: KernelCode, arch: str, request: DiffRequest) -> KernelSid
     launches = derive_launches(code, request.launch, limits, request.sizes)
     asked = replace(code, dynamic_shared_bytes=code.dynamic_shared_bytes + request.launch.shared_bytes)
     return with_occupancy(asked, launches, limits)
-
-
-Explain = Callable[[TimedPair, TimingProcess, StaticComparison | None], ExplainedPair]
-NO_GPU = "no NVIDIA GPU on this machine"
 
 
 @dataclass(frozen=True, slots=True)

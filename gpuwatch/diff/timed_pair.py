@@ -5,6 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+_CONFIDENT_RATIO = 0.05  # the chance of any wrong difference in the whole table
+_Z_95 = 1.959964  # half an interval of 95 %, in standard errors
+_LEAST_TREND_COUNT = 3
+
 
 @dataclass(frozen=True, slots=True)
 class SideTimes:
@@ -42,11 +46,6 @@ class TimedPair:
 def incomparable(reason: str) -> TimedPair:
     """Return the answer on kernels that must not be timed against each other."""
     return TimedPair("INCOMPARABLE", reason, None, None, None, None, "", None, None)
-
-
-_CONFIDENT_RATIO = 0.05  # the chance of any wrong difference in the whole table
-_Z_95 = 1.959964  # half an interval of 95 %, in standard errors
-_LEAST_TREND_COUNT = 3
 
 
 @dataclass(frozen=True, slots=True)
