@@ -7,7 +7,8 @@ from annotate.derived.roofline import readable_rate
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import METRICS, REPLAY_CAVEAT, TRAFFIC, CounterMetric, Counters
 from gpuwatch.diff.kernel_roofline import KernelRoofline
-from gpuwatch.diff.timed_pair import ShapeSweep, TimedPair
+from gpuwatch.diff.sweep import ShapeSweep
+from gpuwatch.diff.timed_pair import TimedPair
 
 Row = Sequence[str]
 Table = Callable[[Row, Sequence[Row]], str]

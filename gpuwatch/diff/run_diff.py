@@ -19,7 +19,8 @@ from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_s
 from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, sm_limits
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static, with_occupancy
-from gpuwatch.diff.timed_pair import ShapeSweep, SweepPoint, TimedPair, summarise
+from gpuwatch.diff.sweep import ShapeSweep, SweepPoint, summarise
+from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.diff.timing_job import TimingTerms, make_job, read_call
 from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.diff.triton_kernels import PlainFunctionError

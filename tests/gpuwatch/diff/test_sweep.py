@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpuwatch.diff.render_timed import sweep_lines
-from gpuwatch.diff.timed_pair import SweepPoint, TimedPair, incomparable, summarise
+from gpuwatch.diff.sweep import SweepPoint, summarise
+from gpuwatch.diff.timed_pair import TimedPair, incomparable
 
 
 def point(n: int, ratio: float, half: float = 0.002, decision: str | None = None) -> SweepPoint:
