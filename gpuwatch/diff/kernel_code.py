@@ -11,6 +11,7 @@ from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.compiler_log import spilled_bytes
 from gpuwatch.diff.cubin import CubinKernel, parameter_names, read_cubin
 from gpuwatch.diff.sides import Side
+from gpuwatch.diff.source_lines import source_lines
 from gpuwatch.errors import UsageError
 
 _LIBRARIES = ("cub::", "thrust::")
@@ -84,12 +85,13 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)
     functions = sass.disassemble(compiled.cubin, side.shown) if compiled.cubin else {}
+    lines = source_lines(compiled.cubin) if compiled.cubin else {}
     named = parameter_names(compiled.debug) if compiled.debug else {}
     spilled = spilled_bytes(compiled.log)
     found = {}
     for kernel in (each for each in side.kernels if each.symbol in chosen):
         symbol = kernel.symbol
-        code = sass.read_function(functions.get(symbol, ()))
+        code = sass.read_function(functions.get(symbol, ()), lines.get(symbol, {}))
         stores, loads = spilled.get(symbol) or _spills_without_log(code)
         known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
         found[symbol] = KernelCode(

@@ -11,6 +11,7 @@ from typing import Any
 from gpuwatch.diff import toolchain
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.control_flow import Step, loop_depths
+from gpuwatch.diff.source_lines import Lines
 from gpuwatch.errors import UsageError
 
 _BYTES = 16  # of an instruction since Volta
@@ -26,17 +27,13 @@ _WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "1
 
 
 def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the instructions of each function, by symbol; ``place`` is the file and line where one begins.
+    """Return the instructions of each function, by symbol.
 
     Raises UsageError: when nvdisasm cannot read the cubin.
     """
     output, said = _run_disassembler(cubin)
     try:
-        _, functions, *debug = json.loads(output)
-        files = [Path(each["file"]).name for each in (debug[0]["files"] if debug else ())]
-        for each in (each for function in functions for each in function["sass-instructions"] if "source-line" in each):
-            each["place"] = (files[each["source-file-id"]], each["source-line"])
-        return {each["function-name"]: each["sass-instructions"] for each in functions}
+        return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
 
@@ -50,12 +47,12 @@ def _run_disassembler(cubin: bytes) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
-        done = toolchain.run_tool([str(tool), "-json", "-g", str(path)])
+        done = toolchain.run_tool([str(tool), "-json", str(path)])
     said = next((line for line in done.stderr.splitlines() if line.strip()), "")
     return done.stdout, said.replace(str(path), "it")
 
 
-def read_function(instructions: Sequence[Mapping[str, Any]]) -> tuple[CodeLine, ...]:
+def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:
     """Normalise a function's instructions, without the padding behind its end."""
     code = list(instructions)
     while code and code[-1]["opcode"] == "NOP":
@@ -66,8 +63,8 @@ def read_function(instructions: Sequence[Mapping[str, Any]]) -> tuple[CodeLine, 
     labels = _labels(code)
     found: list[CodeLine] = []
     place: tuple[str, int] = ("", 0)
-    for each, depth in zip(code, depths, strict=True):
-        place = each.get("place", place)
+    for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
+        place = lines.get(index * _BYTES, place)
         exact = _exact(each)
         text = _REGISTER.sub(r"\1", _with_labels(exact, labels) if each["opcode"].partition(".")[0] in _JUMPS else exact)
         found.append(CodeLine(_kind(each["opcode"]), text, depth, *place, exact))

@@ -29,19 +29,18 @@ def one(opcode: str, operands: str = "", predicate: str = "") -> Instruction:
     ],
 )
 def test_instruction_is_classed_and_normalised(instruction: Instruction, kind: str, text: str) -> None:
-    (found,) = read_function([instruction])
+    (found,) = read_function([instruction], {})
     assert (found.kind, found.text) == (kind, text)
 
 
 def test_padding_and_trap_are_left_out() -> None:
     code = [one("EXIT"), one("BRA", "0x10"), one("NOP"), one("NOP")]
-    assert [each.kind for each in read_function(code)] == ["EXIT"]
+    assert [each.kind for each in read_function(code, {})] == ["EXIT"]
 
 
 def test_branch_back_makes_a_loop() -> None:
     code = [one("S2R", "R0,SR_TID.X"), one("FADD", "R1,R1,R2"), one("BRA", "0x10", "@P0"), one("EXIT")]
-    places = [{"place": ("a.cu", 1)}, {"place": ("a.cu", 7)}, {}, {}]
-    found = read_function([each | place for each, place in zip(code, places, strict=True)])
+    found = read_function(code, {0: ("a.cu", 1), 16: ("a.cu", 7)})
     assert [each.depth for each in found] == [0, 1, 1, 0]
     assert [each.line for each in found] == [1, 7, 7, 7]
     assert found[2].text == "@P BRA L"
@@ -50,7 +49,7 @@ def test_branch_back_makes_a_loop() -> None:
 @pytest.mark.parametrize("jump", [one("BRA.U", "!UP0,0x40"), one("BRA.DIV", "UR4,0x40"), one("BRA", "!P1,0x40")])
 def test_conditional_branch_lets_the_next_one_follow(jump: Instruction) -> None:
     code = [one("MOV"), jump, one("FADD"), one("BRA", "0x20", "@P0"), one("EXIT")]
-    assert [each.depth for each in read_function(code)] == [0, 0, 1, 1, 0]
+    assert [each.depth for each in read_function(code, {})] == [0, 0, 1, 1, 0]
 
 
 def test_bytes_that_are_no_cubin_are_refused() -> None:
