@@ -137,7 +137,9 @@ class KernelSideRun:
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
         """Return the grid of this block that covers the outputs, and what it writes."""
-        resident_count = self._job.resident_blocks_count * self._device.sms_count if self._job.strides else None
+        # The job counts blocks of its first size: as many threads of another size are on the GPU.
+        threads = self._job.resident_blocks_count * self._device.sms_count * math.prod(self._job.blocks[0])
+        resident_count = threads // math.prod(block) if self._job.strides else None
         grid = find_grid(trial.plan, block, resident_count, partial(self._touch, trial, block))
         return (grid, self._touch(trial, block, grid)) if grid is not None else ((1, 1, 1), [])
 

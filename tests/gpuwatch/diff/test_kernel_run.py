@@ -151,6 +151,19 @@ def test_loop_over_the_grid_fills_the_gpu() -> None:
         assert KernelSideRun(device, kernel_job("k", strides=True)).geometry(trial)[0] == (8, 1, 1)
 
 
+def test_smaller_fixed_block_fills_the_gpu_too() -> None:
+    """Both sides get as many threads: 4 SMs with 2 blocks of 256 hold 16 blocks of 128."""
+
+    def strided(launch: HostLaunch) -> None:
+        count = launch.number(3) if launch.block[0] == 128 else 1
+        launch.at(1, count)[:] += launch.at(0, count)
+
+    device = HostDevice(k=strided)
+    job = kernel_job("k", strides=True, fixed_blocks=((128, 1, 1),))
+    with Trial(device, SAXPY, plan_sizes(SAXPY, {}, 1 << 16, is_plane=False), TrialTerms()) as trial:
+        assert KernelSideRun(device, job).geometry(trial) == ((16, 1, 1), (128, 1, 1))
+
+
 def test_buffers_beyond_memory_are_refused() -> None:
     """Sizes whose data this machine cannot hold are named before any of it is made."""
     device = HostDevice(k=saxpy)
