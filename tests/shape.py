@@ -53,6 +53,7 @@ STATEMENTS_COUNT = sum(
         "energy and GPM rarer in long windows, repeated pulses by their times, quiet stops": 130,
         "commands and screens that take and say what people type: GPUs, labels, judge, completion, notebooks": 470,
         "both kernels run, checked and timed (diff)": 1_550,
+        "fewer rooms (diff)": -220,
         "NVTX ranges of any program, and a C library (libgpuwatch)": 200,
         "the reasons of a ratio: counters, roofline, differences, an HTML page (diff)": 800,
         "times that do not fit, stamps of another GPU, few long entries, means of two speeds, launches inside events": 155,

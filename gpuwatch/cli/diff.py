@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import shlex
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import click
+from click import option
 
 from annotate.compare.decision import MARGIN_RATIO
 from gpuwatch.cli import options, output
 from gpuwatch.cli.checked_commands import CheckedCommand
 from gpuwatch.cli.compare import read_decisions
-from gpuwatch.cli.diff_output import ScreenOptions, check_json, show
+from gpuwatch.cli.diff_output import ScreenOptions, check_files, show
 from gpuwatch.cli.exit_codes import Exit
 from gpuwatch.comparing import checkouts
 from gpuwatch.config.paths import ensure_state_folder
-from gpuwatch.diff.counter_permission import Asked, read_permission
-from gpuwatch.diff.explain_diff import explain_timed, simulate_diff
+from gpuwatch.diff.explained_pair import explain_timed, simulate_pairs
 from gpuwatch.diff.fills import check_fill
+from gpuwatch.diff.include_files import wait_for_change
 from gpuwatch.diff.kernel_arguments import read_size
 from gpuwatch.diff.launch_geometry import read_launch
-from gpuwatch.diff.run_diff import Diff, DiffRequest, run_diff
+from gpuwatch.diff.read_counters import Asked, read_permission
+from gpuwatch.diff.run_diff import Diff, DiffRequest, TimingRequest, find_gpu, run_diff, time_diff
 from gpuwatch.diff.sides import Side, is_side, read_sides
-from gpuwatch.diff.time_diff import TimingRequest, find_gpu, time_diff
 from gpuwatch.diff.timing_job import TimingTerms
-from gpuwatch.diff.watched_files import wait_for_change
 from gpuwatch.errors import UsageError
 
 _COUNTERS_HELP = "Read hardware counters: by ncu where permitted, else GPM; require fails without any."
@@ -69,99 +71,64 @@ class _DiffOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _TimingOptions:
-    """The options of running both kernels."""
+class _RunOptions:
+    """The options of running both kernels that are no terms of timing, and of exit code and repetition."""
 
     no_time: bool
     call: str | None
-    inputs: str | None
-    fill: str
-    seed: int
-    outs: tuple[str, ...]
-    rtol: float | None
-    cache: str
-    seconds: float
     tolerance: str | None
-    has_own_clock: bool
-    is_pipeline: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _ResultOptions:
-    """The options of counters, exit code and repetition."""
-
     counters: Asked
     fail_on: str | None
-    html_file: Path | None
     watch: bool
 
 
 @click.command("diff", cls=_WithCompilerFlags, short_help="Compare two kernels: registers, occupancy, PTX and SASS.")
 @click.argument("sides", nargs=-1, metavar="A [B] [-- FLAGS]", required=True)
-@click.option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, and NAME2 of the other side.")
-@click.option("--all", "takes_all", is_flag=True, help="Compare every kernel that both sides have.")
-@click.option("--at", "revision", metavar="REV", help="Compare one file with this git revision of it. Default: HEAD.")
-@click.option("--arch", metavar="SM", help="Compile for this architecture, as sm_90. Default: a cubin's, else sm_90.")
-@click.option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, beside those after --.")
-@click.option("--flags-b", metavar="FLAGS", help="Give B's compiler these flags.")
-@click.option("--launch", metavar="TEXT", help="Launch so: 'grid=64 block=256 smem=4096'; each part may be left out.")
-@click.option(
-    "--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, as n=1M; n=1k,1M,64M is a sweep."
+@option("--fn", metavar="NAME[=NAME2]", help="Compare this kernel, and NAME2 of the other side.")
+@option("--all", "takes_all", is_flag=True, help="Compare every kernel that both sides have.")
+@option("--at", "revision", metavar="REV", help="Compare one file with this git revision of it. Default: HEAD.")
+@option("--arch", metavar="SM", help="Compile for this architecture, as sm_90. Default: a cubin's, else sm_90.")
+@option("--flags-a", metavar="FLAGS", help="Give A's compiler these flags, beside those after --.")
+@option("--flags-b", metavar="FLAGS", help="Give B's compiler these flags.")
+@option("--launch", metavar="TEXT", help="Launch so: 'grid=64 block=256 smem=4096'; each part may be left out.")
+@option("--shape", "shapes", metavar="NAME=N", multiple=True, help="Set an integer parameter, as n=1M; n=1k,1M,64M is a sweep.")
+@option("--dtype", "types", metavar="NAME=TYPE", multiple=True, help="Set the type of a Triton parameter, or of T in --fn.")
+@option("--no-check", is_flag=True, help="Accept differing arguments, and time without comparing results.")
+@option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
+@option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
+@option(
+    "--inputs",
+    default="",
+    metavar="FILE.py:FUNCTION",
+    help="Take the arguments that this function returns, in order or by name.",
 )
-@click.option(
-    "--dtype", "types", metavar="NAME=TYPE", multiple=True, help="Set the type of a Triton parameter, or of T in --fn."
-)
-@click.option("--no-check", is_flag=True, help="Accept differing arguments, and time without comparing results.")
-@click.option("--no-time", is_flag=True, help="Compare the code alone, even with a GPU.")
-@click.option("--call", metavar="TEXT", help="Call so: 'k(x, x, 2.5, n)', with numbers for scalars and names for buffers.")
-@click.option(
-    "--inputs", metavar="FILE.py:FUNCTION", help="Take the arguments that this function returns, in order or by name."
-)
-@click.option(
-    "--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy."
-)
-@click.option(
-    "--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="Seed the data with this number."
-)
-@click.option(
-    "--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: each one that may be written."
-)
-@click.option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their type's.")
-@click.option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2.")
-@click.option(
-    "--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="Measure the pair for this time."
-)
-@click.option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
-@click.option(
-    "--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s)."
-)
-@click.option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
-@click.option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
-@click.option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
-@click.option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
-@click.option(
+@option("--fill", default="randn", show_default=True, metavar="NAME", help="Fill buffers with randn, zeros, iota, or FILE.npy.")
+@option("--seed", type=click.IntRange(0, (1 << 53) - 1), default=0, show_default=True, help="Seed the data with this number.")
+@option("--out", "outs", metavar="NAME", multiple=True, help="Compare this buffer. Default: each one that may be written.")
+@option("--rtol", type=click.FloatRange(0, 1e6), help="Allow this relative error of results. Default: their type's.")
+@option("--cache", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="Give each call this L2.")
+@option("--seconds", type=click.FloatRange(0.05, 3600), default=5.0, show_default=True, help="Measure the pair for this time.")
+@option("--tolerance", metavar="SHARE", help="Call smaller differences SAME.  [default: 0.5%]")
+@option("--own-clock", "has_own_clock", is_flag=True, help="Also time each side alone, at the clock its power allows (48 s).")
+@option("--pipeline", "is_pipeline", is_flag=True, help="Capture each Python function's launches into a graph.")
+@option("--sass", "shows_sass", is_flag=True, help="Show the differing SASS, with lines of the source.")
+@option("--ptx", "shows_ptx", is_flag=True, help="Show the differing PTX.")
+@option("--verbose", "-v", is_flag=True, help="List every class of instructions that differs.")
+@option(
     "--counters", type=click.Choice(["auto", "off", "ncu", "require"]), default="auto", show_default=True, help=_COUNTERS_HELP
 )
-@click.option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
-@click.option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
-@click.option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
-@click.option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
-@click.option(
-    "--json", "json_file", metavar="FILE", help="Write JSON to a file whose name ends in .json; - is standard output."
-)
+@option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
+@option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
+@option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
+@option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
+@option("--json", "json_file", metavar="FILE", help="Write JSON to a file whose name ends in .json; - is standard output.")
 @options.settings_options
-@options.gathered(_ResultOptions, "result")
 @options.gathered(ScreenOptions, "screen")
 @options.gathered(_DiffOptions, "how")
-@options.gathered(_TimingOptions, "timing")
+@options.gathered(_RunOptions, "run")
 @click.pass_context
 def command(
-    context: click.Context,
-    sides: tuple[str, ...],
-    how: _DiffOptions,
-    timing: _TimingOptions,
-    screen: ScreenOptions,
-    result: _ResultOptions,
+    context: click.Context, /, sides: tuple[str, ...], how: _DiffOptions, screen: ScreenOptions, run: _RunOptions, **terms: Any
 ) -> Exit:
     """Compare kernel B with kernel A: by their compiled code and, on a GPU, by their times and counters.
 
@@ -177,19 +144,17 @@ def command(
     Results are compared before any time: on three seeds and sizes, with zeros, NaN and large numbers, between guard zones.
     Needs no GPU: pip install 'gpuwatch-validity[diff]' brings compiler and disassembler.  A file with host code needs nvcc.
     """
-    json_file = check_json(screen.json_file)
-    if result.html_file is not None:
-        output.check_file(result.html_file)
-    failing = read_decisions(result.fail_on)
+    check_files(screen)
+    failing = read_decisions(run.fail_on)
     request = _request(how, context.meta["gpuwatch.compiler_flags"])
-    timed = _timing_request(timing, how)
-    gpu = ("", "--no-time") if timing.no_time else find_gpu()
+    timing = _timing_request(how, run, terms)
+    gpu = ("", "--no-time") if run.no_time else find_gpu()
     while True:
         with checkouts.cleaned_up():
             named = read_sides(sides, how.revision)
-            found = _compare(named, request, timed, gpu, result.counters)
-        show(found, screen, json_file, result.html_file)
-        if not result.watch:
+            found = _compare(named, request, timing, gpu, run.counters)
+        show(found, screen)
+        if not run.watch:
             return Exit.FAILED if any(each.timed.decision.lower() in failing for each in found.explained) else Exit.OK
         output.say("waiting for a change of these files; Ctrl-C ends it")
         wait_for_change([side.path for side in named], threading.Event())
@@ -210,7 +175,7 @@ def _compare(sides: tuple[Side, Side], request: DiffRequest, timing: TimingReque
     request = replace(request, checks_sizes=timing.call is None)
     found = run_diff(sides, replace(request, sizes=sizes, types=types), state, why_not_timed=why_not)
     if kind == "simulated":
-        return simulate_diff(found)
+        return replace(found, explained=simulate_pairs(found.comparisons))
     permission = read_permission()
     if not arch:
         permission.choose(asked, has_gpm=False)
@@ -225,33 +190,22 @@ def _be_quiet(_words: str) -> None:
     """Print no steps: they take seconds."""
 
 
-def _timing_request(timing: _TimingOptions, how: _DiffOptions) -> TimingRequest:
+def _timing_request(how: _DiffOptions, run: _RunOptions, terms: Mapping[str, Any]) -> TimingRequest:
     sizes = [_sizes(text) for text in how.shapes]
     types = [_several("--dtype", text) for text in how.types]
     for options_, each in (("--shape", sizes), ("--dtype", types)):
         if len({name for name, _ in each}) < len(each):
             raise UsageError(f"{options_}: expected each name once, found one twice; write several values as NAME=A,B")
     points = [
-        (dict(zip((name for name, _ in sizes), shape, strict=True)), dict(zip((name for name, _ in types), dtype, strict=True)))
-        for shape in product(*(values for _, values in sizes))
-        for dtype in product(*(values for _, values in types))
+        (dict(zip(dict(sizes), shape, strict=True)), dict(zip(dict(types), dtype, strict=True)))
+        for shape in product(*dict(sizes).values())
+        for dtype in product(*dict(types).values())
     ]
-    terms = TimingTerms(
-        sizes=points[0][0],
-        fill=check_fill(timing.fill),
-        seed=timing.seed,
-        inputs=timing.inputs or "",
-        outs=timing.outs,
-        rtol=timing.rtol,
-        checks=not how.no_check,
-        cache=timing.cache,
-        seconds=timing.seconds,
-        tolerance=options.read_share("--tolerance", timing.tolerance) or MARGIN_RATIO,
-        has_own_clock=timing.has_own_clock,
-        is_pipeline=timing.is_pipeline,
-        settings=dict(options.settings(scenes=False).given),
-    )
-    return TimingRequest(terms, timing.call, tuple(points))
+    check_fill(terms["fill"])
+    tolerance = options.read_share("--tolerance", run.tolerance) or MARGIN_RATIO
+    settings = dict(options.settings(scenes=False).given)
+    given = TimingTerms(**terms, sizes=points[0][0], checks=not how.no_check, tolerance=tolerance, settings=settings)
+    return TimingRequest(given, run.call, tuple(points))
 
 
 def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
@@ -259,7 +213,7 @@ def _request(how: _DiffOptions, flags: tuple[str, ...]) -> DiffRequest:
         raise UsageError(f"--arch: expected an architecture such as sm_90, found {how.arch!r}")
     if how.takes_all and how.fn is not None:
         raise UsageError("--all: expected no --fn with it, found one")
-    own = [_words(option, text) for option, text in (("--flags-a", how.flags_a), ("--flags-b", how.flags_b))]
+    own = [_words(name, text) for name, text in (("--flags-a", how.flags_a), ("--flags-b", how.flags_b))]
     return DiffRequest(
         fn=how.fn,
         takes_all=how.takes_all,
@@ -279,15 +233,10 @@ def _words(option: str, text: str | None) -> list[str]:
         raise UsageError(f"{option}: expected words as a shell reads them, found {text!r}: {error}") from error
 
 
-def _named(option: str, text: str) -> tuple[str, str]:
+def _several(option: str, text: str) -> tuple[str, list[str]]:
     name, equals, value = text.partition("=")
     if not (name.isidentifier() and equals and value):
         raise UsageError(f"{option}: expected NAME=VALUE, found {text!r}")
-    return name, value
-
-
-def _several(option: str, text: str) -> tuple[str, list[str]]:
-    name, value = _named(option, text)
     return name, value.split(",")
 
 

@@ -21,14 +21,6 @@ from gpuwatch.process.inputs import leaves
 _CAPTURE_WARM_COUNT = 3  # calls before a capture: libraries allocate and tune themselves in the first
 
 
-@dataclass(frozen=True, slots=True)
-class MadeInputs:
-    """The arguments that a user's function returned: arrays and floats as terms of a trial, and whole numbers."""
-
-    terms: TrialTerms
-    sizes: Mapping[str, int]
-
-
 class CallSideRun:
     """Calls of one function."""
 
@@ -41,7 +33,7 @@ class CallSideRun:
     def __call__(self, trial: Trial) -> "TensorCall":
         """Return a call on a trial's buffers as tensors: by the parameters' names, else in their order."""
         torch = import_torch(self._job.name)
-        values = {slot.name: _tensor(torch, trial, slot) if slot.is_pointer else _number(slot, trial) for slot in trial.slots}
+        values = {slot.name: _argument(torch, trial, slot) for slot in trial.slots}
         parameters = list(inspect.signature(self.loaded.call).parameters)
         if all(name in values for name in parameters):
             call = partial(self.loaded.call, **{name: values[name] for name in parameters})
@@ -102,10 +94,10 @@ def kernel_nodes(graph: int) -> list[str]:
     from cuda.bindings import driver
 
     handle = driver.CUgraph(graph)
-    _, count = _pair(driver.cuGraphGetNodes(handle, 0))
-    nodes, _ = _pair(driver.cuGraphGetNodes(handle, count))
+    status, _, count = driver.cuGraphGetNodes(handle, 0)
+    checked((status,))
     found = []
-    for node in nodes:
+    for node in checked(driver.cuGraphGetNodes(handle, count)):
         if checked(driver.cuGraphNodeGetType(node)) == driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
             parameters = checked(driver.cuGraphKernelNodeGetParams(node))
             name = checked(driver.cuFuncGetName(parameters.func)) if int(parameters.func) else b"a kernel"
@@ -113,8 +105,8 @@ def kernel_nodes(graph: int) -> list[str]:
     return found
 
 
-def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms) -> MadeInputs:
-    """Call FILE.py:FUNCTION for the arguments of both kernels, in their order or by name.
+def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms) -> tuple[TrialTerms, Mapping[str, int]]:
+    """Call FILE.py:FUNCTION for the arguments of both kernels, in their order or by name; whole numbers are sizes.
 
     Raises UsageError: when it returns others.
     """
@@ -132,7 +124,7 @@ def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms)
             scalars[slot.name] = float(value)
         else:
             sizes[slot.name] = int(value)
-    return MadeInputs(replace(base, scalars=scalars, arrays=arrays), sizes)
+    return replace(base, scalars=scalars, arrays=arrays), sizes
 
 
 def import_torch(name: str) -> Any:
@@ -145,11 +137,6 @@ def import_torch(name: str) -> Any:
         ) from None
 
 
-def _pair(answer: tuple[Any, ...]) -> tuple[Any, Any]:
-    checked(answer[:1])
-    return answer[1], answer[2]
-
-
 def _array(value: Any) -> np.ndarray[Any, Any]:
     if hasattr(value, "detach"):  # a tensor
         value = value.detach().cpu()
@@ -157,13 +144,10 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     return np.asarray(value)
 
 
-def _number(slot: Slot, trial: Trial) -> float | int:
-    value = trial.scalars[slot.name]
-    return value if slot.is_float else int(value)
-
-
-def _tensor(torch: Any, trial: Trial, slot: Slot) -> Any:
-    """Return a tensor on a buffer, in the shape of the user's array, else in rows where the sizes tell them."""
+def _argument(torch: Any, trial: Trial, slot: Slot) -> Any:
+    """Return a number, or a tensor on a buffer: in the shape of the user's array, else in rows where the sizes tell them."""
+    if not slot.is_pointer:
+        return trial.scalars[slot.name] if slot.is_float else int(trial.scalars[slot.name])
     count = trial.count_of(slot.name)
     kind = {"bf16": "i2"}.get(slot.kind, slot.kind if slot.itemsize == 1 else slot.kind.replace("u", "i"))
     spelled = {"shape": (count,), "typestr": f"{'|' if slot.itemsize == 1 else '<'}{kind}", "version": 3}

@@ -1,6 +1,13 @@
-"""One instruction of PTX or SASS, as both are compared."""
+"""One instruction of PTX or SASS as both are compared, and the unified diff of two kernels' instructions."""
 
+import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+_CONTEXT = 3
+_WIDTH = 64  # of an instruction, before its line of the source
+# difflib takes time with the square of the length; beyond this it treats frequent instructions as noise.
+_EXACT_LINES = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +20,31 @@ class CodeLine:
     file: str = ""
     line: int = 0
     exact: str = ""
+
+
+def unified(a: Sequence[CodeLine], b: Sequence[CodeLine], names: tuple[str, str]) -> Iterator[str]:
+    """Yield the lines of a unified diff; nothing where the instructions are the same.
+
+    An instruction at another loop depth is another instruction.
+    """
+    keys = [[(each.text, each.depth) for each in code] for code in (a, b)]
+    matcher = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=max(len(a), len(b)) > _EXACT_LINES)
+    groups = [group for group in matcher.get_grouped_opcodes(_CONTEXT) if any(code[0] != "equal" for code in group)]
+    if groups:
+        yield f"--- {names[0]}"
+        yield f"+++ {names[1]}"
+    for group in groups:
+        begin_a, end_a = group[0][1], group[-1][2]
+        begin_b, end_b = group[0][3], group[-1][4]
+        yield f"@@ -{begin_a + 1},{end_a - begin_a} +{begin_b + 1},{end_b - begin_b} @@"
+        for tag, from_a, to_a, from_b, to_b in group:
+            if tag == "equal":
+                yield from (_line(" ", each) for each in b[from_b:to_b])
+            else:
+                yield from (_line("-", each) for each in a[from_a:to_a])
+                yield from (_line("+", each) for each in b[from_b:to_b])
+
+
+def _line(mark: str, code: CodeLine) -> str:
+    text = f"{mark}{'  ' * code.depth}{code.text}"
+    return f"{text:<{_WIDTH}} ; {code.file}:{code.line}" if code.line else text

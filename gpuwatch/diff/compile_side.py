@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gpuwatch.diff import nvcc_process, nvrtc_program, toolchain
-from gpuwatch.diff.compile_cache import CompileCache, digest
-from gpuwatch.diff.compiled import Compiled
+from gpuwatch.diff.compiled import CompileCache, Compiled, digest
 from gpuwatch.diff.compiler_log import missing_header, refusal
 from gpuwatch.diff.include_files import included_files, map_includes
 from gpuwatch.diff.sides import Side

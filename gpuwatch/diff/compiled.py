@@ -1,6 +1,18 @@
-"""The result of compiling one side."""
+"""The result of compiling one side, and results kept in the state folder: one file each, the least recently used removed."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
+
+from gpuwatch import atomic_write
+
+FOLDER = "diff-cache"
+MOST_BYTES = 64 * 1024 * 1024  # a cubin with its debug twin takes 10 to 200 kB: some hundred kernels
+_FORM = b"2"  # of a file; another form is another key
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,3 +26,40 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     debug: bytes = b""
     dynamic_shared_bytes: int = 0
     parameters: tuple[tuple[str, str], ...] = ()  # names and types, where the compiler was told them
+
+
+class CompileCache:
+    """Results of compilers by the digest of everything that went into them.  A folder that cannot be written keeps none."""
+
+    def __init__(self, state: Path, most_bytes: int = MOST_BYTES) -> None:
+        self._folder = state / FOLDER
+        self._most_bytes = most_bytes
+
+    def read(self, key: str) -> Compiled | None:
+        """Return what was stored under a key; None for nothing, and for a damaged file."""
+        path = self._folder / key
+        try:
+            found = msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
+            os.utime(path)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return found
+
+    def store(self, key: str, compiled: Compiled) -> None:
+        with suppress(OSError):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            atomic_write.replace(self._folder / key, msgspec.msgpack.encode(compiled))
+            self._shrink()
+
+    def _shrink(self) -> None:
+        files = sorted(((each.stat(), each) for each in self._folder.iterdir()), key=lambda pair: -pair[0].st_mtime_ns)
+        room = self._most_bytes
+        for status, path in files:
+            room -= status.st_size
+            if room < 0:
+                path.unlink(missing_ok=True)
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """Return the key of a compilation; each part counts with its length, so that two never run into one."""
+    return hashlib.sha256(msgspec.msgpack.encode([_FORM, *parts])).hexdigest()

@@ -1,7 +1,6 @@
 """Messages of compilers: the first error with its file and line, and what ptxas says of each kernel's resources."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from gpuwatch.diff.symbols import full_name
@@ -15,18 +14,9 @@ _SHARED = re.compile(r"Entry function '(?P<kernel>[^']+)' uses too much shared d
 _ANY_ERROR = re.compile(r"\b(?:error|fatal)\b\s*:?\s*(?P<text>.+)", re.IGNORECASE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file \"(?P<a>[^\"]+)\"|(?P<b>\S+): No such file or directory")
 _NAME_EXPRESSION = "__nv_name_map"  # NVRTC's name of the file that holds name expressions
-_ENTRY = re.compile(r"Compiling entry function '([^']+)'")
-_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_SHARED_USED = re.compile(r"(\d+) bytes smem")
-
-
-@dataclass(frozen=True)
-class Usage:
-    """The resources of a kernel that ptxas tells in its log; None is "not known"."""
-
-    spill_store_bytes: int | None = 0
-    spill_load_bytes: int | None = 0
-    shared_bytes: int | None = 0
+_SPILLS = re.compile(
+    r"Compiling entry function '([^']+)'(?:(?!Compiling entry).)*? (\d+) bytes spill stores, (\d+) bytes spill loads", re.S
+)
 
 
 def refusal(log: str, source: Path, shown: str) -> str:
@@ -61,18 +51,9 @@ def missing_header(log: str) -> str | None:
     return (found["a"] or found["b"]) if found else None
 
 
-def resource_usage(log: str) -> dict[str, Usage]:
-    """Read ``ptxas -v``: the resources of each kernel, by symbol."""
-    usage: dict[str, Usage] = {}
-    for part in re.split(r"(?=Compiling entry function)", log):
-        entry = _ENTRY.search(part)
-        if entry is None:
-            continue
-        spills, shared = _SPILLS.search(part), _SHARED_USED.search(part)
-        usage[entry[1]] = Usage(
-            int(spills[2]) if spills else 0, int(spills[3]) if spills else 0, int(shared[1]) if shared else 0
-        )
-    return usage
+def spilled_bytes(log: str) -> dict[str, tuple[int, int]]:
+    """Read ``ptxas -v``: the bytes of spill stores and spill loads of each kernel, by symbol."""
+    return {symbol: (int(stores), int(loads)) for symbol, stores, loads in _SPILLS.findall(log)}
 
 
 def _clear(text: str) -> str:

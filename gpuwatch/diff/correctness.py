@@ -3,19 +3,18 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from gpuwatch.diff.fills import INPUT_FILLS, decode
+from gpuwatch.diff.fills import decode
 from gpuwatch.diff.kernel_arguments import SizePlan, Slot
-from gpuwatch.diff.kernel_device import Bytes, KernelFault, Launch
+from gpuwatch.diff.kernel_device import Bytes, KernelFault
 from gpuwatch.diff.trial import Enqueue, Trial
 from gpuwatch.errors import UsageError
 from gpuwatch.measuring.reference import Match, match_results
 
 SEEDS_COUNT = 3
-SPECIAL_FILLS = ("zeros", *INPUT_FILLS)
+SPECIAL_FILLS = {"zeros": "of zeros", "nan": "with NaN", "large": "of large numbers"}
 _BF16_LIMIT = 2e-2  # as reference.py has it for torch's bfloat16
 _SHIFTED_RATIO = 0.9  # of the elements: each block of a scan begins anew
 _OTHER_BLOCK = "a kernel for blocks of another size; name it with --launch 'block=X'"
@@ -31,13 +30,13 @@ def check_pair(
 ) -> str:
     """Return the reason why the kernels compute something else; empty where their results agree."""
     smallest = min(plans, key=lambda plan: plan.elements_count)
-    rounds = [(plans[seed % len(plans)], "randn", seed) for seed in range(max(SEEDS_COUNT, len(plans)))]
-    rounds += [(smallest, fill, 0) for fill in SPECIAL_FILLS]
-    for plan, fill, seed in rounds:
-        words = f"{plan}, seed {seed}" if fill == "randn" else f"{plan}, inputs {_words(fill)}"
+    rounds = [(plans[seed % len(plans)], "randn", seed, f"seed {seed}") for seed in range(max(SEEDS_COUNT, len(plans)))]
+    rounds += [(smallest, fill, 0, f"inputs {said}") for fill, said in SPECIAL_FILLS.items()]
+    for plan, fill, seed, said in rounds:
+        words = f"{plan}, {said}"
         with make(plan, fill, seed) as trial:
             is_repeated = plan is smallest and fill == "randn"
-            why = _check_round(sides, trial, rtol, partial(_tell, doing, words), is_repeated=is_repeated)
+            why = _check_round(sides, trial, rtol, words, doing, is_repeated=is_repeated)
         if why:
             return f"{why} ({words})"
     return ""
@@ -71,50 +70,35 @@ def find_hint(slot: Slot, a: Bytes, b: Bytes) -> str:
     return ""
 
 
-def _check_round(sides: tuple[Enqueue, Enqueue], trial: Trial, rtol: float | None, doing: Doing, *, is_repeated: bool) -> str:
+def _check_round(
+    sides: tuple[Enqueue, Enqueue], trial: Trial, rtol: float | None, words: str, doing: Doing, *, is_repeated: bool
+) -> str:
     name = "A"
     try:
         launches, results = [], []
         for name, side in zip("AB", sides, strict=True):
-            doing(name)
+            doing(f"{name}: check at {words}")
             launches.append(side(trial))
             results.append(trial.run(launches[-1]))
-        why = _compare(trial, results[0], results[1], rtol)
+        found = _differing(trial, results[0], results[1], rtol)
+        why = f"B computes something else: {found[0]} differs by up to {found[1]}{found[2]}" if found else ""
         if why or is_repeated:  # a race may look like another result
             for name, launch, expected in zip("AB", launches, results, strict=True):
-                why = _repeat(name, trial, launch, expected, rtol) or why
+                if found := _differing(trial, expected, trial.run(launch), rtol):
+                    where = f"{found[0]} differs between two runs by up to {found[1]}"
+                    why = f"{name} is not deterministic: {where}: a race, or {_OTHER_BLOCK}"
     except KernelFault as fault:
         return f"{name} {fault}"
     return why
 
 
-def _compare(trial: Trial, a: Sequence[Bytes], b: Sequence[Bytes], rtol: float | None) -> str:
+def _differing(trial: Trial, a: Sequence[Bytes], b: Sequence[Bytes], rtol: float | None) -> tuple[str, str, str] | None:
+    """Return name, error and hint of the first output that differs."""
     for slot, one, other in zip(trial.outputs, a, b, strict=True):
         found = match_outputs(slot, one, other, rtol)
         if not found.holds:
-            error = f"{found.error_ratio:.2g}, {found.limit_ratio:.2g} allowed"
-            return f"B computes something else: {slot.name} differs by up to {error}{find_hint(slot, one, other)}"
-    return ""
-
-
-def _repeat(name: str, trial: Trial, launch: Launch, expected: Sequence[Bytes], rtol: float | None) -> str:
-    """Run the same launch again from the same start."""
-    for slot, first, again in zip(trial.outputs, expected, trial.run(launch), strict=True):
-        found = match_outputs(slot, first, again, rtol)
-        if not found.holds:
-            error = f"{found.error_ratio:.2g}, {found.limit_ratio:.2g} allowed"
-            return (
-                f"{name} is not deterministic: {slot.name} differs between two runs by up to {error}: a race, or {_OTHER_BLOCK}"
-            )
-    return ""
-
-
-def _tell(doing: Doing, words: str, side: str) -> None:
-    doing(f"{side}: check at {words}")
-
-
-def _words(fill: str) -> str:
-    return {"nan": "with NaN", "large": "of large numbers", "zeros": "of zeros"}[fill]
+            return slot.name, f"{found.error_ratio:.2g}, {found.limit_ratio:.2g} allowed", find_hint(slot, one, other)
+    return None
 
 
 def check_names(wanted: Sequence[str], slots: Sequence[Slot]) -> tuple[Slot, ...]:

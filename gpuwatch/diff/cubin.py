@@ -1,14 +1,17 @@
-"""Kernels of a cubin, read from its ELF symbols and NVIDIA's ``.nv.info`` records."""
+"""Kernels of a cubin: their symbols, NVIDIA's ``.nv.info`` records, and names of parameters from DWARF."""
 
+import io
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
+from gpuwatch.diff.toolchain import EXTRA
 from gpuwatch.errors import UsageError
 
 Threads = tuple[int, int, int]
-_EM_CUDA = 190
-_SHT_SYMTAB = 2
+_EM_CUDA = bytes([190, 0])
 _STT_FUNC = 2
 _STO_CUDA_ENTRY = 0x10
 _NEWER_ABI = 8  # moved the architecture inside the ELF flags
@@ -16,6 +19,12 @@ _NEWER_ABI = 8  # moved the architecture inside the ELF flags
 _MAX_THREADS, _REQUIRED_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x10, 0x11, 0x17, 0x2F
 _LONG_FORM = 4  # a record with a payload behind it; other forms hold their value in its place
 _RESERVED_SHARED_BYTES = 1024  # the system's own part of a block's shared memory, counted in its section since sm_90
+_TAGS = {
+    "DW_TAG_pointer_type": "*",
+    "DW_TAG_const_type": " const",
+    "DW_TAG_volatile_type": " volatile",
+    "DW_TAG_reference_type": "&",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +40,13 @@ class CubinKernel:
     parameter_bytes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    kind: int
-    data: bytes
-    size: int
+def open_elf(data: bytes) -> Any:  # pyelftools has no types
+    """Return the ELF file.  Raises UsageError: without pyelftools."""
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        raise UsageError(f"gpuwatch diff needs pyelftools, found none; run: {EXTRA}") from None
+    return ELFFile(io.BytesIO(data))
 
 
 def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
@@ -44,35 +54,28 @@ def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
 
     Raises UsageError: for bytes that are no cubin.
     """
+    if data[:5] != b"\x7fELF\x02" or data[18:20] != _EM_CUDA:
+        raise UsageError(f"{shown}: expected a cubin, found {'an empty file' if not data else 'something else'}")
     try:
-        if data[:5] != b"\x7fELF\x02" or struct.unpack_from("<H", data, 18)[0] != _EM_CUDA:
-            raise UsageError(f"{shown}: expected a cubin, found {'an empty file' if not data else 'something else'}")
-        flags = struct.unpack_from("<I", data, 48)[0]
+        elf = open_elf(data)
+        flags = elf.header["e_flags"]
         sm = flags >> 8 & 0xFF if data[8] >= _NEWER_ABI else flags & 0xFF
-        sections = {section.name: section for section in _sections(data)}
-        return f"sm_{sm}", list(_kernels(sections))
-    except (struct.error, IndexError, OverflowError, UnicodeDecodeError, ValueError) as error:
+        return f"sm_{sm}", list(_kernels({section.name: section for section in elf.iter_sections()}))
+    except UsageError:
+        raise
+    except Exception as error:  # pyelftools raises whatever its parts do
         raise UsageError(f"{shown}: expected a whole cubin, found a damaged one") from error
 
 
-def _sections(data: bytes) -> Iterator[_Section]:
-    offset, size, count, names_index = struct.unpack_from("<Q10xHHH", data, 40)
-    heads = [struct.unpack_from("<IIQQQQ", data, offset + index * size) for index in range(count)]
-    names = data[heads[names_index][4] :]
-    for name, kind, _, _, place, length in heads:
-        text = names[name : names.index(b"\0", name)].decode()
-        yield _Section(text, kind, data[place : place + length], length)
-
-
-def _kernels(sections: dict[str, _Section]) -> Iterator[CubinKernel]:
+def _kernels(sections: dict[str, Any]) -> Iterator[CubinKernel]:
     symbols = list(_symbols(sections))
-    general = list(_records(sections[".nv.info"].data)) if ".nv.info" in sections else []
-    reserves = any(name.startswith(".nv.reservedSmem") for name, _, _ in symbols)
-    for index, (name, kind, other) in enumerate(symbols):
-        if kind != _STT_FUNC or not other & _STO_CUDA_ENTRY:
+    general = list(_records(sections[".nv.info"].data())) if ".nv.info" in sections else []
+    reserves = any(name.startswith(".nv.reservedSmem") for name, _ in symbols)
+    for index, (name, is_kernel) in enumerate(symbols):
+        if not is_kernel:
             continue
         shared = sections.get(f".nv.shared.{name}")
-        used = shared.size - (_RESERVED_SHARED_BYTES if reserves else 0) if shared else 0
+        used = shared["sh_size"] - (_RESERVED_SHARED_BYTES if reserves else 0) if shared else 0
         kernel = CubinKernel(name, shared_bytes=max(used, 0))
         for attribute, payload in general:
             values = struct.unpack_from("<II", payload) if len(payload) >= 8 else (-1, 0)
@@ -81,7 +84,7 @@ def _kernels(sections: dict[str, _Section]) -> Iterator[CubinKernel]:
             elif values[0] == index and attribute == _FRAME_SIZE:
                 kernel = replace(kernel, stack_bytes=values[1])
         own = sections.get(f".nv.info.{name}")
-        yield _with_own(kernel, list(_records(own.data))) if own else kernel
+        yield _with_own(kernel, list(_records(own.data()))) if own else kernel
 
 
 def _with_own(kernel: CubinKernel, records: list[tuple[int, bytes]]) -> CubinKernel:
@@ -97,12 +100,12 @@ def _with_own(kernel: CubinKernel, records: list[tuple[int, bytes]]) -> CubinKer
     return replace(kernel, parameter_bytes=tuple(sizes[ordinal] for ordinal in sorted(sizes)))
 
 
-def _symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, int, int]]:
-    """Yield name, type and the other bits of each symbol, in the order of their numbers."""
-    names = sections[".strtab"].data if ".strtab" in sections else b""
-    table = next((section.data for section in sections.values() if section.kind == _SHT_SYMTAB), b"")
-    for name, info, other in struct.iter_unpack("<IBB18x", table):
-        yield names[name : names.index(b"\0", name)].decode(errors="replace"), info & 0xF, other
+def _symbols(sections: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each symbol and whether it is a kernel, in the order of their numbers."""
+    if ".symtab" in sections:
+        names, table = sections[".strtab"], sections[".symtab"].data()
+        for name, info, other in struct.iter_unpack("<IBB18x", table):
+            yield names.get_string(name), info & 0xF == _STT_FUNC and bool(other & _STO_CUDA_ENTRY)
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -114,3 +117,39 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
         offset += len(payload)
         if form == _LONG_FORM:
             yield attribute, payload
+
+
+def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
+    """Return name and type of each parameter, by kernel symbol; nothing where the cubin has no debug information."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    file = open_elf(cubin)
+    with suppress(Exception):  # names are a convenience: a form of DWARF that pyelftools cannot read costs only them
+        info = file.get_dwarf_info(relocate_dwarf_sections=False)
+        for unit in info.iter_CUs() if info.has_debug_info else ():
+            for entry in unit.get_top_DIE().iter_children():
+                if entry.tag == "DW_TAG_subprogram":
+                    found |= _of_function(entry)
+    return found
+
+
+def _of_function(entry: Any) -> dict[str, list[tuple[str, str]]]:
+    name = _text(entry, "DW_AT_MIPS_linkage_name") or _text(entry, "DW_AT_linkage_name") or _text(entry, "DW_AT_name")
+    parameters = [child for child in entry.iter_children() if child.tag == "DW_TAG_formal_parameter"]
+    return {name: [(_text(each, "DW_AT_name"), _type_text(each)) for each in parameters]}
+
+
+def _text(entry: Any, attribute: str) -> str:
+    value = entry.attributes[attribute].value if attribute in entry.attributes else b""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _type_text(entry: Any) -> str:
+    if "DW_AT_type" not in entry.attributes:
+        return "void"
+    found = entry.get_DIE_from_attribute("DW_AT_type")
+    if found.tag in ("DW_TAG_typedef", "DW_TAG_restrict_type"):
+        return _type_text(found)
+    mark = _TAGS.get(found.tag)
+    if mark is not None:
+        return f"{_type_text(found)}{mark}"
+    return _text(found, "DW_AT_name") or "unnamed"

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from annotate.output.report import plain
-from gpuwatch.diff.code_diff import unified
+from gpuwatch.diff.code_line import unified
 from gpuwatch.diff.explained_pair import ExplainedPair
 from gpuwatch.diff.kernel_counters import METRICS
 from gpuwatch.diff.render_diff import CAVEAT, instruction_cells, resource_cells
@@ -41,9 +41,6 @@ def _shown(static: StaticComparison | None, pair: ExplainedPair | None) -> dict[
     return {
         **(_shown_code(static) if static is not None else {"names": [], "resources": [], "instructions": [], "sass": []}),
         "pair": pair,
-        "decision": decision_line(pair.timed) if pair else "",
-        "conditions": list(conditions(pair)) if pair else [],
-        "own_clock": list(own_clock_lines(pair.timed)) if pair else [],
         "groups": [
             (group, [cells for _, *cells in found]) for group, found in groupby(rows(pair) if pair else (), lambda row: row[0])
         ],
@@ -101,4 +98,5 @@ def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefi
     loader = ChoiceLoader([PackageLoader("gpuwatch.diff"), PackageLoader("gpuwatch.report")])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda text: plain(str(text))
+    environment.globals |= {"conditions": conditions, "decision": decision_line, "own_clock": own_clock_lines}
     return environment.get_template("diff.html.j2")

@@ -1,13 +1,32 @@
-"""A timed pair of kernels with its counters, rooflines and reasons."""
+"""A timed pair of kernels with its counters, rooflines and reasons, of a GPU or of a model."""
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from gpuwatch.diff.kernel_counters import HALVES, Counters
-from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline
+import numpy as np
+
+from annotate.compare.quad_decision import decide
+from annotate.compare.quads import Quads
+from annotate.derived.roofline import peak_bytes_a_second, sm_count
+from annotate.evidence import Device
+from gpuwatch.clock import MonotonicClock
+from gpuwatch.diff.kernel_counters import HALVES, REPEATS, Counters, Readings
+from gpuwatch.diff.kernel_roofline import KernelRoofline, Peaks, against_roofline, read_peaks
+from gpuwatch.diff.read_counters import Asked, CounterPermission, collect
 from gpuwatch.diff.reasons import RatioReason, explain, why_none
-from gpuwatch.diff.static_comparison import StaticComparison
-from gpuwatch.diff.timed_pair import TimedPair
+from gpuwatch.diff.static_comparison import KernelSide, StaticComparison
+from gpuwatch.diff.timed_pair import SideTimes, TimedPair
+from gpuwatch.diff.timing_process import TimingProcess
+from gpuwatch.errors import SourceError
+from gpuwatch.measuring import canary_record
+from gpuwatch.sources import open_source
+
+_SIDE_BYTES, _CLOCK_MHZ, _QUADS, _NOISE_RATIO = 512 << 20, 1830.0, 60, 0.002
+_ITERATIONS = 32  # of every loop
+_SAYS = "GPM, simulated: a share of each model's time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +68,72 @@ def explain_pair(timed: TimedPair, static: StaticComparison | None, counters: Co
     a = against_roofline(timed.a, "a", counters, peaks) if timed.a and peaks else None
     b = against_roofline(timed.b, "b", counters, peaks) if timed.b and peaks else None
     return ExplainedPair(timed, counters, peaks, a, b, explain(timed, static, counters), why_none(timed))
+
+
+def explain_timed(
+    timed: TimedPair,
+    running: TimingProcess,
+    static: StaticComparison | None,
+    *,
+    permission: CounterPermission,
+    asked: Asked,
+    state: Path,
+    say: Callable[[str], None],
+) -> ExplainedPair:
+    """Explain one timed pair, whose counters are read after its times; ``static`` is None for Python functions.
+
+    Raises UsageError: when counters are required and cannot be had.
+    """
+    if timed.a is None:  # it must not run again
+        return explain_pair(timed, static, Counters("none", "none: nothing was timed"), None)
+    try:
+        device = running.device
+    except SourceError as error:
+        return explain_pair(timed, static, Counters("none", f"none: {error}"), None)
+    counters = collect(running, permission, asked, lambda: open_source("nvml", MonotonicClock()), say)
+    return explain_pair(timed, static, counters, read_peaks(device, canary_record.facts(state, device.uuid)))
+
+
+def simulate_pairs(comparisons: Sequence[StaticComparison]) -> tuple[ExplainedPair, ...]:
+    """Return pairs with the times of a simulated H200."""
+    source = open_source("simulated", MonotonicClock())
+    device = source.devices()[0]
+    source.close()
+    pairs = ((*simulate(static, device), static) for static in comparisons)
+    return tuple(explain_pair(timed, static, counters, read_peaks(device, {})) for timed, counters, static in pairs)
+
+
+def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[TimedPair, Counters]:
+    """Return times and counters as the code would give them if each thread's instructions and the memory shared the time."""
+    random = np.random.default_rng(seed)
+    times = [_model_s(side, device) for side in (static.a, static.b)]
+    a_s, b_s = (each * random.normal(1.0, _NOISE_RATIO, (_QUADS, 2)) for each in times)
+    found = decide("A", "B", Quads(a_s, b_s))
+    interval = found.ratio
+    assert interval is not None  # noqa: S101 - sixty quads have one
+    sides = [SideTimes(2 * _QUADS, each, each, each, _CLOCK_MHZ, _SIDE_BYTES // 2, _SIDE_BYTES // 2) for each in times]
+    low, ratio, high = (1.0 / each for each in (interval.high, interval.centre, interval.low))
+    reason = "; ".join(found.reasons) if found.decision.value == "inconclusive" else ""
+    timed = TimedPair(found.decision.value.upper(), reason, ratio, low, high, ratio, "SIMULATED", sides[0], sides[1])
+    readings = [_readings(side, time_s, device, random) for side, time_s in zip((static.a, static.b), times, strict=True)]
+    return timed, Counters("GPM", _SAYS, *readings)
+
+
+def _model_s(side: KernelSide, device: Device) -> float:
+    lines = side.code.sass or side.code.ptx
+    loads = float(sum(_ITERATIONS**each.depth for each in lines if each.kind.startswith(("LDG", "ld.global"))))
+    threads = _SIDE_BYTES / 8 / max(loads, 1.0)  # floats that are read and written once
+    issued = float(sum(_ITERATIONS**each.depth for each in lines)) * threads / 32
+    occupancy = side.occupancy.ratio if side.occupancy else 1.0
+    compute_s = issued / ((sm_count(device) or 1) * 4 * _CLOCK_MHZ * 1e6) / math.sqrt(occupancy)
+    return compute_s + _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12)
+
+
+def _readings(side: KernelSide, time_s: float, device: Device, random: np.random.Generator) -> Readings:
+    memory = _SIDE_BYTES / (peak_bytes_a_second(device) or 1e12) / time_s
+    means = {
+        "sm_activity_ratio": 0.95,
+        "dram_activity_ratio": memory,
+        "occupancy_ratio": side.occupancy.ratio if side.occupancy else 1.0,
+    }
+    return {name: tuple(random.normal(mean, 0.01 * mean, REPEATS).clip(0, 1).tolist()) for name, mean in means.items()}

@@ -33,13 +33,12 @@ def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> 
     return np.resize(encode(slot, _FILLS[fill](slot, min(count, _PERIOD_COUNT), rng)), count * slot.itemsize)
 
 
-def check_fill(text: str) -> str:
+def check_fill(text: str) -> None:
     """Raises UsageError: for a fill of another name, and for a missing file."""
     if text.endswith(".npy"):
         _read_file(text)
     elif text not in NAMES:
         raise UsageError(f"--fill: expected {', '.join(NAMES)} or FILE.npy, found {text!r}")
-    return text
 
 
 def encode(slot: Slot, values: Numbers) -> Bytes:

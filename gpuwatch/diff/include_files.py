@@ -1,11 +1,14 @@
 """Files that a CUDA source includes from the user's own folders: a change in one of them is a change of the source."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+
+from gpuwatch.clock import Signal
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
 _MOST_FILES = 2000  # of a project's own; CUDA's headers are not among them
+_POLL_S = 0.5
 
 
 def included_files(source: Path, folders: Sequence[Path]) -> list[Path] | None:
@@ -42,3 +45,23 @@ def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[li
             folders.append(Path(mapped(folder)))
             found[index + is_apart] = str(folders[-1]) if is_apart else f"{option}{'=' * (option != '-I')}{folders[-1]}"
     return found, folders
+
+
+def read_stamps(paths: Iterable[Path]) -> dict[Path, int | None]:
+    """Return when each file, and each that it includes from its folder, was changed; None for one that is gone."""
+    stamps: dict[Path, int | None] = {}
+    for path in paths:
+        try:
+            for file in (path, *((included_files(path, []) or ()) if path.suffix in (".cu", ".cuh") else ())):
+                stamps[file] = file.stat().st_mtime_ns
+        except OSError:  # also while an editor replaces it
+            stamps[path] = None
+    return stamps
+
+
+def wait_for_change(paths: Iterable[Path], stop: Signal, poll_s: float = _POLL_S) -> None:
+    """Wait until a file changes, or ``stop`` is set."""
+    watched = list(paths)
+    before = read_stamps(watched)
+    while read_stamps(watched) == before and not stop.wait(poll_s):
+        pass

@@ -16,8 +16,9 @@ def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
 
     Raises UsageError: for an empty name.
     """
-    a, equals, b = _split_names(fn)
-    if fn is not None and (not a or (equals and not b)):
+    a, *rest = (part.strip() for part in symbols.split_top(fn or "", "="))
+    b = "=".join(rest)
+    if fn is not None and (not a or (rest and not b)):
         raise UsageError(f"--fn: expected NAME or NAME=NAME2, found {fn!r}")
     return sides[0] or a, sides[1] or b or a
 
@@ -69,11 +70,6 @@ def check_signatures(a: KernelCode, b: KernelCode) -> None:
             f"expected kernels that take the same arguments, found {a.signature} and {b.signature}; "
             "compare their code alone with --no-check"
         )
-
-
-def _split_names(fn: str | None) -> tuple[str, str, str]:
-    parts = symbols.split_top(fn or "", "=")
-    return parts[0].strip(), "=" if len(parts) > 1 else "", "=".join(parts[1:]).strip()
 
 
 def _named(side: SideCode, wanted: str) -> str:

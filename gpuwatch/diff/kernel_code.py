@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields
 from itertools import zip_longest
 from typing import Any
 
-from gpuwatch.diff import debug_info, ptx_code, sass, symbols
+from gpuwatch.diff import ptx_code, sass, symbols
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.compiled import Compiled
-from gpuwatch.diff.compiler_log import Usage, resource_usage
-from gpuwatch.diff.cubin import CubinKernel, read_cubin
+from gpuwatch.diff.compiler_log import spilled_bytes
+from gpuwatch.diff.cubin import CubinKernel, parameter_names, read_cubin
 from gpuwatch.diff.sides import Side
+from gpuwatch.diff.source_lines import source_lines
 from gpuwatch.errors import UsageError
 
 _LIBRARIES = ("cub::", "thrust::")
@@ -84,17 +85,19 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     compiled = side.compiled
     ptx = ptx_code.read_ptx(compiled.ptx)
     functions = sass.disassemble(compiled.cubin, side.shown) if compiled.cubin else {}
-    lines = debug_info.source_lines(compiled.cubin) if compiled.cubin else {}
-    named = debug_info.parameter_names(compiled.debug) if compiled.debug else {}
-    usage = resource_usage(compiled.log)
+    lines = source_lines(compiled.cubin) if compiled.cubin else {}
+    named = parameter_names(compiled.debug) if compiled.debug else {}
+    spilled = spilled_bytes(compiled.log)
     found = {}
     for kernel in (each for each in side.kernels if each.symbol in chosen):
         symbol = kernel.symbol
         code = sass.read_function(functions.get(symbol, ()), lines.get(symbol, {}))
-        used = usage.get(symbol) or _usage_without_log(kernel, code)
-        known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)} | vars(used)
+        stores, loads = spilled.get(symbol) or _spills_without_log(code)
+        known: dict[str, Any] = {each.name: getattr(kernel, each.name) for each in fields(kernel)}
         found[symbol] = KernelCode(
             **known,
+            spill_store_bytes=stores,
+            spill_load_bytes=loads,
             name=symbols.full_name(symbol),
             parameters=_parameters(kernel, compiled.parameters or named.get(symbol, ())),
             dynamic_shared_bytes=compiled.dynamic_shared_bytes,
@@ -104,10 +107,9 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
     return found
 
 
-def _usage_without_log(kernel: CubinKernel, code: Sequence[CodeLine]) -> Usage:
-    """Return what the code tells of a kernel: without access to local memory there are no spills."""
-    spills = 0 if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else None
-    return Usage(spills, spills, kernel.shared_bytes)
+def _spills_without_log(code: Sequence[CodeLine]) -> tuple[int | None, int | None]:
+    """Return what the code tells: without access to local memory there are no spills."""
+    return (0, 0) if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else (None, None)
 
 
 def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[Parameter, ...]:

@@ -21,13 +21,14 @@ REPLAY_CAVEAT = (
 class CounterMetric:
     """One counter; ncu's metrics are multiplied by their factors and added up.  A share's unit is a ratio.
 
-    ``faster``: 1 where more of it makes a kernel faster, -1 where less does, 0 where neither is sure.
+    ``faster``: positive where more of it makes a kernel faster, negative where less does, 0 where neither is sure; as much
+    as a difference of a factor e is known to move a time: causes first, symptoms (stalls, activity) after them.
     """
 
     name: str
     group: str
     title: str
-    faster: int
+    faster: float
     ncu: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -51,40 +52,40 @@ def _flops(letter: str) -> dict[str, float]:
 # The groups are KernDiff's; shares of ncu are percentages, which the parser turns into ratios.
 METRICS = (
     CounterMetric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # GPM's
-    CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 1, {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1}),
+    CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 0.3, {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1}),
     CounterMetric(
         CACHES, SOL, "memory throughput", 0,
         {"gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": 1},
     ),
     CounterMetric(
-        "dram_activity_ratio", SOL, "DRAM activity", 1, {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 1}
+        "dram_activity_ratio", SOL, "DRAM activity", 0.5, {"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 1}
     ),
-    CounterMetric(TRAFFIC, SOL, "DRAM traffic", -1, {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1}),
-    CounterMetric("fp32_flops_count", ARITHMETIC, "fp32 operations", -1, _flops("f")),
-    CounterMetric(HALVES, ARITHMETIC, "fp16 operations", -1, _flops("h")),
-    CounterMetric("fp64_flops_count", ARITHMETIC, "fp64 operations", -1, _flops("d")),
-    CounterMetric("instructions_count", ARITHMETIC, "warp instructions", -1, {"smsp__inst_executed.sum": 1}),
+    CounterMetric(TRAFFIC, SOL, "DRAM traffic", -1.0, {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1}),
+    CounterMetric("fp32_flops_count", ARITHMETIC, "fp32 operations", -0.4, _flops("f")),
+    CounterMetric(HALVES, ARITHMETIC, "fp16 operations", -0.4, _flops("h")),
+    CounterMetric("fp64_flops_count", ARITHMETIC, "fp64 operations", -0.4, _flops("d")),
+    CounterMetric("instructions_count", ARITHMETIC, "warp instructions", -0.5, {"smsp__inst_executed.sum": 1}),
     CounterMetric(
-        "tensor_activity_ratio", ARITHMETIC, "tensor activity", 1,
+        "tensor_activity_ratio", ARITHMETIC, "tensor activity", 1.5,
         {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": 1},
     ),
-    CounterMetric("thread_activity_ratio", ARITHMETIC, "thread activity", 1, {"smsp__thread_inst_executed_per_inst_executed.ratio": 1 / 32}),
-    CounterMetric("l2_hit_ratio", CACHE, "L2 hits", 1, {"lts__t_sector_hit_rate.pct": 1}),
-    CounterMetric("l1_hit_ratio", CACHE, "L1 hits", 1, {"l1tex__t_sector_hit_rate.pct": 1}),
-    CounterMetric("bank_conflicts_count", CACHE, "bank conflicts", -1, {"l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 1}),
+    CounterMetric("thread_activity_ratio", ARITHMETIC, "thread activity", 1.5, {"smsp__thread_inst_executed_per_inst_executed.ratio": 1 / 32}),
+    CounterMetric("l2_hit_ratio", CACHE, "L2 hits", 0.6, {"lts__t_sector_hit_rate.pct": 1}),
+    CounterMetric("l1_hit_ratio", CACHE, "L1 hits", 0.5, {"l1tex__t_sector_hit_rate.pct": 1}),
+    CounterMetric("bank_conflicts_count", CACHE, "bank conflicts", -1.0, {"l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": 1}),
     CounterMetric(
-        "load_efficiency_ratio", CACHE, "load efficiency", 1,
+        "load_efficiency_ratio", CACHE, "load efficiency", 2.0,
         {"smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct": 1},
     ),
     CounterMetric(
-        "store_efficiency_ratio", CACHE, "store efficiency", 1,
+        "store_efficiency_ratio", CACHE, "store efficiency", 2.0,
         {"smsp__sass_average_data_bytes_per_sector_mem_global_op_st.pct": 1},
     ),
-    CounterMetric("occupancy_ratio", WARPS, "occupancy", 1, {"sm__warps_active.avg.pct_of_peak_sustained_active": 1}),
-    CounterMetric("stall_memory_ratio", WARPS, "stalled for memory", -1, {_STALLED.format("long_scoreboard"): 1}),
-    CounterMetric("stall_queue_ratio", WARPS, "stalled for the memory queue", -1, {_STALLED.format("lg_throttle"): 1}),
-    CounterMetric("stall_compute_ratio", WARPS, "stalled for a result", -1, {_STALLED.format("short_scoreboard"): 1}),
-    CounterMetric("stall_sync_ratio", WARPS, "stalled at a barrier", -1, {_STALLED.format("barrier"): 1}),
+    CounterMetric("occupancy_ratio", WARPS, "occupancy", 0.7, {"sm__warps_active.avg.pct_of_peak_sustained_active": 1}),
+    CounterMetric("stall_memory_ratio", WARPS, "stalled for memory", -0.8, {_STALLED.format("long_scoreboard"): 1}),
+    CounterMetric("stall_queue_ratio", WARPS, "stalled for the memory queue", -0.8, {_STALLED.format("lg_throttle"): 1}),
+    CounterMetric("stall_compute_ratio", WARPS, "stalled for a result", -0.8, {_STALLED.format("short_scoreboard"): 1}),
+    CounterMetric("stall_sync_ratio", WARPS, "stalled at a barrier", -0.8, {_STALLED.format("barrier"): 1}),
     CounterMetric("registers_count", LAUNCH, "registers, allocated", 0, {"launch__registers_per_thread": 1}),
     CounterMetric("shared_bytes", LAUNCH, "shared memory, allocated", 0, {"launch__shared_mem_per_block": 1}),
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,36 +26,11 @@ class KernelFault(Exception):  # noqa: N818 - the user's kernel failed, not gpuw
     """A kernel that the driver stopped or refused; the context may be lost."""
 
 
-class KernelDevice(Protocol):
-    """Memory and launches of one GPU; addresses are plain numbers."""
+class KernelDevice:
+    """Memory and launches of the GPU of the current context, with torch's current stream or that of ``DriverCuda``.
 
-    l2_bytes: int
-    sms_count: int
-
-    def allocate(self, bytes_count: int) -> int: ...
-
-    def free(self, at: int) -> None: ...
-
-    def write(self, at: int, data: Bytes) -> None: ...
-
-    def fill(self, at: int, value: int, bytes_count: int) -> None: ...
-
-    def copy(self, to: int, source: int, bytes_count: int) -> None: ...
-
-    def read(self, at: int, bytes_count: int) -> Bytes: ...
-
-    def load(self, code: bytes, symbol: str, shared_bytes: int) -> object:
-        """Return a kernel of a cubin.  Raises KernelFault: when the driver refuses it."""
-
-    def bind(self, kernel: object, grid: Threads, block: Threads, shared_bytes: int, arguments: Sequence[bytes]) -> Launch:
-        """Return a function that launches a kernel.  It raises KernelFault: when the driver refuses."""
-
-    def synchronize(self) -> None:
-        """Wait for all launches.  Raises KernelFault: when one failed."""
-
-
-class DriverDevice:
-    """The GPU of the current context, with torch's current stream or that of ``DriverCuda``."""
+    Addresses are plain numbers.  Each method raises KernelFault: when the driver refuses, or a launch before it failed.
+    """
 
     def __init__(self, driver: Any, cuda: Any) -> None:  # neither cuda-bindings nor torch.cuda has types
         self._driver, self._cuda = driver, cuda

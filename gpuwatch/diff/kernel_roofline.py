@@ -6,8 +6,8 @@ from typing import Any, Literal, TypeAlias
 
 from annotate.derived import roofline
 from annotate.evidence import Device
-from gpuwatch.diff.collect_counters import SideName
 from gpuwatch.diff.kernel_counters import CACHES, TRAFFIC, Counters
+from gpuwatch.diff.read_counters import SideName
 from gpuwatch.diff.timed_pair import SideTimes
 
 _LATENCY_RATIO = 0.6  # of both peaks: below, ncu's own rule calls a kernel latency-bound

@@ -1,19 +1,84 @@
 """A kernel of a cubin as one side of a timed pair: its launch is searched for each plan of sizes."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from gpuwatch.diff.cubin import Threads
-from gpuwatch.diff.grid_search import GridTerms, find_grid, untouched_count
+from gpuwatch.diff.kernel_arguments import SizePlan
 from gpuwatch.diff.kernel_device import KernelDevice, Launch
 from gpuwatch.diff.timing_job import KernelJob
 from gpuwatch.diff.trial import Touched, Trial
 from gpuwatch.errors import UsageError
 
+_ROWS = ("rows", "height", "m", "n_rows")
+TryGrid = Callable[[Threads], list[Touched]]
 # Of random inputs one in some millions is 0, which leaves a sum as it was; a wrong launch leaves more than one in a thousand.
 _CHANCE_RATIO = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The elements that a launch writes: how many, in runs of which length, and how far apart the runs begin."""
+
+    count: int
+    run_count: int
+    pitch_count: int | None  # None for a single run
+
+
+def footprint(marks: Sequence[Touched]) -> Footprint | None:
+    """Return the footprint in the output that is touched most; None where nothing was written."""
+    touched = max(marks, key=np.count_nonzero, default=np.zeros(0, np.bool_))
+    at = np.flatnonzero(touched)
+    if not len(at):
+        return None
+    gaps = np.flatnonzero(np.diff(at) > 1)
+    if not len(gaps):
+        return Footprint(len(at), len(at), None)
+    return Footprint(len(at), int(gaps[0]) + 1, int(at[gaps[0] + 1] - at[0]))
+
+
+def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_grid: TryGrid) -> Threads | None:
+    """Return the grid that covers all elements, from launches of one block and of two; None where nothing is written.
+
+    A kernel that reads gridDim loops over the whole grid: ``resident_count`` blocks of it are on the GPU at once.
+    No launch is larger than the elements need: a kernel that checks no bounds would write behind its buffers.
+    """
+    threads, volume = math.prod(block), plan.elements_count
+    if resident_count is not None:
+        return max(1, min(-(-volume // threads), resident_count)), 1, 1
+    one = footprint(try_grid((1, 1, 1)))
+    if one is None:
+        return None
+    if block[1] > 1:
+        return _plane(volume, one, footprint(try_grid((2, 1, 1))), footprint(try_grid((1, 2, 1))))
+    if one.count >= threads:
+        return -(-volume // one.count), 1, 1
+    rows = next((size for name, size in plan.sizes.items() if name.lower() in _ROWS), None)
+    return rows or -(-volume // threads), 1, 1
+
+
+def untouched_count(marks: Sequence[Touched]) -> int:
+    """Return the elements that were left out before the last one written: a shorter result is one, holes are a wrong launch."""
+    holes = 0
+    for touched in marks:
+        at = np.flatnonzero(touched)
+        holes += int(at[-1]) + 1 - len(at) if len(at) else 0
+    return holes
+
+
+def _plane(volume: int, one: Footprint, across: Footprint | None, down: Footprint | None) -> Threads:
+    """Return the grid of a kernel whose blocks write tiles; x may lead along the output's rows, or across them."""
+    width, height = one.run_count, max(1, one.count // one.run_count)
+    seen = [each for each in (one, across, down) if each is not None]
+    pitch = next((each.pitch_count for each in seen if each.pitch_count), None) or volume
+    rows = -(-volume // pitch)
+    along, lines = -(-pitch // width), -(-rows // height)
+    is_x_along = across is None or across.run_count > width
+    return (along, lines, 1) if is_x_along else (lines, along, 1)
 
 
 class KernelSideRun:
@@ -54,7 +119,7 @@ class KernelSideRun:
             return self._job.grid, self._job.blocks[0]
         for block in self._job.fixed_blocks:
             # Two blocks tell a block that is too small, before a grid of such blocks runs over the end.
-            if _are_dense(self._overwrite(trial, block, (2, 1, 1))):
+            if _are_dense(self._touch(trial, block, (2, 1, 1))):
                 grid, marks = self._cover(trial, block)
                 if _are_dense(marks) and max(map(np.mean, marks)) > 1 - _CHANCE_RATIO:
                     return grid, block
@@ -72,18 +137,14 @@ class KernelSideRun:
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
         """Return the grid of this block that covers the outputs, and what it writes."""
-        terms = GridTerms(
-            block=block,
-            strides=self._job.strides,
-            resident_blocks_count=self._job.resident_blocks_count * self._device.sms_count,
-            sizes=trial.plan.sizes,
-            elements_count=trial.plan.elements_count,
-        )
-        grid = find_grid(terms, partial(self._overwrite, trial, block))
-        return (grid, trial.touched(self._bind(trial, grid, block))) if grid is not None else ((1, 1, 1), [])
+        # The job counts blocks of its first size: as many threads of another size are on the GPU.
+        threads = self._job.resident_blocks_count * self._device.sms_count * math.prod(self._job.blocks[0])
+        resident_count = threads // math.prod(block) if self._job.strides else None
+        grid = find_grid(trial.plan, block, resident_count, partial(self._touch, trial, block))
+        return (grid, self._touch(trial, block, grid)) if grid is not None else ((1, 1, 1), [])
 
-    def _overwrite(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:
-        return trial.overwritten(self._bind(trial, grid, block))
+    def _touch(self, trial: Trial, block: Threads, grid: Threads) -> list[Touched]:
+        return trial.touched(self._bind(trial, grid, block))
 
     def _bind(self, trial: Trial, grid: Threads, block: Threads) -> Launch:
         arguments = [*trial.arguments(), *(bytes(count) for count in self._job.padding_bytes)]

@@ -29,10 +29,6 @@ def check_flags(flags: Sequence[str]) -> None:
             raise UsageError(f"{flag}: expected compiler flags that change the code, found one that says what is written")
 
 
-def describe(nvcc: Path) -> str:
-    return f"nvcc {toolchain.release_of(nvcc)}"
-
-
 def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequence[str], shown: str) -> Compiled:
     """Compile the device code of a file; ``names`` are template instances to be made.
 
@@ -54,7 +50,7 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         toolchain.run_tool([*command, "-G", "-o", str(debug)])
         ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
         return Compiled(
-            compiler=describe(nvcc),
+            compiler=f"nvcc {toolchain.release_of(nvcc)}",
             cubin=cubin.read_bytes(),
             ptx=ptx.read_text(errors="replace") if ptx is not None else "",
             log=done.stderr,

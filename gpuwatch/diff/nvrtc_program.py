@@ -20,18 +20,8 @@ typedef unsigned long long uintptr_t;
 #define FLT_MAX 3.402823466e+38f
 """
 # NVRTC knows what these declare; the real headers want a host compiler.
-_KNOWN = [
-    "cuda_runtime.h",
-    "device_launch_parameters.h",
-    "stdio.h",
-    "cstdio",
-    "math.h",
-    "cmath",
-    "stdint.h",
-    "cstdint",
-    "float.h",
-    "cfloat",
-]
+_C_HEADERS = [each for name in ("stdio", "math", "stdint", "float") for each in (f"{name}.h", f"c{name}")]
+_KNOWN = ["cuda_runtime.h", "device_launch_parameters.h", *_C_HEADERS]
 _HEADERS = {b"gpuwatch_prelude.h": _PRELUDE.encode()} | {name.encode(): b"" for name in _KNOWN}
 _OWN_FLAGS = ("--pre-include=gpuwatch_prelude.h",)
 

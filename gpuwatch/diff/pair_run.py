@@ -1,5 +1,6 @@
 """One pair from its arguments to its decision: sizes, check, launch, interleaved times."""
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from gpuwatch.comparing import Block, Timed, compare, variant_calls
 from gpuwatch.comparing.blocks import EventBlocks
 from gpuwatch.comparing.compare_result import NOT_COMPARED
 from gpuwatch.comparing.floor_record import read_ratio
-from gpuwatch.comparing.load_variants import load
+from gpuwatch.comparing.load_variants import load, wants_inputs
 from gpuwatch.config.settings import load as load_settings
 from gpuwatch.cuda.stamp import Stamps
 from gpuwatch.diff.call_side import CallSideRun, load_inputs
@@ -24,6 +25,7 @@ from gpuwatch.diff.kernel_side import KernelSideRun
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair, incomparable
 from gpuwatch.diff.timing_job import CallJob, KernelJob, TimingJob
 from gpuwatch.diff.trial import Trial, TrialTerms, check_aliases
+from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.environment import BenchEnvironment
 
@@ -59,16 +61,7 @@ class ReadyPair:
     sizes: Mapping[str, int] = field(default_factory=dict)
     launches: tuple[str, str] = ("", "")
     reason: str = ""
-    functions: "FunctionPair | None" = None  # of two Python functions, whose results compare() checks
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionPair:
-    """Two Python functions as compare() takes them."""
-
-    arms: Mapping[str, Callable[..., object]]
-    inputs: Any
-    check_inputs: Any
+    functions: Mapping[str, Any] = field(default_factory=dict)  # two Python functions as compare() takes and checks them
 
 
 class StampedBlocks(EventBlocks):
@@ -142,12 +135,10 @@ def prepare(job: TimingJob, device: KernelDevice) -> Prepared:
     )
     base = TrialTerms(scalars=job.terms.scalars, aliases=job.terms.aliases)
     if job.terms.inputs:
-        made = [load_inputs(job.terms.inputs, slots, seed, base) for seed in range(SEEDS_COUNT)]
-        plan = plan_sizes(slots, {**made[0].sizes, **job.terms.sizes}, _SMALL_COUNT, is_plane=job.is_plane)
-        largest = max((len(each.reshape(-1)) for each in made[0].terms.arrays.values()), default=plan.elements_count)
-        return Prepared(
-            (sides[0], sides[1]), slots, (replace(plan, elements_count=largest),), tuple(each.terms for each in made)
-        )
+        terms, sizes = zip(*(load_inputs(job.terms.inputs, slots, seed, base) for seed in range(SEEDS_COUNT)), strict=True)
+        plan = plan_sizes(slots, {**sizes[0], **job.terms.sizes}, _SMALL_COUNT, is_plane=job.is_plane)
+        largest = max((each.size for each in terms[0].arrays.values()), default=plan.elements_count)
+        return Prepared((sides[0], sides[1]), slots, (replace(plan, elements_count=largest),), terms)
     smallest = min((slot.itemsize for slot in slots if slot.is_pointer), default=4)
     counts = (int(_L2_RATIO * device.l2_bytes / smallest), _CHECK_COUNT, _SMALL_COUNT)
     plans = [
@@ -161,6 +152,12 @@ def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
     """Bind two Python functions to the inputs that --inputs names, else to those of A's file."""
     sides = [CallSideRun(each, is_pipeline=job.terms.is_pipeline) for each in (a, b)]
     made = load(job.terms.inputs).call if job.terms.inputs else sides[0].loaded.inputs or sides[1].loaded.inputs
+    for each, side in zip((a, b), sides, strict=True):
+        if made is None and wants_inputs(side.loaded.call):
+            raise UsageError(
+                f"{each.file}:{each.function}: expected its arguments {inspect.signature(side.loaded.call)} from a function "
+                "inputs() of the same file, or from --inputs FILE.py:FUNCTION, found neither"
+            )
     values = tuple(variant_calls.make_with_seeds(made, 1)[0]) if made is not None else ()
     calls: dict[str, Callable[[], object]] = {
         name: partial(side.loaded.call, *values) for name, side in zip("AB", sides, strict=True)
@@ -168,10 +165,10 @@ def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
     traffic = [(sum(map(tensor_trees.size_bytes, tensor_trees.arrays(values))), 0)] * 2
     if job.terms.is_pipeline:
         calls = {name: side.captured(calls[name]) for name, side in zip("AB", sides, strict=True)}
-        functions = FunctionPair(calls, (), ())
+        functions: dict[str, Any] = {"arms": calls}
     else:
         arms = {name: side.loaded.call for name, side in zip("AB", sides, strict=True)}
-        functions = FunctionPair(arms, made or (), sides[0].loaded.check_inputs or ())
+        functions = {"arms": arms, "inputs": made or (), "check_inputs": sides[0].loaded.check_inputs or ()}
     return ReadyPair(calls, traffic, {}, (sides[0].describe(), sides[1].describe()), functions=functions)
 
 
@@ -185,15 +182,11 @@ def _unique(plans: list[SizePlan]) -> tuple[SizePlan, ...]:
 
 def _check(job: TimingJob, device: KernelDevice, prepared: Prepared, say: Say) -> str:
     """Return the reason why the sides cannot be compared; empty where their results agree."""
-    return check_pair(
-        prepared.sides,
-        prepared.plans,
-        lambda plan, fill, seed: _trial(
-            device, prepared, plan, job.terms.fill if fill == "randn" else fill, job.terms.seed + seed
-        ),
-        job.terms.rtol,
-        lambda words: say(words, STEP_LIMIT_S),
-    )
+
+    def make(plan: SizePlan, fill: str, seed: int) -> Trial:
+        return _trial(device, prepared, plan, job.terms.fill if fill == "randn" else fill, job.terms.seed + seed)
+
+    return check_pair(prepared.sides, prepared.plans, make, job.terms.rtol, lambda words: say(words, STEP_LIMIT_S))
 
 
 def _trial(device: KernelDevice, prepared: Prepared, plan: SizePlan, fill: str, seed: int) -> Trial:
@@ -202,17 +195,15 @@ def _trial(device: KernelDevice, prepared: Prepared, plan: SizePlan, fill: str, 
 
 
 def _time(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair) -> TimedPair:
-    terms, functions = job.terms, ready.functions
+    terms = job.terms
     settings = load_settings(terms.settings)
     flush_bytes = int(_FLUSH_L2_RATIO * device.l2_bytes)
     flush_at = device.allocate(flush_bytes)
     timer = StampedBlocks(cuda)
     uuid = f"GPU-{cuda.get_device_properties(0).uuid}"
     found = compare(
-        functions.arms if functions is not None else ready.calls,
-        inputs=functions.inputs if functions is not None else (),
-        check_inputs=functions.check_inputs if functions is not None else (),
-        check=terms.checks and functions is not None,
+        **({"arms": ready.calls} | dict(ready.functions)),
+        check=terms.checks and bool(ready.functions),
         rtol=terms.rtol,
         seconds=terms.seconds,
         tolerance=terms.tolerance,

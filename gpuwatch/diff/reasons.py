@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from annotate.derived.roofline import readable_rate
-from gpuwatch.diff.collect_counters import SideName
 from gpuwatch.diff.kernel_counters import METRICS, TRAFFIC, CounterMetric, Counters
+from gpuwatch.diff.read_counters import SideName
 from gpuwatch.diff.static_comparison import InstructionRow, StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -16,14 +16,6 @@ _LEAST_SHARE, _LEAST_FACTOR = 0.01, 0.02  # smaller differences explain nothing
 _ITERATIONS = 32  # what one level of loops is taken to weigh: nobody counted them
 _UNCERTAIN = 0.1
 _SECTOR_BYTES = 32
-# How well a difference of a factor e is known to move a time: causes first, symptoms (stalls, activity) after them.
-_TRUST = {
-    "load_efficiency_ratio": 2.0, "store_efficiency_ratio": 2.0, "bank_conflicts_count": 1.0, "dram_bytes": 1.0,
-    "tensor_activity_ratio": 1.5, "instructions_count": 0.5, "fp32_flops_count": 0.4, "fp16_flops_count": 0.4,
-    "fp64_flops_count": 0.4, "thread_activity_ratio": 1.5, "l2_hit_ratio": 0.6, "l1_hit_ratio": 0.5, "occupancy_ratio": 0.7,
-    "stall_memory_ratio": 0.8, "stall_queue_ratio": 0.8, "stall_compute_ratio": 0.8, "stall_sync_ratio": 0.8,
-    "sm_throughput_ratio": 0.3, "dram_activity_ratio": 0.5,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +64,7 @@ def _counted(counters: Counters) -> Iterator[RatioReason]:
         size = abs(b - a) if metric.is_share else abs(math.log((b + 1) / (a + 1)))
         if size < (_LEAST_SHARE if metric.is_share else _LEAST_FACTOR):
             continue
-        weight = _TRUST[metric.name] * min(size, _MOST_STRENGTH) * _relevance(metric, counters, max(a, b))
+        weight = abs(metric.faster) * min(size, _MOST_STRENGTH) * _relevance(metric, counters, max(a, b))
         is_uncertain = counters.is_uncertain(metric.name)
         favours: SideName = "b" if (b - a) * metric.faster > 0 else "a"
         cause = "occupancy" if metric.name == "occupancy_ratio" else metric.name
@@ -108,9 +100,9 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[RatioReason]:
         yield RatioReason(
             "occupancy", says, "occupancy", "b" if b.ratio > a.ratio else "a", 0.8 * abs(math.log(b.ratio / a.ratio))
         )
-    widths = [_mean_width(found.sass, side) for side in ("a", "b")]
-    if all(widths) and abs(math.log(widths[1] / widths[0])) > _LEAST_FACTOR:
-        says = f"bits of a global load or store: A {widths[0]:.0f}, B {widths[1]:.0f} on average"
+    widths = [_widest(found.sass, side) for side in ("a", "b")]
+    if all(widths) and widths[0] != widths[1]:
+        says = f"most bits of one global load or store: A {widths[0]}, B {widths[1]}"
         yield RatioReason("width", says, "SASS", "b" if widths[1] > widths[0] else "a", abs(math.log(widths[1] / widths[0])))
     tensor = [_weighed(found.sass, ("HMMA", "HGMMA", "IMMA", "IGMMA", "QGMMA", "QMMA", "DMMA"), side) for side in ("a", "b")]
     if bool(tensor[0]) != bool(tensor[1]):
@@ -147,8 +139,9 @@ def _weighed(rows: tuple[InstructionRow, ...], kinds: tuple[str, ...], side: str
     return sum(int(getattr(row, side)) * _ITERATIONS**row.loop_depth for row in chosen)
 
 
-def _mean_width(rows: tuple[InstructionRow, ...], side: str) -> float:
-    found = [row for row in rows if row.kind.startswith(("LDG.", "STG.")) and row.kind.rpartition(".")[2].isdecimal()]
-    counts = [getattr(row, side) * _ITERATIONS**row.loop_depth for row in found]
-    bits = sum(int(row.kind.rpartition(".")[2]) * count for row, count in zip(found, counts, strict=True))
-    return bits / sum(counts) if sum(counts) else 0.0
+def _widest(rows: tuple[InstructionRow, ...], side: str) -> int:
+    """Return the bits of the widest access: the rest of a loop in wide steps is narrow, wherever it stands."""
+    kinds = [row.kind.split(".") for row in rows if getattr(row, side)]
+    return max(
+        (int(width) for name, *rest in kinds for width in rest[:1] if name in ("LDG", "STG") and width.isdecimal()), default=0
+    )

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 from annotate.output.markup import fenced, marked
 from annotate.output.report import plain
-from gpuwatch.diff.code_diff import unified
+from gpuwatch.diff.code_line import unified
 from gpuwatch.diff.kernel_code import SideCode
 from gpuwatch.diff.render_timed import headlines, sweep_lines, timed_lines
 from gpuwatch.diff.run_diff import Diff

@@ -1,26 +1,33 @@
-"""The static half of `gpuwatch diff` from end to end: sides, compilers, pairs of kernels, comparisons."""
+"""`gpuwatch diff` from end to end: sides, compilers, pairs of kernels, comparisons, and times on this machine's GPU."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from gpuwatch.cuda.driver import checked
 from gpuwatch.diff import kernel_choice
-from gpuwatch.diff.compile_cache import CompileCache
 from gpuwatch.diff.compile_side import DEFAULT_ARCH, CompileRequest, compile_side
-from gpuwatch.diff.compiled import Compiled
+from gpuwatch.diff.compiled import CompileCache, Compiled
 from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.diff.explained_pair import ExplainedPair
-from gpuwatch.diff.kernel_arguments import check_sizes
+from gpuwatch.diff.kernel_arguments import NotTimedError, check_sizes
 from gpuwatch.diff.kernel_code import KernelCode, SideCode, read_kernels, read_side
-from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches
-from gpuwatch.diff.occupancy import sm_limits
+from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, sm_limits
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static, with_occupancy
-from gpuwatch.diff.sweep import ShapeSweep
+from gpuwatch.diff.sweep import ShapeSweep, SweepPoint, summarise
 from gpuwatch.diff.timed_pair import TimedPair
+from gpuwatch.diff.timing_job import TimingTerms, make_job, read_call
+from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.diff.triton_kernels import PlainFunctionError
 from gpuwatch.errors import UsageError
+
+Explain = Callable[[TimedPair, TimingProcess, StaticComparison | None], ExplainedPair]
+NO_GPU = "no NVIDIA GPU on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,7 @@ class Diff:
     comparisons: tuple[StaticComparison, ...]
     why_not_timed: str
     alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # where a side is a Python function: the other's kernel
-    timed: tuple[TimedPair, ...] = ()  # one a comparison, or one of a function
-    explained: tuple[ExplainedPair, ...] = ()  # the same pairs with their reasons
+    explained: tuple[ExplainedPair, ...] = ()  # the times of each comparison, or of functions, with their reasons
     sweep: ShapeSweep | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +69,7 @@ class Diff:
             ],
             "timed": [each.to_dict() for each in self.explained] or None,
             "why_not_timed": None if self.explained else self.why_not_timed,
-            **({"sweep": self.sweep.to_dict()} if self.sweep is not None else {}),
+            **({"sweep": msgspec.to_builtins(self.sweep)} if self.sweep is not None else {}),
             "kernels": [each.to_dict() for each in self.comparisons],
         }
 
@@ -84,9 +90,8 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
-    if request.checks_sizes and not {"triton", "ptx"} & {
-        each.language for each in sides
-    }:  # Triton's constants are sizes, too, and PTX has no names
+    has_names = not {"triton", "ptx"} & {each.language for each in sides}  # PTX has none; Triton's constants are sizes, too
+    if request.checks_sizes and has_names:
         check_sizes([code.parameters for each in kernels for code in each.values()], request.sizes)
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
 
@@ -146,3 +151,75 @@ def _with_launch(code: KernelCode, arch: str, request: DiffRequest) -> KernelSid
     launches = derive_launches(code, request.launch, limits, request.sizes)
     asked = replace(code, dynamic_shared_bytes=code.dynamic_shared_bytes + request.launch.shared_bytes)
     return with_occupancy(asked, launches, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class TimingRequest:
+    """The terms of timing, the call as the user wrote it, and the points of a sweep: sizes and types of each."""
+
+    terms: TimingTerms
+    call: str | None = None
+    points: tuple[tuple[Mapping[str, int], Mapping[str, str]], ...] = ()
+
+
+def find_gpu() -> tuple[str, str]:
+    """Return the architecture of the first visible GPU, and why there is none; one of both is empty.  It makes no context."""
+    if not Path("/dev/nvidiactl").exists():
+        return "", NO_GPU
+    try:
+        from cuda.bindings import driver
+
+        checked(driver.cuInit(0))
+        device = checked(driver.cuDeviceGet(0))
+        numbers = driver.CUdevice_attribute
+        major, minor = (
+            checked(driver.cuDeviceGetAttribute(getattr(numbers, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{name}"), device))
+            for name in ("MAJOR", "MINOR")
+        )
+    except ImportError:
+        return "", "launching kernels needs cuda-bindings; run: pip install 'gpuwatch-validity[diff]'"
+    except RuntimeError as error:
+        return "", f"the driver gives no GPU ({error})"
+    return f"sm_{major}{minor}", ""
+
+
+def time_diff(
+    sides: tuple[Side, Side],
+    found: Diff,
+    request: DiffRequest,
+    timing: TimingRequest,
+    state: Path,
+    say: Callable[[str], None],
+    explain: Explain,
+) -> Diff:
+    """Return a comparison with the times of its pairs, and of each further point of a sweep.
+
+    Raises UsageError: for arguments, launches and inputs that cannot be derived.
+    """
+    try:
+        pairs = zip_longest(timed_pairs(sides, found, request, timing, say), found.comparisons)
+        explained = tuple(explain(pair, process, static) for (pair, process), static in pairs)
+    except NotTimedError as error:
+        return replace(found, why_not_timed=str(error))
+    found = replace(found, explained=explained)
+    if len(timing.points) < 2:
+        return found
+    points = [SweepPoint(dict(timing.points[0][0]), dict(timing.points[0][1]), explained[0].timed)]
+    for sizes, types in timing.points[1:]:
+        asked = replace(request, sizes=sizes, types=types)
+        again = run_diff(sides, asked, state, why_not_timed="")
+        terms = replace(timing, terms=msgspec.structs.replace(timing.terms, sizes=sizes))
+        points.append(SweepPoint(dict(sizes), dict(types), next(timed_pairs(sides, again, asked, terms, say))[0]))
+    return replace(found, sweep=summarise(points))
+
+
+def timed_pairs(
+    sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, say: Callable[[str], None]
+) -> Iterator[tuple[TimedPair, TimingProcess]]:
+    """Yield the times of each pair with its process, which lives until the next pair is asked for."""
+    for pair in [(each.a, each.b) for each in found.comparisons] or (found.alone,):
+        job = make_job(sides, pair, (found.a, found.b), request.launch, timing.terms)
+        scalars, aliases = read_call(timing.call, job.slots)
+        terms = msgspec.structs.replace(job.terms, scalars=scalars, aliases=aliases)
+        with TimingProcess(msgspec.structs.replace(job, terms=terms), say) as process:
+            yield process.time(), process

@@ -11,7 +11,7 @@ from typing import Any
 from gpuwatch.diff import toolchain
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.control_flow import Step, loop_depths
-from gpuwatch.diff.debug_info import Lines
+from gpuwatch.diff.source_lines import Lines
 from gpuwatch.errors import UsageError
 
 _BYTES = 16  # of an instruction since Volta
@@ -22,24 +22,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 _ENDS = {"EXIT", "RET", "BRA", "JMP", "BRX", "JMX", "KILL", "BPT"}
 _JUMPS = {"BRA", "JMP", "CALL", "BSSY", "BRX", "SSY", "PBK", "WARPSYNC"}
 _FLOWS = {"BRA", "JMP"}
-_WIDE = {
-    "LDG",
-    "STG",
-    "LDS",
-    "STS",
-    "LDL",
-    "STL",
-    "LD",
-    "ST",
-    "LDGSTS",
-    "LDSM",
-    "STSM",
-    "LDC",
-    "ULDC",
-    "LDCU",
-    "ATOMG",
-    "ATOMS",
-}
+_WIDE = re.compile(r"U?LDCU?|(?:LD|ST)(?:[GSL]|GSTS|SM)?|ATOM[GS]")
 _WIDTHS = {"U8": "8", "S8": "8", "U16": "16", "S16": "16", "64": "64", "128": "128", "256": "256"}
 
 
@@ -51,17 +34,20 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
     output, said = _run_disassembler(cubin)
     try:
         return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
-    except (json.JSONDecodeError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
 
 
 @functools.lru_cache(maxsize=16)  # nvdisasm takes 0.35 s of a processor, and both sides are often kernels of one file
 def _run_disassembler(cubin: bytes) -> tuple[str, str]:
     """Return what nvdisasm writes of a cubin, and the first line of what it says beside."""
+    tool = toolchain.find_tool("nvdisasm")
+    if tool is None:
+        raise UsageError(f"gpuwatch diff needs nvdisasm, found none; run: {toolchain.EXTRA}")
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
-        done = toolchain.run_tool([str(toolchain.find_disassembler()), "-json", str(path)])
+        done = toolchain.run_tool([str(tool), "-json", str(path)])
     said = next((line for line in done.stderr.splitlines() if line.strip()), "")
     return done.stdout, said.replace(str(path), "it")
 
@@ -76,7 +62,7 @@ def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tu
     depths = loop_depths([_step(each) for each in code])
     labels = _labels(code)
     found: list[CodeLine] = []
-    place = ("", 0)
+    place: tuple[str, int] = ("", 0)
     for index, (each, depth) in enumerate(zip(code, depths, strict=True)):
         place = lines.get(index * _BYTES, place)
         exact = _exact(each)
@@ -124,6 +110,6 @@ def _with_labels(text: str, labels: set[int]) -> str:
 def _kind(opcode: str) -> str:
     """Return the class of an instruction: memory with its width in bits, MUFU with its function, else the operation."""
     name, *modifiers = opcode.split(".")
-    if name in _WIDE:
+    if _WIDE.fullmatch(name):
         return f"{name}.{next((_WIDTHS[each] for each in modifiers if each in _WIDTHS), '32')}"
     return ".".join([name, *modifiers[:1]]) if name == "MUFU" else name

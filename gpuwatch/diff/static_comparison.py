@@ -10,8 +10,7 @@ import msgspec
 
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.kernel_code import KernelCode
-from gpuwatch.diff.launch_geometry import LaunchCandidate, block_threads
-from gpuwatch.diff.occupancy import Occupancy, SmLimits, occupancy
+from gpuwatch.diff.launch_geometry import LaunchCandidate, Occupancy, SmLimits, block_threads, occupancy
 
 Unit = Literal["count", "bytes", "share"]
 Language = Literal["sass", "ptx"]

@@ -4,9 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
-
-import msgspec
 
 from gpuwatch.diff.timed_pair import TimedPair
 
@@ -49,11 +46,6 @@ class ShapeSweep:
     trend: Trend | None
     crossover: float | None  # the size at which both are equally fast
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        found: dict[str, Any] = msgspec.to_builtins(self)
-        return found
-
 
 def summarise(points: Sequence[SweepPoint]) -> ShapeSweep:
     """Return the sweep of these points."""
@@ -89,11 +81,8 @@ def fit_trend(name: str, along: Sequence[tuple[float, TimedPair]]) -> Trend | No
         return None
     x = np.log2([size for size, _ in along])
     y = np.log([timed.ratio for _, timed in along if timed.ratio])
-    x = x - x.mean()
-    slope = float(x @ y / (x @ x))
-    rest = y - y.mean() - slope * x
-    error = math.sqrt(float(rest @ rest) / (len(x) - 2) / float(x @ x))
-    half = float(stdtrit(len(x) - 2, 0.975)) * error
+    (slope, _), covariance = np.polyfit(x, y, 1, cov=True)
+    half = float(stdtrit(len(x) - 2, 0.975)) * math.sqrt(covariance[0, 0])
     return Trend(name, math.exp(slope), math.exp(slope - half), math.exp(slope + half))
 
 

@@ -18,7 +18,7 @@ from gpuwatch import clock
 from gpuwatch.cuda.driver import checked
 from gpuwatch.cuda.driver_cuda import DriverCuda
 from gpuwatch.diff.kernel_counters import REPEATS
-from gpuwatch.diff.kernel_device import DriverDevice, KernelDevice, KernelFault
+from gpuwatch.diff.kernel_device import KernelDevice, KernelFault
 from gpuwatch.diff.pair_run import STEP_LIMIT_S, ReadyPair, run_pair, set_up
 from gpuwatch.diff.timed_pair import TimedPair
 from gpuwatch.diff.timing_job import CallJob, TimingJob
@@ -108,12 +108,12 @@ def _open_device(job: TimingJob) -> tuple[KernelDevice, Any]:
             with contextlib.suppress(ImportError):
                 torch = importlib.import_module("torch")
                 torch.zeros(1, device="cuda")
-                return DriverDevice(driver, torch.cuda), torch.cuda
+                return KernelDevice(driver, torch.cuda), torch.cuda
         cuda = DriverCuda(driver)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"expected a GPU that can be used, found: {error}") from error
     torch_state.stand_in(cuda)
-    return DriverDevice(driver, cuda), cuda
+    return KernelDevice(driver, cuda), cuda
 
 
 def _write(out: IO[bytes], message: ChildMessage) -> None:

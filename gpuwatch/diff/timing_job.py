@@ -90,8 +90,10 @@ def make_job(
         jobs.append(_kernel_job(kernel, code, launch, padding))
         slots.append(read_slots(own, side.shown))
     joined = join_slots(slots[0], slots[-1]) if slots else ()
-    unknown = [name for name in terms.sizes if joined and name not in _known_names(joined, codes)]
-    if unknown:
+    constants = [flag.partition("=")[0] for code in codes for flag in code.compiled.flags]  # of Triton
+    known = {*constants, *(name for slot in joined for name in (slot.name, slot.other_name))}
+    unknown = [name for name in terms.sizes if name not in known]
+    if joined and unknown:
         raise UsageError(
             f"--shape: expected a parameter of the kernels, found {unknown[0]!r}; they have: {', '.join(slot.name for slot in joined)}"
         )
@@ -165,8 +167,3 @@ def _split_padding(parameters: tuple[Parameter, ...], *, is_padded: bool) -> tup
     """Part what Triton adds behind a kernel's own parameters: pointers to scratch memory that a plain kernel never uses."""
     own = [each for each in parameters if each.name] if is_padded else list(parameters)
     return tuple(own), tuple(each.bytes_count or 8 for each in parameters[len(own) :])
-
-
-def _known_names(slots: tuple[Slot, ...], codes: tuple[SideCode, SideCode]) -> set[str]:
-    flags = [flag.partition("=")[0] for code in codes for flag in code.compiled.flags]  # constants of Triton
-    return {name for slot in slots for name in (slot.name, slot.other_name)} | set(flags)

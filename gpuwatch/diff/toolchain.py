@@ -36,14 +36,6 @@ def find_tool(name: str) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def find_disassembler() -> Path:
-    """Return nvdisasm.  Raises UsageError: where there is none."""
-    found = find_tool("nvdisasm")
-    if found is None:
-        raise UsageError(f"gpuwatch diff needs nvdisasm, found none; run: {EXTRA}")
-    return found
-
-
 def is_of_a_wheel(tool: Path) -> bool:
     return any(tool.is_relative_to(folder) for folder in _package_folders("nvidia"))
 

@@ -159,11 +159,6 @@ class Trial:
         """Return the elements of each output that a launch writes: those that differ from either of two beginnings."""
         return self._changed(self.run(launch), self.run(launch, poisoned=True))
 
-    def overwritten(self, launch: Launch) -> list[Touched]:
-        """Return the elements of each output that a launch changes from one beginning: in half the time, and nearly all."""
-        found = self.run(launch, poisoned=True)
-        return [_words(each, slot) != _words(_POISONED, slot)[0] for slot, each in zip(self.outputs, found, strict=True)]
-
     def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
         starts = [values for slot, values in zip(self._pointers, self._initial, strict=True) if not slot.is_input]
         return [

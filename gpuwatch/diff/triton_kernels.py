@@ -44,13 +44,14 @@ def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mappi
         except Exception as error:
             said = " ".join(str(error).split())[-200:]  # the reason stands at the end, after the source
             given = ", ".join(f"{name}={type_}" for name, type_ in signature.items() if type_ != "constexpr")
+            # The names in --dtype, else the first, may be pointers that lack their star.
+            name, type_ = next(((each, types[each]) for each in types if each in signature), next(iter(signature.items())))
+            hint = "names another type" if type_.startswith("*") else "makes it a pointer"
             raise UsageError(
                 f"{side.shown}: expected a kernel that Triton compiles with the types {given}, found {type(error).__name__}: "
-                f"{said}; --dtype {next(iter(signature))}=*fp16 names another type, * a pointer"
+                f"{said}; --dtype '{name}=*{'fp16' if type_.startswith('*') else type_}' {hint}"
             ) from error
-    flags = tuple(
-        f"{name}={value}" for name, value in (signature | {name: str(value) for name, value in constants.items()}).items()
-    )
+    flags = tuple(f"{name}={value}" for name, value in {**signature, **constants}.items())
     return Compiled(
         compiler=f"Triton {triton.__version__}",
         flags=(f"-arch={arch}", f"num_warps={built.metadata.num_warps}", *flags),
@@ -114,13 +115,11 @@ def _attributes(kernel: Any, signature: Mapping[str, str], sizes: Mapping[str, i
 @contextmanager
 def _cache_of_its_own() -> Iterator[None]:
     """Keep Triton's files out of the user's home: nothing is left behind."""
-    before = os.environ.get("TRITON_CACHE_DIR")
+    before = {name: value for name, value in os.environ.items() if name == "TRITON_CACHE_DIR"}
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder
         try:
             yield
         finally:
-            if before is None:
-                del os.environ["TRITON_CACHE_DIR"]
-            else:
-                os.environ["TRITON_CACHE_DIR"] = before
+            del os.environ["TRITON_CACHE_DIR"]
+            os.environ.update(before)

@@ -1,11 +1,6 @@
-"use strict";
 (() => {
-  const root = document.documentElement, textOf = (id) => document.getElementById(id).textContent;
+  const { textOf, plain, colour, axis, look, start } = page;
   const plots = JSON.parse(textOf("gpuwatch-drawn"));
-  const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
-  // Plotly reads a few tags and %{…} in its texts: what users named must not become one.
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
-  const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });
   const side = (index) => ({ name: "AB"[index], marker: { color: colour(["first", "second"][index]), size: 10 }, line: { color: colour(["first", "second"][index]) } });
   const pad = (plot) => Math.max(0.02, 0.15 * Math.abs(plot.ratio - 1), 2 * plot.ends[0], 2 * plot.ends[1]);
   const makers = {
@@ -28,25 +23,11 @@
     document.querySelectorAll("[data-plot]").forEach((place, index) => {
       const [traces, layout] = makers[plots[index].kind](plots[index]);
       Object.assign(layout, { title: { text: plain(plots[index].title), font: { size: 13 }, automargin: true }, margin: { l: 10, r: 15, t: 60, b: 45 },
-        paper_bgcolor: colour("back"), plot_bgcolor: colour("back"), font: { color: colour("text"), family: "system-ui, sans-serif", size: 12 },
+        ...look(),
         legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 } });
       place.style.minHeight = place.style.height = layout.height + "px";
       window.Plotly.react(place, traces, layout, { displaylogo: false, responsive: true, displayModeBar: false });
     });
   }
-  document.getElementById("theme").addEventListener("click", (event) => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    event.currentTarget.setAttribute("aria-pressed", String(!dark));
-    if (window.Plotly) draw();
-  });
-  const packed = Uint8Array.from(atob(textOf("gpuwatch-plotly")), (letter) => letter.charCodeAt(0));
-  new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text().then((source) => {
-    const script = document.createElement("script");
-    script.nonce = document.querySelector("meta[data-nonce]").dataset.nonce;
-    script.textContent = source;
-    document.head.append(script);
-    draw();
-    root.dataset.drawn = "yes";
-  });
+  start(draw);
 })();

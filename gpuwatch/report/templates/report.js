@@ -1,22 +1,15 @@
-"use strict";
 (() => {
-  const root = document.documentElement;
-  const textOf = (id) => document.getElementById(id).textContent;
-  const bytesOf = (text) => Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const { root, textOf, bytesOf, plain, colour, axis, start } = page;
   const { windows: drawn, overlaid } = JSON.parse(textOf("gpuwatch-drawn"));
   const PAPER_PX = 680; // fits into the margins of both A4 and Letter
-  // Plotly reads a few tags and %{…} in its texts: names chosen by users must not become one.
-  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
-  const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
   const ROLES = ["first", "second", "third", "fourth", "fifth", "sixth"];
   let paper = false;
   const config = { displaylogo: false, responsive: true, showSendToCloud: false, topojsonURL: "", modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 
   const look = () => ({
-    paper_bgcolor: colour("back"), plot_bgcolor: colour("back"), font: { color: colour("text"), family: "system-ui, sans-serif", size: 12 },
+    ...page.look(),
     hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("text") } },
   });
-  const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });
 
   const narrow = () => innerWidth < 600 && !paper;
   const ROW_PX = () => (narrow() ? 34 : 23); // narrow: each row's name is above it, because there is no room beside it
@@ -135,13 +128,6 @@
     put("overlaid", (which) => overlay(overlaid, which));
   }
 
-  function toggle() {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    document.getElementById("theme").setAttribute("aria-pressed", String(!dark));
-    if (window.Plotly) draw();
-  }
-
   function zoom(button) {
     const index = button.dataset.zoom, data = drawn[Number(index)].timeline;
     let from = Number(button.dataset.from), to = Number(button.dataset.to);
@@ -164,7 +150,6 @@
   }
 
   document.querySelectorAll("[data-timeline]").forEach((place) => place.addEventListener("keydown", move));
-  document.getElementById("theme").addEventListener("click", toggle);
   document.querySelectorAll("[data-zoom]").forEach((button) => button.addEventListener("click", () => window.Plotly && zoom(button)));
   document.querySelectorAll("[data-save]").forEach((button) => button.addEventListener("click", () => {
     const link = document.createElement("a");
@@ -192,13 +177,5 @@
     if (window.Plotly) draw();
   });
 
-  const unpacked = new Blob([bytesOf(textOf("gpuwatch-plotly"))]).stream().pipeThrough(new DecompressionStream("gzip"));
-  new Response(unpacked).text().then((source) => {
-    const script = document.createElement("script");
-    script.nonce = document.querySelector("meta[data-nonce]").dataset.nonce;
-    script.textContent = source;
-    document.head.append(script);
-    draw();
-    root.dataset.drawn = "yes";
-  });
+  start(draw);
 })();

@@ -13,7 +13,7 @@ from gpuwatch.comparing.blocks import Block, EventBlocks
 from gpuwatch.cuda.driver import raw_stream
 from gpuwatch.cuda.driver_cuda import DriverCuda
 from gpuwatch.cuda.stamp import Stamps
-from gpuwatch.diff.kernel_device import DriverDevice, KernelFault
+from gpuwatch.diff.kernel_device import KernelDevice, KernelFault
 from gpuwatch.measuring.environment import current_device
 from gpuwatch.process import torch_state
 from tests.gpuwatch.cuda.pretended import NO, OK, Driver
@@ -122,7 +122,7 @@ def test_driver_without_a_gpu_is_an_error() -> None:
 
 
 def test_device_names_what_a_kernel_did_wrong(driver: WholeDriver) -> None:
-    device = DriverDevice(driver, torch_state.cuda_with_context())
+    device = KernelDevice(driver, torch_state.cuda_with_context())
     assert (device.l2_bytes, device.sms_count) == (4, 4)
     at = device.allocate(16)
     device.fill(at, 3, 16)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpuwatch.diff.cubin import Threads
-from gpuwatch.diff.kernel_device import Bytes, KernelFault, Launch
+from gpuwatch.diff.kernel_device import Bytes, KernelDevice, KernelFault, Launch
 from gpuwatch.diff.timing_job import KernelJob
 
 ALIGNMENT = 256
@@ -41,7 +41,7 @@ class HostLaunch:
 HostKernel = Callable[[HostLaunch], object]
 
 
-class HostDevice:
+class HostDevice(KernelDevice):
     """A GPU of 4 SMs with an L2 cache of 16 KiB."""
 
     l2_bytes = 16 << 10
@@ -79,10 +79,10 @@ class HostDevice:
     def read(self, at: int, bytes_count: int) -> Bytes:
         return self._memory[at : at + bytes_count].copy()
 
-    def load(self, _code: bytes, symbol: str, _shared_bytes: int) -> object:
+    def load(self, code: bytes, symbol: str, shared_bytes: int) -> object:
         return self._kernels[symbol]
 
-    def bind(self, kernel: object, grid: Threads, block: Threads, _shared: int, arguments: Sequence[bytes]) -> Launch:
+    def bind(self, kernel: object, grid: Threads, block: Threads, shared_bytes: int, arguments: Sequence[bytes]) -> Launch:
         assert callable(kernel)
 
         def call() -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from annotate.evidence import Device, Lane, Reading
-from gpuwatch.diff.collect_counters import RunningPair, SideName, collect, has_gpm
-from gpuwatch.diff.counter_permission import Asked, CounterPermission
-from gpuwatch.diff.explain_diff import explain_timed
-from gpuwatch.diff.explained_pair import ExplainedPair
+from gpuwatch.diff.explained_pair import ExplainedPair, explain_timed
 from gpuwatch.diff.kernel_counters import Counters
+from gpuwatch.diff.read_counters import Asked, CounterPermission, SideName, collect, has_gpm
 from gpuwatch.diff.timed_pair import TimedPair
+from gpuwatch.diff.timing_process import TimingProcess
 from gpuwatch.errors import SourceGoneError, UsageError
 from gpuwatch.measuring import canary_record
 from gpuwatch.sources.replay import Replay
@@ -24,11 +23,11 @@ from tests.gpuwatch.diff.timed_builders import H200, counters, static, timed
 FORBIDDEN = CounterPermission("/usr/bin/ncu", "RmProfilingAdminOnly is 1")
 
 
-class Running:
+class Running(TimingProcess):
     """A pair whose sides keep the memory busy for a share of the time; ``done`` are its runs."""
 
     def __init__(self, device: Device = H200, *, b_ratio: float = 0.7) -> None:
-        self.device, self.ratios = device, {"a": 0.2, "b": b_ratio}
+        self._device, self.ratios = device, {"a": 0.2, "b": b_ratio}
         self.done: list[tuple[str, float]] = []
 
     def run_alone(self, side: SideName, seconds: float) -> None:
@@ -131,7 +130,7 @@ def test_interval_of_a_difference_decides_on_its_mark() -> None:
     assert not counters("ncu", l2_hit_ratio=((0.5,), (0.5001,))).is_uncertain("l2_hit_ratio")  # one launch has no interval
 
 
-def explained(pair: TimedPair, running: RunningPair, tmp_path: Path) -> ExplainedPair:
+def explained(pair: TimedPair, running: TimingProcess, tmp_path: Path) -> ExplainedPair:
     ncu = program(tmp_path, f'cp {tmp_path}/said.csv "$log"')
     (tmp_path / "said.csv").write_text(RAW)
     permission = CounterPermission(ncu, "")

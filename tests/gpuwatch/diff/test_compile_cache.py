@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gpuwatch.diff.compile_cache import FOLDER, CompileCache, digest
-from gpuwatch.diff.compiled import Compiled
+from gpuwatch.diff.compiled import FOLDER, CompileCache, Compiled, digest
 from gpuwatch.diff.include_files import included_files, map_includes
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.diff.counter_permission import CounterPermission, read_permission
+from gpuwatch.diff.read_counters import CounterPermission, read_permission
 from gpuwatch.errors import UsageError
 
 ADMIN, USER = "CapEff:\t000001ffffffffff\n", "CapEff:\t0000000000000000\n"

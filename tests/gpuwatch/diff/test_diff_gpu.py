@@ -1,39 +1,46 @@
-"""gpuwatch diff with times on a real GPU: decisions, faults that only the timing process meets, sides of other languages."""
+"""gpuwatch diff with times on a real GPU: decisions, faults that only the timing process meets, sides of other languages.
+
+All runs share one state folder, and with it the compiled kernels; their buffers are small, so that the suite takes a minute.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpuwatch.diff.time_diff import find_gpu
-from tests.gpuwatch.cli.conftest import Gpuwatch
-from tests.gpuwatch.diff.conftest import gpuwatch, home
-
-__all__ = ["gpuwatch", "home"]
+from gpuwatch.cli import main
+from gpuwatch.diff.run_diff import find_gpu
 
 pytestmark = pytest.mark.gpu
 EXAMPLES = Path(__file__).parents[3] / "examples" / "diff"
 FUNCTION = "import torch\n\ndef softmax(x, out, cols):\n    return torch.softmax(x, -1)\n"
+TIMED = ("FASTER", "SLOWER", "SAME", "INCONCLUSIVE")
 
 
-@pytest.fixture
-def diff(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+@pytest.fixture(scope="module")
+def diff(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     arch, why_not = find_gpu()
     if not arch:
         pytest.skip(why_not)
-    monkeypatch.chdir(EXAMPLES)
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("GPUWATCH_", "XDG_"))]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.chdir(EXAMPLES)
 
-    def run(*arguments: str) -> dict[str, Any]:
-        ended = gpuwatch("diff", *arguments, "--seconds", "1", "--json", str(tmp_path / "found.json"))
-        assert ended.code == 0, ended.err
-        print(ended.out)
-        found: dict[str, Any] = json.loads((tmp_path / "found.json").read_text())
-        return found
+        def run(*arguments: str) -> dict[str, Any]:
+            words = ["diff", *arguments, "--seconds", "0.3", "--counters", "off", "--json", str(home / "found.json")]
+            assert main(words) == 0, words
+            found: dict[str, Any] = json.loads((home / "found.json").read_text())
+            return found
 
-    return run
+        yield run
 
 
 def decision(found: dict[str, Any]) -> tuple[str, str]:
@@ -47,10 +54,6 @@ def test_tiled_transpose_is_faster(diff: Any) -> None:
     assert found["a"]["true_clock_mhz"] > 500
 
 
-def test_kernel_is_no_faster_than_itself(diff: Any) -> None:
-    assert decision(diff("saxpy_bounds.cu", "saxpy_bounds.cu"))[0] in ("SAME", "INCONCLUSIVE")
-
-
 @pytest.mark.parametrize(
     ("sides", "words"),
     [
@@ -61,21 +64,34 @@ def test_kernel_is_no_faster_than_itself(diff: Any) -> None:
     ],
 )
 def test_wrong_kernel_is_incomparable(diff: Any, sides: tuple[str, str], words: str) -> None:
-    """The GPU works on afterwards."""
-    found = decision(diff(*sides))
+    # No multiple of a block: a thread beyond the last element runs.
+    found = decision(diff(*sides, "--shape", "n=262160"))
     assert found[0] == "INCOMPARABLE"
     assert words in found[1]
-    assert decision(diff("saxpy_bounds.cu", "saxpy_bounds.cu"))[0] in ("SAME", "INCONCLUSIVE")
 
 
-def test_cuda_against_triton_and_torch(diff: Any, tmp_path: Path) -> None:
+def test_gpu_works_on_and_a_kernel_equals_itself(diff: Any) -> None:
+    """This test follows the faults of the one before."""
+    assert decision(diff("saxpy_bounds.cu", "saxpy_bounds.cu", "--shape", "n=16M"))[0] in ("SAME", "INCONCLUSIVE")
+
+
+@pytest.mark.parametrize("other", ["softmax_triton.py:softmax", "f.py:softmax"])
+def test_cuda_against_triton_and_torch(diff: Any, tmp_path: Path, other: str) -> None:
     pytest.importorskip("triton")
-    (tmp_path / "f.py").write_text(FUNCTION)
-    for other in ("softmax_triton.py:softmax", f"{tmp_path}/f.py:softmax"):
-        assert decision(diff("softmax.cu", other, "--shape", "cols=1024"))[0] in ("FASTER", "SLOWER", "SAME", "INCONCLUSIVE")
+    if other.startswith("f.py"):
+        (tmp_path / "f.py").write_text(FUNCTION)
+        other = f"{tmp_path}/{other}"
+    assert decision(diff("softmax.cu", other, "--shape", "cols=1024"))[0] in TIMED
 
 
 def test_sweep_has_a_point_for_each_size(diff: Any) -> None:
     found = diff("saxpy_bounds.cu", "saxpy_extern.cu", "--shape", "n=64k,1M,16M")
     assert [point["sizes"] for point in found["sweep"]["points"]] == [{"n": n << 16} for n in (1, 16, 256)]
     assert found["sweep"]["trend"] is not None
+
+
+def test_pipelines_are_captured_launches(diff: Any) -> None:
+    pytest.importorskip("cupy")
+    found = diff("pipeline_cuda.py:two", "pipeline_cuda.py:one", "--pipeline")["timed"][0]
+    assert found["decision"] == "FASTER", found["reason"]
+    assert [launches.partition(":")[0] for launches in found["launches"]] == ["2 kernels", "1 kernels"]

@@ -9,10 +9,9 @@ import pytest
 
 from gpuwatch.diff.correctness import check_names, check_pair, match_outputs
 from gpuwatch.diff.cubin import Threads
-from gpuwatch.diff.grid_search import footprint, untouched_count
 from gpuwatch.diff.kernel_arguments import SizePlan, Slot, plan_sizes
 from gpuwatch.diff.kernel_device import KernelFault
-from gpuwatch.diff.kernel_side import KernelSideRun
+from gpuwatch.diff.kernel_side import KernelSideRun, footprint, untouched_count
 from gpuwatch.diff.trial import Trial, TrialTerms, check_aliases
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.diff.host_device import HostDevice, HostKernel, HostLaunch, kernel_job, saxpy, scan, transpose
@@ -150,6 +149,19 @@ def test_loop_over_the_grid_fills_the_gpu() -> None:
     device = HostDevice(k=saxpy)
     with Trial(device, SAXPY, plan_sizes(SAXPY, {}, 1 << 16, is_plane=False), TrialTerms()) as trial:
         assert KernelSideRun(device, kernel_job("k", strides=True)).geometry(trial)[0] == (8, 1, 1)
+
+
+def test_smaller_fixed_block_fills_the_gpu_too() -> None:
+    """Both sides get as many threads: 4 SMs with 2 blocks of 256 hold 16 blocks of 128."""
+
+    def strided(launch: HostLaunch) -> None:
+        count = launch.number(3) if launch.block[0] == 128 else 1
+        launch.at(1, count)[:] += launch.at(0, count)
+
+    device = HostDevice(k=strided)
+    job = kernel_job("k", strides=True, fixed_blocks=((128, 1, 1),))
+    with Trial(device, SAXPY, plan_sizes(SAXPY, {}, 1 << 16, is_plane=False), TrialTerms()) as trial:
+        assert KernelSideRun(device, job).geometry(trial) == ((16, 1, 1), (128, 1, 1))
 
 
 def test_buffers_beyond_memory_are_refused() -> None:

@@ -7,8 +7,7 @@ import pytest
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.cubin import Threads
 from gpuwatch.diff.kernel_code import KernelCode, Parameter
-from gpuwatch.diff.launch_geometry import GivenLaunch, check_launch, derive_launches, is_size, read_launch
-from gpuwatch.diff.occupancy import LIMITS
+from gpuwatch.diff.launch_geometry import LIMITS, GivenLaunch, check_launch, derive_launches, is_size, read_launch
 from gpuwatch.errors import UsageError
 
 HOPPER = LIMITS[90]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuwatch.diff.occupancy import best_block, occupancy, sm_limits
+from gpuwatch.diff.launch_geometry import best_block, occupancy, sm_limits
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,15 @@ COMMANDS = [command for command, _ in BLOCK.findall(PAGE.read_text())]
 
 
 def test_table_names_every_capability_with_a_command_that_parses() -> None:
-    """Two of the 39 are out of scope, each with its reason."""
-    rows = re.findall(r"^\| 003\.(\d+) \| (.+?) \| (.+) \|$", PAGE.read_text(), re.M)
-    assert [int(number) for number, _, _ in rows] == list(range(1, 40))
-    without = [number for number, _, does in rows if not re.search(r"`gpuwatch diff ", does)]
-    assert without == ["18", "39"]
-    for _, _, does in rows:
+    """Two of the 39 are out of scope, each with its reason; every other one has its output, or a link to it."""
+    text = PAGE.read_text()
+    rows = re.findall(r"^\| 003\.(\d+) \| (.+?) \| (.+) \| (.+) \|$", text, re.M)
+    assert [int(number) for number, *_ in rows] == list(range(1, 40))
+    without = [number for number, _, does, _ in rows if not re.search(r"`gpuwatch diff ", does)]
+    assert without == [number for number, *_, shown in rows if shown == "—"] == ["18", "39"]
+    headings = {re.sub(r"[^\w ]", "", found).lower().replace(" ", "-") for found in re.findall(r"^#+ (.+)$", text, re.M)}
+    assert {link for *_, shown in rows for link in re.findall(r"\(#([\w-]+)\)", shown)} <= headings
+    for *_, does, _ in rows:
         for words in re.findall(r"`gpuwatch diff ([^`]+)`", does):
             with diff.command.make_context("diff", shlex.split(words)) as context:
                 assert context.params["sides"], words

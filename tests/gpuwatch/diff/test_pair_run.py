@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpuwatch.diff.pair_run import ReadyPair, set_up
-from gpuwatch.diff.timing_job import TimingJob, TimingTerms
+from gpuwatch.diff.timing_job import CallJob, TimingJob, TimingTerms
 from gpuwatch.errors import UsageError
 from tests.gpuwatch.diff.host_device import HostDevice, HostKernel, kernel_job, saxpy
 from tests.gpuwatch.diff.test_kernel_arguments import SAXPY
@@ -93,3 +93,13 @@ def test_inputs_of_a_function_by_order_or_by_name(tmp_path: Path, monkeypatch: p
 def test_terms_survive_their_way() -> None:
     terms = TimingTerms(sizes={"n": 1}, scalars={"a": 2.0}, outs=("y",), rtol=0.1)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=TimingTerms) == terms
+
+
+def test_functions_without_inputs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    (tmp_path / "f.py").write_text("def two(x, n=1):\n    return x\n")
+    call = CallJob(name="two", file=str(tmp_path / "f.py"), function="two")
+    job = TimingJob(a=call, b=call, slots=(), is_plane=False, terms=TimingTerms(is_pipeline=True))
+    words = r"f\.py:two: expected its arguments \(x, n=1\) from a function inputs\(\) of the same file, or from --inputs"
+    with pytest.raises(UsageError, match=words), set_up(job, HostDevice(), lambda _words, _limit_s: None):
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -22,18 +23,33 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *named, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-@pytest.fixture
-def repository(source: WriteSource) -> Path:
-    folder = source("k.cu", FIRST).parent
-    source("gone.cu", FIRST)
-    git("init", "-q", "-b", "main")
-    git("add", ".")
-    git("commit", "-q", "-m", "one")
-    git("tag", "v1")
-    source("k.cu", SECOND)
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a repository with two revisions, which each test copies: git is started for it once."""
+    folder = tmp_path_factory.mktemp("prepared")
+    (folder / "k.cu").write_text(FIRST)
+    (folder / "gone.cu").write_text(FIRST)
+    git("-C", str(folder), "init", "-q", "-b", "main")
+    git("-C", str(folder), "add", ".")
+    git("-C", str(folder), "commit", "-q", "-m", "one")
+    git("-C", str(folder), "tag", "v1")
+    (folder / "k.cu").write_text(SECOND)
     (folder / "gone.cu").unlink()
-    git("commit", "-q", "-am", "two")
+    git("-C", str(folder), "commit", "-q", "-am", "two")
     return folder
+
+
+@pytest.fixture
+def repository(prepared: Path, source: WriteSource) -> Path:
+    folder = source("k.cu", SECOND).parent
+    shutil.copytree(prepared, folder, dirs_exist_ok=True)
+    return folder
+
+
+def worktrees(repository: Path) -> list[str]:
+    """Return the worktrees that git has registered, as `git worktree list` would beside the repository's own."""
+    folder = repository / ".git" / "worktrees"
+    return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
 
 
 def texts(sides: tuple[Side, Side]) -> list[str]:
@@ -54,7 +70,7 @@ def test_one_file_is_against_head(repository: Path, source: WriteSource) -> None
     source("k.cu", "// edited\n")
     with checkouts.cleaned_up():
         assert texts(read_sides(("k.cu",), None)) == [SECOND, "// edited\n"]
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees(repository) == []
 
 
 def test_one_file_is_against_the_revision_asked_for(repository: Path) -> None:
@@ -84,7 +100,7 @@ def test_address_at_a_revision_is_cloned_and_removed(repository: Path, home: Pat
         assert texts(sides) == [FIRST, SECOND]
         assert list(home.glob("gpuwatch-clone-*"))
     assert not list(home.glob("gpuwatch-*"))
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees(repository) == []
 
 
 @pytest.mark.parametrize(
@@ -131,7 +147,7 @@ def test_revision_without_the_file_is_refused(repository: Path, text: str, words
     with checkouts.cleaned_up(), pytest.raises(UsageError) as refused:
         read_sides((text, "k.cu"), None)
     assert words in str(refused.value)
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees(repository) == []
     assert not Path("x").exists()
 
 
@@ -151,6 +167,6 @@ def test_revision_is_compiled_with_its_own_headers(repository: Path, gpuwatch: G
     found = gpuwatch("diff", "k.cu", "--json", "-", "--", "-I", "include").data
     assert found["sides"][0]["flags"] == found["sides"][1]["flags"] == ["-arch=sm_90", "-I", "include"]
     assert not found["kernels"][0]["same_code"]
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert worktrees(repository) == []
     source("include/amount.cuh", "#define AMOUNT 1.0f\n")
     assert gpuwatch("diff", "k.cu", "--json", "-", "--", "-I", "include").data["kernels"][0]["same_code"]

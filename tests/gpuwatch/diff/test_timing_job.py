@@ -12,8 +12,7 @@ from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.cubin import CubinKernel
 from gpuwatch.diff.kernel_arguments import NotTimedError
 from gpuwatch.diff.kernel_code import KernelCode, Parameter, SideCode
-from gpuwatch.diff.launch_geometry import GivenLaunch, derive_launches
-from gpuwatch.diff.occupancy import LIMITS
+from gpuwatch.diff.launch_geometry import LIMITS, GivenLaunch, derive_launches
 from gpuwatch.diff.sides import Side
 from gpuwatch.diff.static_comparison import KernelSide
 from gpuwatch.diff.timing_job import CallJob, KernelJob, TimingJob, TimingTerms, make_job

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuwatch.diff.watched_files import read_stamps, wait_for_change
+from gpuwatch.diff.include_files import read_stamps, wait_for_change
 
 
 class ChangesAt:

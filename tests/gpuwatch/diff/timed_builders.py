@@ -8,8 +8,7 @@ from annotate.evidence import Device
 from gpuwatch.diff.code_line import CodeLine
 from gpuwatch.diff.kernel_code import KernelCode
 from gpuwatch.diff.kernel_counters import Counters, CounterSource
-from gpuwatch.diff.launch_geometry import LaunchCandidate
-from gpuwatch.diff.occupancy import Occupancy
+from gpuwatch.diff.launch_geometry import LaunchCandidate, Occupancy
 from gpuwatch.diff.static_comparison import KernelSide, StaticComparison, compare_static
 from gpuwatch.diff.timed_pair import SideTimes, TimedPair
 

@@ -1,0 +1,31 @@
+"use strict";
+// What every page with pictures shares: its texts and colours, the button for light and dark, and Plotly, unpacked.
+const page = (() => {
+  const root = document.documentElement;
+  const textOf = (id) => document.getElementById(id).textContent;
+  const bytesOf = (text) => Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  // Plotly reads a few tags and %{…} in its texts: names chosen by users must not become one.
+  const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/%\{/g, "%\u200b{");
+  const colour = (role) => getComputedStyle(root).getPropertyValue("--" + role).trim();
+  const axis = (more) => ({ gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true, ...more });
+  const look = () => ({ paper_bgcolor: colour("back"), plot_bgcolor: colour("back"), font: { color: colour("text"), family: "system-ui, sans-serif", size: 12 } });
+
+  function start(draw) {
+    document.getElementById("theme").addEventListener("click", (event) => {
+      const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+      root.dataset.theme = dark ? "light" : "dark";
+      event.currentTarget.setAttribute("aria-pressed", String(!dark));
+      if (window.Plotly) draw();
+    });
+    const unpacked = new Blob([bytesOf(textOf("gpuwatch-plotly"))]).stream().pipeThrough(new DecompressionStream("gzip"));
+    new Response(unpacked).text().then((source) => {
+      const script = document.createElement("script");
+      script.nonce = document.querySelector("meta[data-nonce]").dataset.nonce;
+      script.textContent = source;
+      document.head.append(script);
+      draw();
+      root.dataset.drawn = "yes";
+    });
+  }
+  return { root, textOf, bytesOf, plain, colour, axis, look, start };
+})();
