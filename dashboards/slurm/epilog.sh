@@ -107,6 +107,8 @@ fi
 begun=$(cat "$notes/$job")
 rm -f "$notes/$job"
 case $begun in '' | *[!0-9]*) exit 0 ;; esac
-# A session of its own: slurmd ends what is left of the epilog's.
-setsid -f nice -n 19 "$0" --behind "$begun" "$(date +%s)" </dev/null >/dev/null 2>&1
+# A session of its own: slurmd kills what is left of the epilog's group as soon as the epilog ends, and `setsid -f` returns before
+# the child has left that group.  Here the session exists before anything runs in the background.
+# shellcheck disable=SC2016
+setsid -w sh -c 'nice -n 19 "$0" --behind "$@" &' "$0" "$begun" "$(date +%s)" </dev/null >/dev/null 2>&1
 exit 0
