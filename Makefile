@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and driver's doubles: four workers fill the two cores this is tested on.
-WORKERS ?= 4
+# Many tests wait for daemons and driver's doubles: four workers left the two cores idle for a third of the time.
+WORKERS ?= 6
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 

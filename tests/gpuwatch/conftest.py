@@ -1,6 +1,6 @@
 """Daemons that the tests of a module share.
 
-Starting one takes 0.35 s of a processor, and one that runs on beside all later tests 1 % of it: four workers paid a minute.
+Starting one takes 0.35 s of a processor, and one that runs on beside all later tests 1 % of it: the workers paid a minute.
 """
 
 from __future__ import annotations
