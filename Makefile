@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many tests wait for daemons and mock drivers, so four workers fill two cores.
-WORKERS ?= 4
+# Many tests wait for daemons and mock drivers, so six workers fill two cores: four left them idle for a third of the time.
+WORKERS ?= 6
 
 .PHONY: help demo test check format lint types imports pages pictures gpu bench campaign clean
 

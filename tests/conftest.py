@@ -35,6 +35,30 @@ TIMED_HELPERS = (
 )
 TIMED_FIXTURES = frozenset({"copying", "daemon", "two_gpus"})
 
+# Modules that wait for long: each worker begins with its share of them, so that none of them is the last to end.
+LONG_MODULES = (
+    "tests/test_shown_code.py",
+    "tests/fake_nvml/test_faults.py",
+    "tests/gpuwatch/daemon/test_handover.py",
+    "tests/gpuwatch/client/test_window.py",
+    "tests/gpuwatch/daemon/test_daemon.py",
+    "tests/gpuwatch/fleet/test_slurm.py",
+    "tests/gpuwatch/cli/test_demo.py",
+    "tests/gpuwatch/cli/test_run.py",
+    "tests/gpuwatch/libgpuwatch/test_library.py",
+    "tests/gpuwatch/exporter/test_on_driver.py",
+    "tests/gpuwatch/report/test_browser.py",
+    "tests/test_site.py",
+    "tests/hardware/test_paired.py",
+    "tests/gpuwatch/fleet/test_scraping.py",
+    "tests/fake_nvml/test_unsupported.py",
+    "tests/gpuwatch/daemon/test_work_records.py",
+    "tests/faults/test_descriptors.py",
+    "tests/systemd/test_service.py",
+    "tests/dashboards/test_interruptions.py",
+    "tests/dashboards/test_queries.py",
+)
+
 
 def is_timed(item: pytest.Function) -> bool:
     """Return True if a test, or its module, starts processes or threads, waits, or reads a clock."""
@@ -50,10 +74,30 @@ def is_timed_module(module: types.ModuleType) -> bool:
     return False
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     for item in items:
         if isinstance(item, pytest.Function) and is_timed(item):
             item.add_marker(pytest.mark.timing)
+    yield  # tests that are not asked for are taken out
+    if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        items[:] = long_ones_first(items, int(count))
+
+
+def long_ones_first(items: list[pytest.Item], workers_count: int) -> list[pytest.Item]:
+    """Order tests so that each worker, which begins with an equal run of them, has long modules first."""
+    modules: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    long = [modules.pop(name) for name in LONG_MODULES if name in modules]
+    others = [item for module in modules.values() for item in module]
+    ordered: list[pytest.Item] = []
+    for number in range(workers_count):
+        first = [item for module in long[number::workers_count] for item in module]
+        end = (len(items) - len(ordered)) // (workers_count - number) - len(first)
+        ordered += first + others[: max(0, end)]
+        del others[: max(0, end)]
+    return ordered + others
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.conftest import LONG_MODULES
+
 HERE = Path(__file__).parent
 # Measuring programs and campaigns, which are no tests: real time is their subject.
 PROGRAMS = ("bench", "campaign", "compatibility/write.py", "hardware", "pictures.py")
@@ -109,6 +111,11 @@ def test_hypothesis_deadlines_are_set_in_one_place() -> None:
         if any(keyword.arg == "deadline" for keyword in node.keywords)
     ]
     assert [place.partition(":")[0] for place in found] == ["conftest.py"], found
+
+
+def test_long_modules_are_there() -> None:
+    """A module that was renamed would be run last again."""
+    assert [name for name in LONG_MODULES if not (HERE.parent / name).exists()] == []
 
 
 def test_numbers_of_examples_are_shares() -> None:

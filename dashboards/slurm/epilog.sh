@@ -107,6 +107,8 @@ fi
 begun=$(cat "$notes/$job")
 rm -f "$notes/$job"
 case $begun in '' | *[!0-9]*) exit 0 ;; esac
-# A separate session, because slurmd ends the remaining processes of the epilog's session.
-setsid -f nice -n 19 "$0" --behind "$begun" "$(date +%s)" </dev/null >/dev/null 2>&1
+# A separate session, because slurmd kills the epilog's process group as the epilog ends.  `setsid -f` returns before its child
+# has left that group; here the session exists before anything runs in the background.
+# shellcheck disable=SC2016
+setsid -w sh -c 'nice -n 19 "$0" --behind "$@" &' "$0" "$begun" "$(date +%s)" </dev/null >/dev/null 2>&1
 exit 0

@@ -21,6 +21,7 @@ from dashboards.asking import Prometheus
 from gpuwatch.client.connection import connect
 from tests.dashboards.watched import free_port, until
 from tests.fake_nvml.scene import Client, Gpu, Scene, create
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import AS_STARTED, settings, wait_for
 from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, sample_for
@@ -47,7 +48,7 @@ class RunHost:
         command = [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"]
         environment = {**os.environ, **AS_STARTED, "GPUWATCH_LISTEN": self.address, **self.environment}
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, stderr=log, env=environment)
+            self.process = ForkedPopen(command, stderr=log, env=environment)
         wait_for(found, self.process, self.folder / "log")
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:

@@ -14,17 +14,17 @@ from typing import Any
 
 from gpuwatch.client.connection import Client, connect
 from tests.fake_nvml.scene import Scene
-from tests.gpuwatch import live
+from tests.gpuwatch import forked, live
 from tests.gpuwatch.live import Live
 from tests.waiting import PATIENCE_S, wait_until
 
 
 def told(scene: Scene, library: Path, module: str, *arguments: str) -> Any:
     """Return the JSON output of a gpuwatch module on the mock driver."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"tests.fake_nvml.{module}", *arguments],
-        env={**os.environ, **scene.environment(library)}, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
+    environment = {**os.environ, **scene.environment(library)}
+    done = forked.run(
+        [sys.executable, "-m", f"tests.fake_nvml.{module}", *arguments], environment=environment, timeout_s=PATIENCE_S
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -76,8 +76,5 @@ def watching(folder: Path, scene: Scene, library: Path, environment: Mapping[str
 
 
 def command(scene: Scene, library: Path, *arguments: str, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpuwatch", *arguments],
-        env={**os.environ, "COLUMNS": "160", **scene.environment(library)},
-        capture_output=True, text=True, timeout=timeout_s, check=False,
-    )  # fmt: skip
+    environment = {**os.environ, "COLUMNS": "160", **scene.environment(library)}
+    return forked.run([sys.executable, "-m", "gpuwatch", *arguments], environment=environment, timeout_s=timeout_s)

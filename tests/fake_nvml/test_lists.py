@@ -8,6 +8,7 @@ import pytest
 
 from tests.fake_nvml.running import told
 from tests.fake_nvml.scene import Client, Scene
+from tests.waiting import let_pass
 
 LISTS = tuple(f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "MPSCompute", "Graphics"))
 RECORDS = ("nvmlDeviceGetProcessUtilization", "nvmlDeviceGetSamples")
@@ -37,6 +38,7 @@ def test_long_utilisation_is_whole_with_one_more_call(scene: Scene, library: Pat
 
 def test_the_power_record_is_read_once_and_every_sample_of_it(scene: Scene, library: Path) -> None:
     scene.gpus[0].set(power_mw=321_000)
+    let_pass(0.1, "the record begins with the driver, and has a sample each 20 ms")
     found = told(scene, library, "lists", "0", "1")
     assert len(found["sampled_w"]) >= 2
     assert found["sampled_w"][-1] == 321.0

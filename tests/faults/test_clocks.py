@@ -20,6 +20,7 @@ from gpuwatch.host import suspend
 from gpuwatch.store import Reader
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults.stores import committed_ns
+from tests.gpuwatch import forked
 from tests.gpuwatch.live import Live, running
 from tests.waiting import PATIENCE_S, sample_for, wait_until
 
@@ -100,7 +101,7 @@ def is_read_since(live: Live, at_ns: int) -> bool:
 def audited(live: Live, since: str) -> set[str]:
     """Return the windows of a query by the true clock."""
     command = [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "audit", "--since", since, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    done = forked.run(command, timeout_s=PATIENCE_S)
     assert not done.stderr or "gpuwatch show" in done.stderr, done.stderr
     return {window["label"] for window in json.loads(done.stdout)["runs"]}
 

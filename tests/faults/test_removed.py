@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from gpuwatch.errors import DaemonError
 from gpuwatch.store import Reader, Store
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults import stores
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import running, wait_for
 from tests.gpuwatch.store.stored import a_run, feed, opened
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, DEVICE, UUID, fast, stream
@@ -43,7 +43,7 @@ def daemon_of(folder: Path) -> Iterator[tuple[Settings, Path]]:
     places = {"source": "simulated:steady-copy", "state": str(folder / "state"), "socket": str(folder / "run" / "s")}
     found, log = load(places, environment={"HOME": "/"}), folder / "log"
     with log.open("ab") as file:
-        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"], stderr=file)
+        process = ForkedPopen([sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"], stderr=file)
     try:
         wait_for(found, process, log)
         yield found, log

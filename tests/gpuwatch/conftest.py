@@ -1,6 +1,6 @@
 """Daemons shared by the tests of a module.
 
-Starting one takes 0.35 s of CPU, and one that runs beside all later tests 1 %: four workers spent a minute on that.
+Starting one takes 0.35 s of CPU, and one that runs beside all later tests 1 %: the workers spent a minute on that.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from gpuwatch.errors import DaemonError
 from gpuwatch.interfaces import Run
 from gpuwatch.store import Reader
 from gpuwatch.store.run import UNFINISHED
+from tests.gpuwatch.forked import ForkedPopen
 from tests.waiting import PATIENCE_S, wait_until
 
 # As units and windows start daemons: numpy then starts no unrequested threads.
@@ -43,7 +44,7 @@ def running(
     found = settings(folder, source)
     log = folder / "log"
     with log.open("ab") as file:
-        process = subprocess.Popen(
+        process = ForkedPopen(
             [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"],
             stderr=file,
             env={**os.environ, **AS_STARTED, **(environment or {})},

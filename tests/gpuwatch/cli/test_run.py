@@ -16,6 +16,7 @@ from gpuwatch.cli.options import settings_environment
 from gpuwatch.config.paths import default_socket
 from gpuwatch.config.settings import Settings, load
 from tests.gpuwatch.cli.conftest import Gpuwatch
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S
 
@@ -26,9 +27,7 @@ def start(
     flags = settings.flags() if settings else []
     command = [sys.executable, "-m", "gpuwatch", "run", *flags, *arguments]
     env = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, **(environment or {})}
-    )
+    return ForkedPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**env, **(environment or {})})
 
 
 def run(

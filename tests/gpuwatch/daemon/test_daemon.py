@@ -26,6 +26,7 @@ from gpuwatch.store import Reader
 from gpuwatch.wire import messages
 from tests.busy_machine import BUSY_MACHINE
 from tests.faults.stores import committed_ns, last_ns
+from tests.gpuwatch import forked
 from tests.gpuwatch.live import running
 from tests.waiting import PATIENCE_S, let_pass, sample_for, wait_until
 
@@ -98,13 +99,7 @@ def _now_ns() -> int:
 def test_second_daemon_on_one_socket_is_refused(tmp_path: Path) -> None:
     """A second daemon on one socket is refused, with the remedy."""
     with running(tmp_path) as live:
-        second = subprocess.run(
-            [sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        second = forked.run([sys.executable, "-m", "gpuwatch", *live.settings.flags(), "daemon"], timeout_s=PATIENCE_S)
         assert second.returncode == 2
         assert f"found the daemon of pid {live.process.pid}, started by a person" in second.stderr
         assert second.stderr.count("\n") == 1
@@ -231,7 +226,7 @@ def test_cpu_time_of_an_ended_command_is_known(copying: Settings) -> None:
     """The CPU time of a command is known although it ended before its window."""
     work = "import time\nend = time.time() + 2.5\nwhile time.time() < end: pass"
     command = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--name", "burner", "--", sys.executable, "-c", work]
-    subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=True)
+    assert forked.run(command, timeout_s=PATIENCE_S).returncode == 0
     with Reader(copying.state) as reader:
         (run,) = reader.runs(label="burner")
     assert run.host is not None

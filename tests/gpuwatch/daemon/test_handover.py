@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -26,10 +25,12 @@ from gpuwatch.daemon import handover
 from gpuwatch.errors import DaemonError, UsageError
 from gpuwatch.store import Reader
 from gpuwatch.wire import messages
+from tests.gpuwatch import forked
+from tests.gpuwatch.forked import ForkedPopen
 from tests.gpuwatch.live import ended, running, settings, wait_for
 from tests.systemd.manager import manager, service
 from tests.systemd.test_service import ready
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, let_pass, wait_until
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Ended:
 def second_daemon(found: Settings) -> Ended:
     """Start a daemon that must be refused."""
     words = [sys.executable, "-m", "gpuwatch", *found.flags(), "daemon"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = forked.run(words, timeout_s=PATIENCE_S)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -107,7 +108,7 @@ def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, t
         {"source": on_demand.source, "state": str(on_demand.state), "socket": f"{on_demand.socket}2"}, environment={"HOME": "/"}
     )
     with (tmp_path / "log2").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *other.flags(), "daemon"], stderr=log)
+        process = ForkedPopen([sys.executable, "-m", "gpuwatch", *other.flags(), "daemon"], stderr=log)
     try:
         wait_for(other, process, tmp_path / "log2")
         assert ended(first)
@@ -119,7 +120,7 @@ def test_takeover_finds_the_store_owner_at_another_socket(on_demand: Settings, t
 def test_takeover_waits_for_an_open_window_and_loses_nothing(on_demand: Settings, tmp_path: Path) -> None:
     with gpuwatch.window("open meanwhile", settings=on_demand) as w:
         with (tmp_path / "log").open("wb") as log:
-            process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
+            process = ForkedPopen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
         wait_until(lambda: "1 window is open or being judged; waiting 30 s" in (tmp_path / "log").read_text())
         assert process.poll() is None
     try:
@@ -142,15 +143,17 @@ def answers(found: Settings, pid: int) -> bool:
 
 def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
+        process = ForkedPopen([sys.executable, "-m", "gpuwatch", *on_demand.flags(), "daemon"], stderr=log)
     try:
         ids = []
         while not answers(on_demand, process.pid):
+            assert process.poll() is None, (tmp_path / "log").read_text()
             with gpuwatch.window("meanwhile", settings=on_demand) as w:
                 pass
             assert w.run_id is not None, w.verdict.why
             assert w.verdicts
             ids.append(w.run_id)
+            let_pass(0.12, "the second daemon asks every 100 ms whether a window is open")
         assert ids
     finally:
         process.terminate()
@@ -276,9 +279,7 @@ class TestStop:
         """`stop` finds the daemon by its socket alone, as its refusal says."""
         pid = pid_at(on_demand)
         words = handover.stop_command(on_demand.socket).split()[1:]
-        done = subprocess.run(
-            [sys.executable, "-m", "gpuwatch", *words], capture_output=True, text=True, timeout=120, check=False
-        )
+        done = forked.run([sys.executable, "-m", "gpuwatch", *words], timeout_s=PATIENCE_S)
         assert (done.returncode, f"pid {pid}" in done.stdout) == (0, True), done.stderr
 
     def test_stop_leaves_an_open_window_without_now(self, on_demand: Settings) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +21,7 @@ from gpuwatch.client.connection import connect
 from tests.gpuwatch.fleet.slurm_cluster import SCRIPTS, slurm_cluster
 from tests.gpuwatch.fleet.warehouse import PAGE
 from tests.gpuwatch.live import running
-from tests.waiting import sample_for, wait_until
+from tests.waiting import PATIENCE_S, sample_for, wait_until
 
 ROOT = PAGE.parents[1]
 JOB = """
@@ -129,10 +131,16 @@ def test_a_job_of_slurm_is_judged_and_exported(folder: Path) -> None:
 
 
 def script(name: str, settings: Path, **variables: str) -> None:
-    """Run a script like slurmd: with the job's variables and without PATH."""
+    """Run a script like slurmd: with the job's variables, without PATH, and with the end of its process group."""
     environment = {"GPUWATCH_SLURM_SETTINGS": str(settings), "SLURM_JOB_ID": "4711", "SLURM_JOB_GPUS": "0", **variables}
-    ended = subprocess.run([SCRIPTS / name], env=environment, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    with (settings.parent / "said").open("w+") as said:
+        process = subprocess.Popen([SCRIPTS / name], env=environment, stdout=said, stderr=said, start_new_session=True)
+        code = process.wait(PATIENCE_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        said.seek(0)
+        assert (code, said.read()) == (0, "")
+    (settings.parent / "said").unlink()
 
 
 @pytest.mark.parametrize(

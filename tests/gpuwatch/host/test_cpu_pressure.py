@@ -15,6 +15,7 @@ from gpuwatch import clock
 from gpuwatch.config.settings import Settings
 from gpuwatch.host import cpu_pressure
 from gpuwatch.host.cpu_pressure import Pressure, difference
+from tests.gpuwatch import forked
 from tests.waiting import PATIENCE_S, let_pass, sample_for
 
 MS = 1_000_000
@@ -114,7 +115,7 @@ def test_command_of_gpuwatch_run_is_no_companion(copying: Settings) -> None:
     """A command in a window of `gpuwatch run` is the work and no companion."""
     work = "from tests.gpuwatch.host.test_cpu_pressure import spin; spin(1.2)"
     given = [sys.executable, "-m", "gpuwatch", *copying.flags(), "run", "--json", "-", "--", sys.executable, "-c", work]
-    done = subprocess.run(given, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = forked.run(given, timeout_s=PATIENCE_S)
     verdict = json.loads(done.stdout)["verdicts"][0]
     (finding,) = [each for each in verdict["findings"] if each["rule"] == "background-thread"]
     assert finding["answered"] == "unobserved", finding

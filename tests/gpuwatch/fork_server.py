@@ -1,0 +1,112 @@
+"""The process that ``forked.py`` asks for others: ``python -m tests.gpuwatch.fork_server DESCRIPTOR``."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+from typing import Any, TextIO
+
+# What a daemon and the commands have imported once they work; nothing here reads a setting or starts a thread.
+IMPORTED = (
+    "annotate.judge",
+    "gpuwatch.auto",
+    "gpuwatch.cli.audit",
+    "gpuwatch.cli.daemon",
+    "gpuwatch.cli.doctor",
+    "gpuwatch.cli.mark",
+    "gpuwatch.cli.run",
+    "gpuwatch.cli.show",
+    "gpuwatch.daemon.daemon",
+    "gpuwatch.daemon.process",
+    "gpuwatch.exporter.exporter",
+    "gpuwatch.sources.nvml",
+    "gpuwatch.sources.simulated",
+    "gpuwatch.store.reader",
+)
+
+
+def serve(descriptor: int) -> None:
+    """Fork a process for each message, until the one that asks is gone; in such a process, return."""
+    with socket.socket(fileno=descriptor) as asked:
+        while True:
+            head, streams, _, _ = socket.recv_fds(asked, 4, 3)
+            if not head:
+                os._exit(0)
+            message = json.loads(asked.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL))
+            pid = fork_orphan()
+            if pid is None:
+                break
+            for each in streams:
+                os.close(each)
+            asked.sendall(pid.to_bytes(4, "big"))
+    begin(message, streams)
+
+
+def fork_orphan() -> int | None:
+    """Fork a process whose parent, a process between, has ended: return its identifier, or None in it."""
+    readable, writable = os.pipe()
+    between = os.fork()
+    if between == 0:
+        parent = os.getpid()
+        if pid := os.fork():
+            os.write(writable, pid.to_bytes(4, "big"))
+            os._exit(0)
+        while os.getppid() == parent:
+            os.sched_yield()
+        os.close(readable)
+        os.close(writable)
+        return None
+    os.waitpid(between, 0)
+    pid = int.from_bytes(os.read(readable, 4), "big")
+    os.close(readable)
+    os.close(writable)
+    return pid
+
+
+def begin(message: dict[str, Any], streams: list[int]) -> None:
+    """Become the process that was asked for: its streams, folder and environment, and no other descriptor."""
+    if message["session"]:
+        os.setsid()
+    above = [os.dup(each) for each in streams]  # none of them is one of the three that are replaced
+    for number, each in enumerate(above):
+        os.dup2(each, number)
+    os.closerange(len(above), os.sysconf("SC_OPEN_MAX"))
+    os.chdir(message["folder"])
+    os.environ.clear()
+    os.environ.update(message["environment"])
+    time.tzset()
+    sys.stdin, sys.stdout, sys.stderr = (stream_of(number) for number in range(3))
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]
+    sys.argv = message["words"]
+    sys.orig_argv = [sys.executable, "-m", *message["words"]]
+    sys.path[0] = message["folder"]
+
+
+def stream_of(number: int) -> TextIO:
+    """A standard stream as Python opens it."""
+    if number == 0:
+        return open(0, encoding="utf-8", closefd=False)
+    made = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor
+    at_once = bool(os.environ.get("PYTHONUNBUFFERED"))
+    if number == 1:
+        made.reconfigure(write_through=at_once, line_buffering=made.isatty())
+    else:
+        made.reconfigure(write_through=at_once, line_buffering=True, errors="backslashreplace")
+    return made
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for each in IMPORTED:
+        importlib.import_module(each)
+    gc.freeze()
+    serve(int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -1,0 +1,126 @@
+"""Processes of ``python -m MODULE`` that begin without importing it: a server has imported it once, and forks them.
+
+An import of gpuwatch costs a third of a second of a processor, and hundreds of tests need a daemon or a command.  What
+begins here is a process of its own with the arguments, environment, folder and streams given, and a child of the test's
+process.  Its memory, its name in ``ps`` and its imports are the server's: tests whose subject these are start a real one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+# What Python, the allocator and the loader read once, as a process begins; a server has the paths of libraries for its own.
+BEGINNING = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "ASAN_", "UBSAN_")
+LIBRARIES = "LD_LIBRARY_PATH"
+STREAMS_COUNT = 3
+_NAMES = (
+    "args", "executable", "preexec_fn", "close_fds", "pass_fds", "cwd", "env", "startupinfo", "creationflags", "shell",
+    "p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite",
+    "restore_signals", "gid", "gids", "uid", "umask", "start_new_session", "process_group",
+)  # fmt: skip
+_PLAIN = {
+    "executable": None, "preexec_fn": None, "close_fds": True, "pass_fds": (), "shell": False, "restore_signals": True,
+    "gid": None, "gids": None, "uid": None, "umask": -1, "process_group": -1,
+}  # fmt: skip
+_PR_SET_CHILD_SUBREAPER = 36
+_one_request = threading.Lock()
+
+
+class ForkedPopen(subprocess.Popen[Any]):
+    """``subprocess.Popen`` that forks processes of ``python -m``; all others begin as ever."""
+
+    def _execute_child(self, *given: Any) -> None:
+        asked = dict(zip(_NAMES, given, strict=True))
+        environment = dict(os.environ if asked["env"] is None else asked["env"])
+        plain = all(asked[name] == value for name, value in _PLAIN.items())
+        if not (plain and is_module(asked["args"]) and can_fork(environment)):
+            super()._execute_child(*given)  # type: ignore[misc]
+            return
+        message = {
+            "words": [os.fspath(each) for each in asked["args"][2:]],
+            "folder": os.fspath(asked["cwd"] or Path.cwd()),
+            "environment": environment,
+            "session": bool(asked["start_new_session"]),
+        }
+        streams = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        own = [number if stream == -1 else stream for number, stream in enumerate(streams)]
+        self.pid = server(environment.get(LIBRARIES)).start(message, own)
+        self._child_created = True
+        self._close_pipe_fds(*given[10:16])  # type: ignore[attr-defined]
+
+
+def run(
+    command: Sequence[str | Path], *, timeout_s: float, environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with nothing on its standard input; its output as text."""
+    pipe = subprocess.PIPE
+    with ForkedPopen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment, cwd=folder
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def is_module(words: Any) -> bool:
+    return isinstance(words, list | tuple) and list(words[:2]) == [sys.executable, "-m"]
+
+
+def can_fork(environment: Mapping[str, str]) -> bool:
+    """Tell whether a server of this process's beginning has the one that is asked for."""
+    ours, asked = (
+        {name: value for name, value in each.items() if name.startswith(BEGINNING) and name != LIBRARIES}
+        for each in (os.environ, environment)
+    )
+    return ours == asked
+
+
+@cache
+def server(libraries: str | None) -> ForkServer:
+    return ForkServer(libraries)
+
+
+class ForkServer:
+    """The process that has everything imported; it ends with this one."""
+
+    def __init__(self, libraries: str | None) -> None:
+        self._end, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"} | ({} if libraries is None else {LIBRARIES: libraries})
+        command = [sys.executable, "-m", "tests.gpuwatch.fork_server", str(theirs.fileno())]
+        self._process = subprocess.Popen(command, cwd=ROOT, env=environment, pass_fds=[theirs.fileno()])
+        theirs.close()
+
+    def start(self, message: Mapping[str, Any], streams: Sequence[int]) -> int:
+        """Return the identifier of a new child of this process with these standard streams.
+
+        The server's child has a child and ends: the kernel hands that one to the nearest ancestor that takes orphans.
+        """
+        blob = json.dumps(message).encode()
+        with _one_request:
+            _take_orphans(is_wanted=True)
+            try:
+                socket.send_fds(self._end, [len(blob).to_bytes(4, "big")], list(streams))
+                self._end.sendall(blob)
+                pid = int.from_bytes(self._end.recv(4, socket.MSG_WAITALL), "big")
+            finally:
+                _take_orphans(is_wanted=False)
+        assert pid, "the fork server ended"
+        return pid
+
+
+def _take_orphans(*, is_wanted: bool) -> None:
+    assert ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(is_wanted), 0, 0, 0) == 0
