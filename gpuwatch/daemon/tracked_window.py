@@ -22,7 +22,6 @@ from gpuwatch.host import processes
 from gpuwatch.host.processes import Identities
 from gpuwatch.interfaces import Run
 from gpuwatch.store import Store
-from gpuwatch.store.run import UNJUDGED
 from gpuwatch.wire import packed_times
 from gpuwatch.wire.messages import FactValue, Times
 
@@ -185,11 +184,6 @@ class TrackedWindow:
             self._put(status=Status.UNPROVEN.value, why=why)
         finally:
             self._sample_less()
-
-    def leave_unjudged(self) -> None:
-        """Store it as unproven, at the daemon's end, if its verdict has not come."""
-        if self.run.status == "judging":
-            self._put(status=Status.UNPROVEN.value, why=UNJUDGED)
 
     async def _read_end(self) -> None:
         watched = self._services.gpus

@@ -10,10 +10,12 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from dataclasses import replace
 
 from annotate.errors import AnnotateError
 from annotate.evidence import ProcessList
 from annotate.user_policy import Policy
+from annotate.verdict import Status
 from gpuwatch import clock
 from gpuwatch.daemon.judged_windows import JudgedWindows
 from gpuwatch.daemon.tracked_window import TrackedWindow, WindowServices, is_untrusted
@@ -23,6 +25,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.host import processes
 from gpuwatch.host.mark_members import OwnProcesses
 from gpuwatch.interfaces import Run
+from gpuwatch.store.run import UNJUDGED
 from gpuwatch.wire import run_ids
 from gpuwatch.wire.messages import Close, FactValue, Open, Spans, Times
 
@@ -166,14 +169,14 @@ class Windows:
                 window.note(listed)
 
     async def finish(self) -> None:
-        """End open windows as unproven, and wait a few seconds at most for windows being judged."""
+        """End open windows as unproven, and wait a few seconds for those being judged; the rest are unproven."""
         self._services.flushing.leave()
         for run_id in list(self._tracked):
             self.abandon(run_id, "the daemon was stopped meanwhile")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
-        for window in self._tracked.values():
-            window.leave_unjudged()
+        for run in (window.run for window in self._tracked.values() if window.run.status == "judging"):
+            self._services.store.put_run(replace(run, status=Status.UNPROVEN.value, why=UNJUDGED))
 
     def _made(
         self,
