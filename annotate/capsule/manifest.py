@@ -1,27 +1,27 @@
-"""The form of a capsule's manifest, and the most it may hold.
+"""The structure of a capsule's manifest, and the limits of its size.
 
-Types are checked as it is read, amounts before they are made.
+msgspec checks the types while it decodes; ``unpack`` checks the limits.
 """
 
 import msgspec
 
 from annotate.evidence import Device, Event, Fact, Host, Lane, OtherWindow, Process, Visibility, WindowRecord, WorkRecord
 
-SCHEMA = 2  # 2: clocks and batches of timings, which a reader of 1 takes for damage
+SCHEMA = 2  # 2 adds clocks and batch sizes to timings; a reader of schema 1 takes them for damage
 MANIFEST, ARRAYS = "manifest.json", "arrays"
 
-# No capsule of gpuwatch holds more: a day of one GPU is two megabytes.
+# Far above the capsules that gpuwatch writes: a day of one GPU takes 2 MB.
 UNPACKED_BYTES = 256 << 20
-MANIFEST_BYTES = 64 << 20  # as records it takes some twelve times as much
-NUMBERS_COUNT = 40_000_000  # in all arrays
-ROWS_COUNT = 120_000_000  # of all columns, repeated ones put back: a day of eight GPUs
+MANIFEST_BYTES = 64 << 20  # decoded, it takes about 12 times as much memory
+NUMBERS_COUNT = 40_000_000  # in all arrays together
+ROWS_COUNT = 120_000_000  # of all columns, with repeated rows restored: a day of eight GPUs
 PROCESS_LISTS_COUNT = 2_000_000
-PAUSES_COUNT = 100_000  # each becomes a record
-RECORDED_COUNT = 1000  # windows of a record: a store keeps 32
+PAUSES_COUNT = 100_000  # each is decoded into a Pause
+RECORDED_COUNT = 1000  # windows in a work record: the store keeps 32
 
 
 class PackedProcessLists(msgspec.Struct, frozen=True):
-    """Each different list of processes, and which was seen when: numbers of arrays."""
+    """Distinct process lists, and the numbers of the arrays with each reading's time, duration and list."""
 
     uuid: str
     lists: list[tuple[tuple[Process, ...], Visibility]]
@@ -32,7 +32,7 @@ class PackedProcessLists(msgspec.Struct, frozen=True):
 
 
 class PackedSpans(msgspec.Struct, frozen=True):
-    """Pieces of time with a word each: numbers of the arrays of begins, lengths and words, and the words."""
+    """Labelled intervals: the numbers of the arrays of begins, lengths and label positions, and the distinct labels."""
 
     at: int
     took: int
@@ -41,34 +41,38 @@ class PackedSpans(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, rename={"declared": "told", "process_lists": "censuses"}):
-    """One piece of evidence; a column is the numbers of its arrays, and when values that are left out were repeated."""
+    """The evidence of one window on one GPU.
+
+    A column holds the numbers of its arrays of times and values.  A decimated column adds the step at which values repeat,
+    and the number of the array of silent rows.
+    """
 
     window: WindowRecord
     device: Device | None
     host: Host
     declared: dict[str, Fact]
     absence: str | None
-    columns: dict[str, list[int]]  # two numbers, or four
+    columns: dict[str, list[int]]  # two numbers, or four if decimated
     dense: tuple[int, int]
-    timings: list[int | None] | None  # two numbers as the first version wrote them, else four
+    timings: list[int | None] | None  # two numbers in schema 1, else four
     process_lists: PackedProcessLists | None
     events: tuple[Event, ...]
     gaps: list[tuple[int, int, Lane]]
     refresh_ns: dict[str, int]
-    overlapping: tuple[OtherWindow, ...] = ()  # older ones have none
+    overlapping: tuple[OtherWindow, ...] = ()  # absent from older capsules
     other_work: PackedSpans | None = None
     pauses: PackedSpans | None = None
     record: WorkRecord | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Count and scale of every array, in the order of their bytes; scale 0: real numbers as they are."""
+    """The evidence, and the count and scale of every array in stored order; scale 0 means unscaled real numbers."""
 
     evidence: list[Entry]
     arrays: list[tuple[int, int]]
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The part of a manifest that says whether the rest can be read."""
+    """The schema number of a manifest, which ``unpack`` reads before the rest."""
 
     schema: int

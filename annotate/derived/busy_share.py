@@ -1,4 +1,4 @@
-"""The share of a window in which the GPU was busy, by each witness outside of the measured process."""
+"""The share of a window in which the GPU was busy, by each witness outside the measured process."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from annotate.evidence import Evidence, Lane, Trace, signals
 from annotate.evidence.asked import kept
 
 UTILISATION = "utilisation"
-REST_RATIO = 1.0 / 6.0  # of the power limit: 117 of 700 W with a context on an H200
-_SLOW_NS = 2_500_000_000  # of a mean since the last question: the slow lane asks once a second
-_ROUNDED_RATIO = 0.005  # the driver shows whole percents
+REST_RATIO = 1.0 / 6.0  # idle power over the power limit: an H200 with a context draws 117 of 700 W
+_SLOW_NS = 2_500_000_000  # longest span of one GPM mean: the slow lane reads once a second
+_ROUNDED_RATIO = 0.005  # the driver reports whole percents
 _FEWEST_REFRESHES = 3
-_DEEP_RATIO = 0.25  # as of dips of power: a page that lost less may be the work's own
-_MOST_SMS_COUNT = 192  # of the largest chips: work on one SM reads as little as this part of it
-_GPM_LAG_NS = 100_000_000  # H200s read zero of 19 to 126 ms full of kernels, and of 0.8 s whose last 61 ms were
-_AT_REST_RATIO = 0.03  # the driver shows 1-2 % for a process that does nothing
-_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power between idle and limit
+_DEEP_RATIO = 0.25  # as for power dips: the work itself may cause a smaller loss
+_MOST_SMS_COUNT = 192  # of the largest chip: work on one SM alone reads as 1/192
+_GPM_LAG_NS = 100_000_000  # an H200 read zero for 19 to 126 ms of kernels, and for 0.8 s with kernels in the last 61 ms
+_AT_REST_RATIO = 0.03  # the driver reports 1 to 2 % for an idle process
+_WORKS_RATIO, _RESTS_RATIO = 0.05, 0.01  # of the power range from idle to limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyShare:
-    """A busy share by one witness: the least it can have been, what the witness shows, and the most.
+    """A busy share by one witness: its lower bound, the witness's value, and its upper bound.
 
-    ``is_own``: of the window's own processes alone; every other witness speaks of the whole GPU.
+    ``is_own`` marks the share of the window's processes alone.  Other witnesses measure the whole GPU.
     """
 
     witness: str
@@ -38,7 +38,7 @@ class BusyShare:
 
 
 def busy_witnesses(evidence: Evidence, idle_w: float | None = None) -> tuple[BusyShare, ...]:
-    """Return what each witness says that speaks for half of the window, the most trusted first."""
+    """Return the busy share by each witness with enough readings in the window, the most trusted first."""
     found = (
         _by_activity(evidence),
         _by_gauge(evidence, "utilization_record_ratio"),
@@ -50,14 +50,15 @@ def busy_witnesses(evidence: Evidence, idle_w: float | None = None) -> tuple[Bus
 
 
 def gauge_share(shares: Sequence[BusyShare]) -> BusyShare | None:
-    """Return the busy share by the driver's utilisation: its record where it answers, else its gauge."""
+    """Return the busy share by the driver's utilisation: from its record if available, else from its gauge."""
     return next((share for share in shares if share.witness == UTILISATION), None)
 
 
 def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: float | None = None) -> bool:
-    """Return whether utilisation shows a GPU at rest while energy shows one that works: then the busy share is unknown.
+    """Return whether utilisation shows an idle GPU while energy shows a working one; the busy share is then unknown.
 
-    By its definition utilisation is of kernels.  An H200's counts copies from and to the host too, and others' need not.
+    NVML defines utilisation as the time with a running kernel.  An H200 also counts copies from and to the host; other GPUs
+    may not.
     """
     gauge, limit_w = gauge_share(shares), evidence.device.power_limit_w if evidence.device is not None else None
     if gauge is None or gauge.most_ratio > _AT_REST_RATIO or limit_w is None:
@@ -69,14 +70,14 @@ def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: flo
 def gauge_lost_ratio(
     evidence: Evidence,
     *,
-    beyond: Annotated[float, "as of gaps: so many times its usual deviation a page stands out"] = BEYOND,
+    beyond: Annotated[float, "as for gaps: a reading this many times the usual deviation below the median stands out"] = BEYOND,
 ) -> float | None:
-    """Return the share of the window by which utilisation fell below its own median; None where it is not known.
+    """Return the share of the window that utilisation lost against its median; None if unknown.
 
-    A loop that waits for its launches has pages that differ all the time: only those that stand out of them count.  One
-    that rests in a rhythm has runs of low pages that are alike: only those that stand out of these.  Pages of the first two
-    refreshes may still speak of the time before.  Where the driver was asked less often than it refreshes, each run may
-    have lasted from the reading before it to the one after.
+    A loop that waits for its launches has readings that vary all the time, so only outlying readings count.  A loop that
+    rests in a rhythm has low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are
+    left out: they may describe the time before the window.  If the daemon read less often than the driver refreshes, each
+    run may extend from the reading before it to the reading after it.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -88,7 +89,7 @@ def gauge_lost_ratio(
     fallen = np.median(shown.values) - shown.values
     lost = np.where(fallen > beyond * (float(np.median(np.abs(fallen))) + _ROUNDED_RATIO), np.maximum(fallen, 0.0), 0.0)
     spacing_s = (shown.at_ns[-1] - shown.at_ns[0]) / 1e9 / max(1, len(shown) - 1)
-    # Pages are means, so that runs of them measure what they lost: only alike ones are a rhythm, however short.
+    # Readings are means, so even a short run measures its loss: only runs of similar length form a rhythm.
     deep = lost > _DEEP_RATIO * float(np.median(shown.values))
     usual_s = rhythm_s(lost_runs(deep, lost * spacing_s)[2], spacing_s=0.0)
     if not usual_s:
@@ -99,10 +100,10 @@ def gauge_lost_ratio(
 
 
 def _unread_s(evidence: Evidence, refresh_ns: int) -> float:
-    """Return for how long nobody looked between two pages of utilisation; 0 where each page was read.
+    """Return the unread time between two readings of utilisation; 0 if the daemon read every refresh.
 
-    A run of low pages may be so much longer.  Values that stand are stored seldom, so the signal that moves most often tells
-    how often the driver was asked.
+    A run of low readings may be longer by this time.  The daemon seldom stores a value that repeats, so the signal with the
+    densest rows shows how often the daemon read the driver.
     """
     window, spacings = evidence.window, []
     for name in signals(Lane.FAST):
@@ -120,9 +121,9 @@ def rhythm_lost_ratio(
     parts: Annotated[int, "the specification: a level holds a fifth of the window"] = 5,
     calls: Annotated[float, "a part may hold one call more than its share, and the mean one less"] = 2.0,
 ) -> float:
-    """Return by how much a rhythm of such pauses lost throughput against its busiest fifth; 0 where it kept its pace.
+    """Return the share of throughput that a rhythm of pauses lost against its busiest fifth; 0 for a steady rhythm.
 
-    Pauses that grow are no part of the work, however regular each is: launches that other processes starve pause so.
+    Growing pauses do not belong to the work, however regular they are: other processes that delay the launches can cause them.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")
@@ -143,21 +144,22 @@ def rhythm_lost_ratio(
 
 
 def own_share(shares: Sequence[BusyShare]) -> BusyShare | None:
-    """Return the busy share of the window's own processes, by the driver's record of each process."""
+    """Return the busy share of the window's processes, by the driver's record of each process."""
     return next((share for share in shares if share.is_own), None)
 
 
 @kept
 def foreign_most_ratio(evidence: Evidence) -> float:
-    """Return the most of the window that processes of others kept the GPU busy, as far as the driver recorded them."""
+    """Return the largest share of the window in which the foreign processes on record can have kept the GPU busy."""
     return min(1.0, sum(each.most_ratio or 0.0 for each in presences(evidence) if not each.own))
 
 
 def _by_activity(evidence: Evidence) -> BusyShare | None:
-    """GPM's activity: the mean over all SMs of the time with resident warps.
+    """Return the busy share by GPM's SM activity, the mean over all SMs of the time with resident warps.
 
-    A GPU that runs a kernel of one block all the time reads one part in so many SMs, so the share of time can be so many
-    times as large.  A row may lack the last 0.1 s before it, which the next row then has: the span is read with and without.
+    A kernel of one block that runs all the time reads as 1/N on N SMs, so the upper bound multiplies by the most SMs of a
+    chip.  A row may lack the last 0.1 s before it, which the next row then holds.  The bounds therefore cover both
+    positions of the span.
     """
     window = evidence.window
     found = [_activity(evidence.trace, window.begin_ns + lag_ns, window.end_ns + lag_ns) for lag_ns in (0, _GPM_LAG_NS)]
@@ -174,7 +176,7 @@ def _by_activity(evidence: Evidence) -> BusyShare | None:
 
 
 def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, float] | None:
-    """Return the least, the mean and the most activity of a span; None where rows speak of less than half of it."""
+    """Return the lower bound, mean and upper bound of activity in a span; None if rows cover less than half of it."""
     seen = trace.column("sm_activity_ratio")
     if len(seen) < 2:
         return None
@@ -185,7 +187,7 @@ def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, f
     known_ns = float(inside_ns[kept].sum())
     if known_ns == 0.0 or 2.0 * known_ns < end_ns - begin_ns:
         return None
-    # Of a mean that straddles an edge, as much as possible may have lain outside, or inside.
+    # The busy time of a row that straddles an edge may lie outside or inside the span as far as it fits.
     busy_ns, outside_ns = values[kept] * lengths_ns[kept], lengths_ns[kept] - inside_ns[kept]
     least = float(np.maximum(busy_ns - outside_ns, 0.0).sum()) / known_ns
     most = float(np.minimum(busy_ns, inside_ns[kept]).sum()) / known_ns
@@ -194,10 +196,10 @@ def _activity(trace: Trace, begin_ns: int, end_ns: int) -> tuple[float, float, f
 
 
 def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
-    """The mean of a gauge of utilisation.
+    """Return the busy share by the mean of a utilisation gauge.
 
-    A page shows the refresh before it, and up to one more passes until it is read: which pages speak of the window's edges
-    is not known, so the mean is taken with and without them.
+    A reading describes the refresh before it, and may be one refresh old.  It is unknown which readings describe the
+    window's edges, so the bounds come from the means with and without them.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns(name)
@@ -226,7 +228,10 @@ def _by_gauge(evidence: Evidence, name: str) -> BusyShare | None:
 
 
 def _by_process(evidence: Evidence) -> BusyShare | None:
-    """The driver's record of each process.  It leaves processes out at times, so that it shows work and never its absence."""
+    """Return the busy share by the driver's record of each process.
+
+    The record omits some processes, so it can prove work but not idleness.
+    """
     own = [each for each in presences(evidence) if each.own and each.least_ratio is not None]
     if not own:
         return None
@@ -240,12 +245,12 @@ def _sum(of: list[Presence], name: str) -> float:
 
 
 def _by_energy(evidence: Evidence, idle_w: float | None) -> BusyShare | None:
-    """The energy above idle: work, none, or nothing said between the two."""
+    """Return the busy share by energy above idle power: work or rest; None if unknown or between the two."""
     device, rise = evidence.device, evidence.increase("energy_j")
     limit_w = device.power_limit_w if device is not None else None
     if rise is None or idle_w is None or limit_w is None or limit_w <= idle_w:
         return None
-    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # too much of it is of other times
+    if 2 * rise.span_ns > 3 * evidence.window.length_ns:  # more than a third of it lies outside the window
         return None
     ratio = (rise.amount / (rise.span_ns / 1e9) - idle_w) / (limit_w - idle_w)
     if _RESTS_RATIO <= ratio <= _WORKS_RATIO:

@@ -1,6 +1,6 @@
-"""nccl-tests' JSON (``-J FILE``; with ``-I 1`` the time of each iteration).
+"""Reader of nccl-tests' JSON files (``-J FILE``; ``-I 1`` adds the time of each iteration).
 
-The file holds the whole environment and the arguments of the program: neither is decoded, so that no secret is shown.
+The file holds the program's whole environment and arguments.  The reader decodes neither, so it cannot reveal a secret.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
 
 _DATE = "%Y-%m-%d %H:%M:%S"
 _US = 1e-6
-_CANNOT = ("when each iteration ran", "which GPU the others waited for: times of one process include waiting for the slowest")
+_CANNOT = ("when each iteration ran", "which GPU the others waited for: a process's times include its wait for the slowest")
 
 
 class _Rank(msgspec.Struct):
@@ -59,16 +59,19 @@ class _CollectiveFile(msgspec.Struct):
 
 
 def read_nccl_tests(_path: Path, blob: bytes) -> ResultFile:
-    """Read a file of nccl-tests.  Raises ValueError: for a damaged one."""
+    """Read a file of nccl-tests.
+
+    Raises ValueError: when the file is damaged.
+    """
     found = decode(blob, _CollectiveFile)
     ranks = found.config.devices
     series = tuple(each for size in found.results for each in _series(size, ranks))
-    cannot = _CANNOT if any(len(each.took_s) for each in series) else ("single iterations: run it with -I 1", *_CANNOT)
+    cannot = _CANNOT if any(len(each.took_s) for each in series) else ("single iterations: run nccl-tests with -I 1", *_CANNOT)
     ends = (local_wall_s(found.start_time, _DATE), local_wall_s(found.end_time, _DATE))
-    wall_s = None if ends[0] is None or ends[1] is None else (ends[0], ends[1] + 1.0)  # whole seconds
+    wall_s = None if ends[0] is None or ends[1] is None else (ends[0], ends[1] + 1.0)  # the file has whole seconds
     hosts = {each.hostname for each in ranks}
     if len(hosts) > 1:
-        cannot = (f"one machine: its ranks ran on {len(hosts)}, and this store knows one", *cannot)
+        cannot = (f"the GPUs of other machines: the ranks ran on {len(hosts)}, and this store holds one", *cannot)
     return ResultFile(
         tool="nccl-tests",
         series=series,
@@ -100,7 +103,7 @@ def _series(result: _SizeResult, ranks: list[_Rank]) -> Iterator[ResultSeries]:
 
 
 def _slowest(single: _PerIteration | None, ranks: list[_Rank]) -> tuple[str, ...]:
-    """Name the process with the longest median: in a collective, the others wait for it."""
+    """Return a remark that names the process with the longest median; none without times of several processes."""
     rows = [as_seconds(row, _US) for row in (single.per_process_max_times_us if single is not None else ()) if row]
     if len(rows) < 2:
         return ()

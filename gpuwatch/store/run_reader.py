@@ -1,4 +1,4 @@
-"""The stored windows: lists of them, one by its id, packed evidence, signatures."""
+"""Queries of stored windows: lists, single windows by id, packed evidence, signatures."""
 
 # ruff: noqa: S608 - names in these statements are constants; values are always bound
 
@@ -24,7 +24,7 @@ from gpuwatch.wire.spans import NamedSpans
 SHORTEST_PREFIX = 4
 
 
-# Errors that a torn file's row can cause: unreadable for SQLite, or with impossible values.
+# Errors from rows of a damaged file: SQLite cannot read them, or they hold impossible values.
 DAMAGE = (
     sqlite3.Error,
     zlib.error,
@@ -38,7 +38,10 @@ DAMAGE = (
 
 
 class LedgerConnection:
-    """A read-only connection.  Every method raises StoreError, in one line, where the store cannot answer."""
+    """A read-only connection to a store's database.
+
+    Every query raises StoreError: when the database cannot be read.  The message has one line.
+    """
 
     def __init__(self, state: Path) -> None:
         self.state = Path(state)
@@ -75,16 +78,19 @@ class LedgerConnection:
 
 
 class RunReader(LedgerConnection):
-    """Queries of runs.  Every method raises StoreError, in one line, where the store cannot answer."""
+    """Queries of stored runs.
+
+    Every query raises StoreError: when the database cannot be read.  The message has one line.
+    """
 
     def __init__(self, state: Path) -> None:
         super().__init__(state)
-        self.left_out: dict[str, str] = {}  # unreadable runs, which no list can show, with reasons
+        self.left_out: dict[str, str] = {}  # by id, the reasons for unreadable runs: lists omit them
         try:
             schema.refuse_newer(self._db, self.path)
             if "runs" not in self._db.table_names():
                 raise StoreError(f"{self.path}: expected a gpuwatch store, found another database")
-            # A store of an older version has no such column until a daemon of this version opens it.
+            # A store of an older version lacks this column until a daemon of this version opens it.
             self._has_tags = any(row[1] == "tags" for row in self._db.execute("PRAGMA table_info(runs)"))
         except StoreError:
             self.close()
@@ -94,7 +100,7 @@ class RunReader(LedgerConnection):
             raise StoreError(f"{self.path}: expected a readable gpuwatch database, found: {error}") from error
 
     def last_xids(self, boot_id: str) -> list[tuple[str, int, float]]:
-        """Return GPU, Xid number and wall time of the last event of each Xid in this boot, oldest first."""
+        """Return GPU, Xid number and wall time of the last event per GPU and Xid in this boot, oldest first."""
         return self._rows(
             "SELECT uuid, value, max(at_wall_s) FROM events WHERE boot_id = ? AND kind = 'xid' AND value IS NOT NULL"
             " GROUP BY uuid, value ORDER BY 3",
@@ -112,9 +118,10 @@ class RunReader(LedgerConnection):
         limit: int | None = None,
         worst_first: bool = False,
     ) -> list[Run]:
-        """Return runs that began in an interval, the newest first; with ``worst_first``, by status and then the newest.
+        """Return the runs that match every filter, newest first; with ``worst_first``, the worst status first.
 
-        ``tags``: only runs that have all of these; None stands for any value.
+        ``since_wall_s`` and ``until_wall_s`` bound a run's begin.  A run matches ``tags`` if it has all of them; the value
+        None matches any.
         """
         wheres: list[tuple[str, list[Any]]] = [
             (sql, [value])
@@ -136,7 +143,10 @@ class RunReader(LedgerConnection):
         return self._readable(sql, [*values, -1 if limit is None else limit], self.left_out)
 
     def _having_tag(self, name: str, text: str | None) -> tuple[str, list[Any]]:
-        """Return the condition of runs that have a tag, of any value if ``text`` is None; torn tags never match."""
+        """Return the SQL condition and the bound values for runs with a tag.
+
+        A ``text`` of None matches any value.  Invalid JSON never matches.
+        """
         if not self._has_tags:
             return "0", []
         # Search the text first: parsing the JSON of each of a million runs takes seconds.
@@ -146,23 +156,24 @@ class RunReader(LedgerConnection):
         return f"CASE WHEN instr(runs.tags, ?) THEN {valid} ELSE 0 END", [written, name, text]
 
     def ended(self, *, since_wall_s: float | None = None) -> list[Ended]:
-        """List the runs with a verdict of record, oldest first, without decoding any: decoding a million takes seconds."""
+        """Return the finished runs, oldest first, without their verdicts: decoding a million verdicts takes seconds."""
         sql = f"""SELECT id, boot_id, begun_wall_s, CASE WHEN json_valid(host) THEN json_extract(host, '$.hostname') END FROM runs
             WHERE begun_wall_s >= ? AND status NOT IN ({", ".join("?" * len(UNFINISHED))}) ORDER BY begun_wall_s, id"""
         return [Ended(*row) for row in self._rows(sql, [since_wall_s or 0.0, *UNFINISHED])]
 
     def named(self, ids: Sequence[str]) -> list[Run]:
-        """Return the runs of these ids, in the order given, without unknown ones."""
+        """Return the known and readable runs of these ids, in the order given."""
         sql = "SELECT * FROM runs WHERE id IN (SELECT value FROM json_each(?))"
         runs = {run.id: run for run in self._readable(sql, [as_json(ids)], self.left_out)}
         return [runs[run_id] for run_id in ids if run_id in runs]
 
     def run(self, id_prefix: str) -> Run:
-        """Return the run whose id begins with this prefix of at least four characters."""
+        """Return the run with this id, or else the only run whose id begins with this prefix.
+
+        Raises StoreError: when the prefix has fewer than four characters, or matches no run, several, or an unreadable one.
+        """
         if len(id_prefix) < SHORTEST_PREFIX:
-            raise StoreError(
-                f"run: expected a label, or an id of which {SHORTEST_PREFIX} characters are given, found {id_prefix!r}"
-            )
+            raise StoreError(f"run: expected a label or at least {SHORTEST_PREFIX} characters of an id, found {id_prefix!r}")
         sql = "SELECT * FROM runs WHERE id >= ? AND id < ? LIMIT 11"
         unreadable: dict[str, str] = {}
         found = self._readable(sql, [id_prefix, f"{id_prefix}\U0010ffff"], unreadable)
@@ -173,24 +184,24 @@ class RunReader(LedgerConnection):
             if not found:
                 raise StoreError(f"run {id_prefix}: expected one in {self.state}, found none; list them with: gpuwatch audit")
             some = ", ".join(run.id for run in found[:3])
-            raise StoreError(f"run {id_prefix}: expected one, found {len(found)} that begin so: {some}")
+            raise StoreError(f"run {id_prefix}: expected the prefix of one id, found {len(found)} ids: {some}; add characters")
         return (exact or found)[0]
 
     def packed(self, run: Run, uuid: str) -> bytes | None:
-        """Return the evidence as packed when the run was judged, byte for byte; None where it was not stored."""
+        """Return a run's stored capsule of one GPU, byte for byte; None if none is stored."""
         row = self._first("SELECT capsule FROM evidence WHERE run = ? AND uuid = ?", (run.id, uuid))
         return None if row is None else bytes(row[0])
 
     def signatures(self, run: Run) -> dict[int, bytes]:
-        """Return the daemon's signatures of a run, by the verdict's position; none in a store of an older version."""
+        """Return the daemon's signatures of a run's verdicts, by position; none from a store of an older version."""
         if "signatures" not in self._db.table_names():
             return {}
         return dict(self._rows("SELECT position, signature FROM signatures WHERE run = ?", (run.id,)))
 
     def overlapping(self, run: Run, uuid: str) -> tuple[OtherWindow, ...]:
-        """Return the windows of other processes that overlap a run on one GPU, oldest first; open ones have no end yet."""
+        """Return the windows of other processes that overlap a run on one GPU, oldest first; open ones end with the run."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
-        # The index by end serves both parts; the plus keeps SQLite from using the index by begin, which holds all earlier
+        # The index by end serves both parts.  The plus keeps SQLite off the index by begin, which would scan all earlier
         # windows.
         columns = "SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs WHERE boot_id = ? AND"
         sql = f"""{columns} end_ns > ? AND +begin_ns < ? AND id != ?
@@ -201,7 +212,7 @@ class RunReader(LedgerConnection):
             return foreign_to(run, uuid, [StoredSpan.of(row, end_ns) for row in rows])
 
     def recorded(self, run: Run, work: str) -> list[RecordedWindow]:
-        """Return the numbers of the user's earlier windows of this work, newest last; none in a store of an older version."""
+        """Return the numbers of the user's earlier windows of this work, newest last; none from a store of an older version."""
         if "recorded_windows" not in self._db.table_names():
             return []
         rows = self._rows(work_records.EARLIER, (run.uid, run.source, work, run.id))
@@ -212,12 +223,12 @@ class RunReader(LedgerConnection):
         row = next(iter(self._dicts("SELECT * FROM timings WHERE run = ?", [run_id])), None)
         if row is None:
             return None
-        clock = row.get("sm_clock_mhz")  # a store of the first version has none
+        clock = row.get("sm_clock_mhz")  # a store of the first version lacks this column
         with self._as_store_error():
             return PackedTimes(row["at_ns"], row["took_s"], clock, row.get("calls_count") or 1).unpacked()
 
     def _spans(self, run_id: str, what: str) -> NamedSpans | None:
-        """Return a run's spans; None in a store of an older version."""
+        """Return a run's spans of one kind; None if none are stored, as in a store of an older version."""
         if "spans" not in self._db.table_names():
             return None
         sql = "SELECT begin_ns, end_ns, named, names FROM spans WHERE run = ? AND what = ?"
@@ -229,14 +240,16 @@ class RunReader(LedgerConnection):
             names = msgspec.json.decode(row[3], type=list[str])
             words = tuple(names[number] for number in row[2])
             if not len(begin_ns) == len(end_ns) == len(words):
-                raise ValueError(f"expected as many ends and words as begins, found {len(end_ns)} and {len(words)}")
+                raise ValueError(
+                    f"expected {len(begin_ns)} ends and words, one per begin, found {len(end_ns)} and {len(words)}"
+                )
             return NamedSpans(begin_ns, end_ns, words)
 
     def _readable(self, sql: str, values: list[Any], unreadable: dict[str, str]) -> list[Run]:
-        """Return the runs that can be read; ``unreadable`` receives the others, with the reasons."""
+        """Return the readable runs, and add the reasons for the others to ``unreadable`` by id."""
         packed: dict[str, list[bytes]] = {}
         of_verdicts = "SELECT run, verdict FROM verdicts WHERE run IN (SELECT value FROM json_each(?)) ORDER BY run, position"
-        # One transaction: otherwise a run read before its judging would get the verdicts written after it.
+        # One transaction: otherwise a run read as unjudged could get verdicts that the daemon wrote afterwards.
         with self._as_store_error(), self._db.atomic():
             rows = list(self._dicts(sql, values))
             for run_id, verdict in self._rows(of_verdicts, [as_json([row["id"] for row in rows])]):

@@ -1,4 +1,4 @@
-"""A clean window of which everything is known, what a rule reads of it, and the same window without one thing."""
+"""A clean window with every observation, the names that a rule reads in it, and copies without some of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.annotate.builders import UUID, Signal, evidence
 from tests.annotate.occurrences.plausibility import H200
 from tests.annotate.occurrences.timing import every
 
-# Every GPU has these, so no window is without.
+# Every device record has these fields, so no test withholds them.
 _ALWAYS = ("device.uuid", "device.name", "device.simulated")
 _DEVICE = replace(H200, supported_reasons_mask=0x1FF, vbios_version="96.00")
 _HOST = Host(
@@ -37,7 +37,7 @@ _DECLARED: Mapping[str, Fact] = {
 
 
 def clean(*, timer: str = "host") -> Evidence:
-    """Twenty quiet seconds at a lock that holds, timed and declared of, beside a baseline that ran at the same time."""
+    """Return 20 quiet seconds under a clock lock that holds, with timings, declared facts and a simultaneous baseline."""
     times = every(2e-3, took_s=1.9e-3, length_s=20.0)
     rng = np.random.default_rng(1)
     took_s = times.took_s * rng.normal(1.0, 0.003, len(times.took_s))
@@ -57,7 +57,7 @@ def clean(*, timer: str = "host") -> Evidence:
 
 
 class _Read(Mapping[str, Any]):
-    """A mapping that writes down what was asked of it."""
+    """A mapping that logs the names read from it."""
 
     def __init__(self, known: Mapping[str, Any], log: set[str], prefix: str) -> None:
         self._known, self._log, self._prefix = known, log, prefix
@@ -74,7 +74,10 @@ class _Read(Mapping[str, Any]):
 
 
 def _watched(record: Any, log: set[str], names: Mapping[str, str], *, handed_on_by: str = "") -> Any:  # any frozen record
-    """The same record; whichever of these fields is read is written down, but not where a copy is made of it, or by that module."""
+    """Return a copy of the record that logs reads of these fields.
+
+    It ignores reads by ``dataclasses``, which copies records, and by the module ``handed_on_by``.
+    """
     kind = type(record)
 
     class Watched(kind):  # type: ignore[valid-type,misc]  # a record's class is known only here
@@ -87,11 +90,11 @@ def _watched(record: Any, log: set[str], names: Mapping[str, str], *, handed_on_
 
 
 def read_by(rule: Rule, about: Evidence) -> set[str]:
-    """What a rule looks at in this window, by the names that `without` takes."""
+    """Return the names that a rule reads in this window, in the form that ``without`` takes."""
     log: set[str] = set()
     assert about.device is not None
     trace = replace(about.trace, columns=_Read(about.trace.columns, log, ""))
-    # `inside` hands on each iteration's clock, whoever asks for times.
+    # `durations` copies each iteration's clock for every caller, so its reads do not count for the rule.
     clock = {"sm_clock_mhz": "timings.sm_clock_mhz"}
     timings = about.timings and _watched(about.timings, log, clock, handed_on_by="annotate.times.durations")
     whole = Evidence(
@@ -110,14 +113,14 @@ def read_by(rule: Rule, about: Evidence) -> set[str]:
 
 
 def without(about: Evidence, *names: str) -> Evidence:
-    """The same window, had these never been observed or declared."""
+    """Return the same window without these observations and declared facts."""
     for name in names:
         match name.partition("."):
             case ("host", _, fact):
                 about = replace(about, host=replace(about.host, **{fact: None}))
             case ("device", _, fact):
                 assert about.device is not None
-                nothing: dict[str, Any] = {fact: None}  # a field whose type allows it: the others are in _ALWAYS
+                nothing: dict[str, Any] = {fact: None}  # the field's type allows None: the other fields are in _ALWAYS
                 about = replace(about, device=replace(about.device, **nothing))
             case ("declared", _, fact):
                 about = replace(about, declared={k: v for k, v in about.declared.items() if k != fact})

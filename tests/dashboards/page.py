@@ -1,6 +1,7 @@
-"""Generator of docs/DASHBOARDS.md, the content of every panel for a small simulated fleet: ``python -m tests.dashboards.page``.
+"""Generator of ``docs/DASHBOARDS.md``, which shows every panel as text for a small simulated fleet.
 
-The page differs between runs, so no test compares it; other tests cover the queries and the drawing.
+Run ``python -m tests.dashboards.page``.  The page differs between runs, so no test compares it.  Other tests cover the
+queries and the drawing.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ SPAN_S = 60.0
 _HEAD = """\
 # What the dashboards show
 
-Every panel of the three dashboards as text, over a minute of three hosts: `busy` with six GPUs (capped, shared with a
-neighbour, too hot, partitioned, idle, and copying), `faulty` with one that was lost for two seconds and one with a memory error, and `bare`
-without a driver. All GPUs are SIMULATED; Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`.
+This page shows every panel of the three dashboards as text, over one minute of three hosts:
 
-Any Prometheus can be read so, without Grafana: `python -m dashboards.show http://127.0.0.1:9090`. This page is written by
-`python -m tests.dashboards.page`; a sparkline runs from the least value to the greatest.
+- `busy` has six GPUs: capped, shared with a neighbour, too hot, partitioned, idle, and copying.
+- `faulty` has two GPUs: one was lost for two seconds, and the other reported a memory error.
+- `bare` has no driver.
+
+All GPUs are SIMULATED. Prometheus and the daemons are real. The GPU dashboard shows GPU 0 of `busy`. A sparkline's scale
+runs from its lowest value to its highest.
+
+`python -m dashboards.show http://127.0.0.1:9090` prints the panels of any Prometheus without Grafana.
+`python -m tests.dashboards.page` writes this page.
 
 """
 

@@ -1,4 +1,4 @@
-"""Tests of small records in the state folder: any content can be read, and foreign files are not overwritten."""
+"""Tests of JSON files in the state folder: reading survives any content, and writing follows no link."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Declared facts and times of any type and size, as the judge gets them: they never fail the judge, and never improve the
-status from the witness alone.
+"""Fuzz target of the judge: declared facts of any scalar value, and times that pass the daemon's check.
+
+No rule fails on them.  They never improve the status that the witness's readings give alone.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def target(data: bytes) -> None:
 
 
 def _timings(dealt: Dealt, begin_ns: int) -> Timings | None:
-    """Return times in their wire form, checked like a client's."""
+    """Pack times into a client's message, check it as the daemon does, and unpack it; None without times.
+
+    Raises UsageError: when the check refuses the times.
+    """
     count = dealt.byte() % 40
     if not count:
         return None

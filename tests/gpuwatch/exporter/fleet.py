@@ -1,4 +1,4 @@
-"""A fleet for tests: simulated GPUs on virtual time with counted driver calls, and the page from them."""
+"""A test fleet: simulated GPUs on virtual time, with counted driver calls and the exporter's page."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ STORE: dict[str, Any] = {
     "dropped_segments_count": 0, "set_aside_count": 0, "queued_count": 7, "disk_full": False,
 }  # fmt: skip
 
-QUESTIONS_COUNT = 5  # of a sampler; after a loss all retry silently, and virtual time would never stop
+QUESTIONS_COUNT = 5  # per sampler, one sweep each after a loss; waiting for a sixth would advance virtual time forever
 
 Labels = frozenset[tuple[str, str]]
 Series = dict[tuple[str, Labels], float]
 
 
 class Counting(Simulated):
-    """A source that counts its queries."""
+    """A simulated source that counts its calls by kind."""
 
     calls: Counter[str]
 
@@ -68,7 +68,7 @@ class Counting(Simulated):
 
 @dataclass
 class Machine:
-    """The daemon's sampling part, without its threads."""
+    """A stand-in for the daemon's sampling, without threads."""
 
     devices: Sequence[Device]
     samplers: list[Sampler]
@@ -94,7 +94,7 @@ class Machine:
 
 @dataclass
 class Fleet:
-    """Scenes side by side; ``play`` advances time, ``scrape`` renders a page and parses it."""
+    """Simulated GPUs and their collector.  ``play`` advances virtual time; ``scrape`` renders and parses a page."""
 
     scenes: str | Sequence[Scene]
     processes_count: int = 0
@@ -135,14 +135,14 @@ class Fleet:
                 return
 
     def lose_driver(self) -> None:
-        """Remove the whole source: each lane of a sampler notices that once."""
+        """Close the source, and hand each sampler's reports of the loss to the tallies."""
         self.source.close()
         for sweeps in self._sweeps:
             for sweep in islice(sweeps, QUESTIONS_COUNT):
                 self.tallies.take(sweep)
 
     def tell(self, uuid: str, kind: str, value: int | None = None) -> None:
-        """Report an event of the driver."""
+        """Hand a driver event to the tallies."""
         now_ns = self.clock.now_ns()
         event = Event(uuid=uuid, at_ns=now_ns, kind=kind, value=value)
         self.tallies.take(Sweep(uuid, Lane.EVENTS, now_ns, 0, 0, event))
@@ -160,7 +160,7 @@ class Fleet:
 
 
 def series(text: str) -> Series:
-    """Parse a page in the text format: the value of every series."""
+    """Parse a page in Prometheus' text format, and return the value of every series."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_families(text)
@@ -169,13 +169,16 @@ def series(text: str) -> Series:
 
 
 def openmetrics_names(text: str) -> Iterator[str]:
-    """Return the names of a page in OpenMetrics, by its strict parser.  Raises ValueError: for violations of the format."""
+    """Yield the sample names of a page in OpenMetrics, as its strict parser reads them.
+
+    Raises ValueError: when the page violates the format.
+    """
     for family in text_string_to_metric_families(text):  # type: ignore[no-untyped-call]
         yield from (sample.name for sample in family.samples)
 
 
 def of(found: Series, name: str, /, **labels: str) -> float | None:
-    """Return the one series with this name and all of these labels; None without one."""
+    """Return the value of the only series with this name and all of these labels; None without one."""
     wanted = set(labels.items())
     values = [value for (named, has), value in found.items() if named == name and wanted <= has]
     assert len(values) <= 1, f"{name}{labels}: {len(values)} series"

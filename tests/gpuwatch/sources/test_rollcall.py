@@ -1,4 +1,4 @@
-"""Tests of the enumeration of GPUs with unforeseen answers of the driver."""
+"""Tests of GPU enumeration when the driver answers unexpectedly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.sources.nvml.enumeration import RollCall
 
 
 class _Api:
-    """A driver that lists some GPUs, each with an optional exception."""
+    """A mock NVML binding: it lists one GPU per exception, and raises the exception for the GPU's handle."""
 
     class NVMLError(Exception):
         def __init__(self, value: int) -> None:
@@ -29,7 +29,7 @@ class _Api:
 
 
 def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
-    """An unforeseen answer costs neither patience nor the next call."""
+    """``missing`` names an unexpected exception, and the next call asks the GPU again."""
     api = _Api(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     assert roll.call() == []
@@ -40,7 +40,7 @@ def test_enumeration_survives_an_answer_it_does_not_understand() -> None:
 
 
 def test_enumeration_drops_answers_from_before_the_driver_went() -> None:
-    """Answers from before the driver's loss do not answer the next call."""
+    """A call reuses no answer of an earlier call that raised SourceGoneError."""
     api = _Api(_Api.NVMLError(9), _Api.NVMLError(15))
     roll = RollCall(api, patience_s=5.0)
     with pytest.raises(SourceGoneError):

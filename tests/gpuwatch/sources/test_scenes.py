@@ -1,4 +1,4 @@
-"""Tests that each scene's own benchmark gets the verdict of its physics."""
+"""Tests that the judge gives each scene's benchmark the status and the rules that the scene declares."""
 
 from __future__ import annotations
 

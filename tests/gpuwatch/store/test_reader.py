@@ -100,7 +100,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
         assert reader.run("0002abcd").verdicts == (verdict("flagged", rules=("power-limited", "regime-change")),)
         with pytest.raises(StoreError, match=r"expected one in .* found none"):
             reader.run("ffff")
-        with pytest.raises(StoreError, match="an id of which 4 characters are given"):
+        with pytest.raises(StoreError, match="a label or at least 4 characters of an id"):
             reader.run("000")
 
 
@@ -120,7 +120,7 @@ def test_run_refuses_an_ambiguous_id_prefix(tmp_path: Path) -> None:
     store.close()
     with Reader(tmp_path) as reader:
         assert reader.run("aaaab").id == "aaaab"
-        with pytest.raises(StoreError, match="expected one, found 2 that begin so: bbbb1, bbbb2"):
+        with pytest.raises(StoreError, match="expected the prefix of one id, found 2 ids: bbbb1, bbbb2"):
             reader.run("bbbb")
 
 
