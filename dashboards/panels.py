@@ -1,7 +1,6 @@
-"""The kinds of panel in the dashboards, with one style, one kind of join and one text for missing data.
+"""The panel types of the dashboards, with one style, one kind of join and one text for missing data.
 
-A panel never shows "fine" for lack of data: without a scrape every panel shows ``NO_DATA``, and an idle GPU has a value
-of its own.
+Missing data never looks like health: without a scrape every panel shows ``NO_DATA``, and "idle" is a separate value.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +23,7 @@ GREEN, BLUE, YELLOW, ORANGE, RED, PURPLE, GREY = "green", "blue", "yellow", "ora
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One PromQL expression and the names of its series."""
+    """One PromQL expression, and the legend format that names the resulting series."""
 
     expr: str
     legend: str = ""
@@ -39,7 +38,7 @@ class ValueStyle:
 
 
 class _Common(Protocol):
-    """The methods common to all panel builders; the SDK generates each separately, without a common type."""
+    """The methods common to all panel builders.  The SDK generates each builder separately, without a common type."""
 
     def datasource(self, datasource: model.DataSourceRef) -> Self: ...
     def description(self, description: str) -> Self: ...
@@ -54,7 +53,7 @@ Panel = TypeVar("Panel", bound=_Common)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineStyle:
-    """The style of a panel of lines.  ``has_limits``: series whose names begin with "limit" are drawn as dashed lines."""
+    """The style of a time series panel.  With ``has_limits``, Grafana draws series named ``limit…`` as dashed red lines."""
 
     least: float | None = 0
     most: float | None = None
@@ -71,9 +70,9 @@ def lines(
     size: tuple[int, int] = (24, 8),
     style: LineStyle = LineStyle(),
 ) -> timeseries.Panel:
-    """Build a panel of amounts over time."""
+    """Build a time series panel."""
     panel = _panel(timeseries.Panel(), title, description, size).unit(unit).show_points(common_model.VisibilityMode.AUTO)
-    # A hole in the data stays a hole: with a joined line, a dead exporter would look like a quiet GPU.
+    # Gaps stay visible: with a joined line, a stopped exporter would look like an idle GPU.
     panel = panel.span_nulls(False).line_width(1.5).fill_opacity(30 if style.is_stacked else 5)  # noqa: FBT003 - the SDK's own signature
     panel = (
         panel.color_scheme(_by("palette-classic"))
@@ -100,7 +99,7 @@ def lines(
 def timeline(
     title: str, description: str, looks: Mapping[int, ValueStyle], query: Query, *, height: int = 8
 ) -> statetimeline.Panel:
-    """Build a panel of states over time, one row per series; a hole is a time without scrapes."""
+    """Build a state timeline with one row per series; a gap is a time without scrapes."""
     panel = (
         _panel(statetimeline.Panel(), title, description, (24, height))
         .mappings(_mappings(looks))
@@ -113,9 +112,9 @@ def timeline(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure, or a column of a table: its query, its heading and unit, and the style of its values.
+    """A figure, or a column of a table: the query, the heading, the unit and the style of the values.
 
-    A cell without a heading serves its labels: its value is not shown.
+    A column without a heading adds only labels: the table hides the values.
     """
 
     query: Query
@@ -127,7 +126,7 @@ class Cell:
 
 
 def number(cell: Cell, description: str, *, width: int = 4) -> stat.Panel:
-    """Build one large figure of this instant, because the last point of a range may be old."""
+    """Build a panel of one large figure, from an instant query: the last point of a range query may be old."""
     steps = cell.steps or ((None, BLUE),)
     panel = _panel(stat.Panel(), cell.heading, description, (width, 4)).unit(cell.unit).thresholds(_steps(*steps))
     panel = panel.color_mode(common_model.BigValueColorMode.BACKGROUND).color_scheme(_by("thresholds"))
@@ -150,7 +149,10 @@ def grid(
     links: Mapping[str, str] | None = None,
     highest_first: str = "",
 ) -> table.Panel:
-    """Build a table: one row for each set of ``labels`` (label → heading), one column for each cell, joined on the labels."""
+    """Build a table with one row per set of label values and one column per cell, joined on the labels.
+
+    ``labels`` maps each label to a heading.  ``links`` maps a heading to a URL.  ``highest_first`` names the heading to sort by.
+    """
     panel = _panel(table.Panel(), title, description, size)
     for ref, cell in zip(ascii_uppercase, cells, strict=False):
         panel = panel.with_target(_now(cell.query, ref).format(PromQueryFormat.TABLE))
@@ -184,7 +186,7 @@ def grid(
 
 
 def row(title: str) -> dashboard.Row:
-    """Build a heading above the following panels."""
+    """Build a row heading for the panels that follow."""
     return dashboard.Row(title)
 
 
@@ -194,7 +196,7 @@ Part: TypeAlias = dashboard.Row | timeseries.Panel | statetimeline.Panel | stat.
 def fill(
     made: dashboard.Dashboard, annotations: Iterable[Builder[model.AnnotationQuery]], *sections: Iterable[Part]
 ) -> dashboard.Dashboard:
-    """Add annotations, and sections of rows and panels, to a dashboard."""
+    """Add annotations and sections of rows and panels to a dashboard."""
     for each in annotations:
         made = made.annotation(each)
     for part in chain.from_iterable(sections):
@@ -203,12 +205,12 @@ def fill(
 
 
 def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> dashboard.Dashboard:
-    """Build an empty dashboard with the common variables: the Prometheus, the job, the hosts."""
+    """Build an empty dashboard with the common variables: data source, job and hosts."""
     made = dashboard.Dashboard(title).uid(uid).description(description).tags(["gpuwatch"]).time(since, "now").refresh("30s")
     made = made.timezone("browser").tooltip(model.DashboardCursorSync.CROSSHAIR).readonly()
     made = made.with_variable(dashboard.DatasourceVariable("datasource").label("Prometheus").type("prometheus"))
     made = made.with_variable(variable("job", "Job", "label_values(gpuwatch_build_info, job)"))
-    # "All" jobs lists the found ones, because "up" has every job of Prometheus.  "All" hosts matches also unreachable hosts.
+    # "All" jobs expands to the jobs found, because "up" has every job of Prometheus.  "All" hosts also matches unreachable hosts.
     hosts = variable("instance", "Host", 'label_values(gpuwatch_build_info{job=~"$job"}, instance)')
     made = made.with_variable(hosts.all_value(".*"))
     return made.link(
@@ -222,7 +224,7 @@ def board(uid: str, title: str, description: str, *, since: str = "now-1h") -> d
 
 
 def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboard.QueryVariable:
-    """Build a choice that Prometheus fills; with ``many``, several values, initially all."""
+    """Build a variable with values from Prometheus.  With ``many``, a user may select several; all is the default."""
     made = dashboard.QueryVariable(name).label(label).datasource(DATASOURCE).sort(model.VariableSort.NATURAL_ASC)
     made = made.query({"query": query, "refId": name}).refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
     if not many:
@@ -232,7 +234,7 @@ def variable(name: str, label: str, query: str, *, many: bool = True) -> dashboa
 
 
 class Annotation(model.AnnotationQuery):
-    """Marks from a query; adjacent points become one region.  The SDK has no field for a mark's text."""
+    """Annotations from a query; Grafana joins adjacent points to one region.  The SDK has no field for ``titleFormat``."""
 
     says: str = ""
 
@@ -249,7 +251,7 @@ class _AnnotationBuilder(Builder[model.AnnotationQuery]):
 
 
 def annotation(name: str, expr: str, color: str, says: str) -> Builder[model.AnnotationQuery]:
-    """Build marks on every panel of a dashboard while an expression has a value."""
+    """Build an annotation that marks every panel of a dashboard while ``expr`` has a value."""
     made = Annotation(name=name, datasource=DATASOURCE, expr=expr, icon_color=color)
     made.says = says
     return _AnnotationBuilder(made)

@@ -16,11 +16,12 @@ from annotate.evidence.window_record import Fact, Host, Timings, WindowRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that is known of one window on one GPU.
+    """All evidence of one window on one GPU.
 
-    ``declared`` holds facts only the measured process knows, by the names of ``annotate.declared``: they may worsen a verdict,
-    never improve it.  ``absence`` says why there is no telemetry, where there is none.  ``baseline`` is what the window is
-    compared with, where it is.  ``other_work``, like ``timings``, is declared; ``pauses`` only name causes.
+    ``declared`` holds facts that only the measured process knows, by the names of ``annotate.declared``.  Declared facts
+    can only worsen a verdict.  ``absence`` is the reason for missing telemetry, or None.  ``baseline`` is the evidence to
+    compare the window with, or None.  The measured process also declares ``timings`` and ``other_work``.  ``pauses`` only
+    name causes.
     """
 
     window: WindowRecord
@@ -37,7 +38,11 @@ class Evidence:
     record: WorkRecord | None = None
 
     def observes(self, name: str) -> bool:
-        """Return whether it holds a signal, ``process_list``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X``."""
+        """Return True if this evidence holds the named item.
+
+        ``name`` is a signal, ``process_list``, ``dense_power``, ``timings``, ``baseline``, ``host.X``, ``declared.X`` or
+        ``device.X``.  ``timings.`` with any suffix asks for stamped clocks.
+        """
         match name.partition("."):
             case ("host", _, fact):
                 return getattr(self.host, fact) is not None
@@ -60,17 +65,18 @@ class Evidence:
                 return self.trace.observes(name)
 
     def within(self, name: str, *, step_ns: int = 10_000_000) -> Column:
-        """A signal on a regular grid over the window, shortened by one refresh at its start.
+        """Return a signal on a regular grid over the window, without the signal's first refresh interval.
 
-        A gauge shows what was true up to one refresh ago, so the window's first refresh still speaks of the time before.
+        A gauge can be one refresh old, so its first values may describe the time before the window.  The cut is at most
+        half of the window.
         """
         lag_ns = min(self.trace.refresh_of_ns(name), self.window.length_ns // 2)
         return self.trace.within(name, self.window.begin_ns + lag_ns, self.window.end_ns, step_ns=step_ns)
 
     def increase(self, name: str) -> Increase | None:
-        """Return how much a counter rose over the window; None where no readings bracket it."""
+        """Return the increase of a counter over the window; None if no readings bracket the window."""
         return self.trace.increase(name, self.window.begin_ns, self.window.end_ns)
 
     def part(self, begin_ns: int, end_ns: int) -> Evidence:
-        """The same evidence for a part of the window."""
+        """Return the same evidence with the window cut to an interval."""
         return replace(self, window=replace(self.window, begin_ns=begin_ns, end_ns=end_ns))

@@ -1,4 +1,7 @@
-"""The daemon's limits on waiting for the judge's worker, in CPU time: a busy machine may give the worker little of it."""
+"""The daemon's limits on waiting for the judge's worker.
+
+The limits count CPU time, because a busy machine may give the worker little of it.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from typing import TypeVar
 
 from gpuwatch import clock
 
-_LOOK_S = 0.5  # interval of reading the worker's CPU time from /proc
+_LOOK_S = 0.5  # interval between reads of the worker's CPU time
 
 _T = TypeVar("_T")
 
 
 def used_cpu_s(pid: int) -> float | None:
-    """Return the CPU time that a process has used; None where it cannot be read."""
+    """Return the CPU time of a process, user and system; None if the process cannot be read."""
     import psutil  # imported late: not needed before a worker has begun
 
     try:
@@ -27,17 +30,17 @@ def used_cpu_s(pid: int) -> float | None:
 
 @dataclass(frozen=True)
 class WorkerPatience:
-    """Limits of waiting for an answer."""
+    """The limits on waiting for one answer of the worker."""
 
-    answer_s: float = 20.0  # seconds of CPU time, or of no CPU time at all: a window takes tens of milliseconds
-    window_ratio: float = 1 / 300  # more for long windows: one of a day takes half a minute on the development machine
-    starved_ratio: float = 15.0  # given up below a fifteenth of a processor: a client waits for the verdict
+    answer_s: float = 20.0  # of CPU time, or without any CPU time; judging a window takes tens of milliseconds
+    window_ratio: float = 1 / 300  # added per second of the window; judging a window of a day takes half a minute
+    starved_ratio: float = 15.0  # wall-clock time over the CPU time allowed: a client waits for the verdict
     cpu_s: Callable[[int], float | None] = used_cpu_s
 
     async def wait_for(self, answer: asyncio.Task[_T], pid: int, length_s: float) -> _T:
         """Wait for a worker's answer on a window of this length, while the worker makes progress.
 
-        Raises TimeoutError: when the worker used too much CPU time, none for too long, or got far too little.
+        Raises TimeoutError: when the worker uses too much CPU time, uses none for too long, or gets too small a share.
         """
         most_s = self.answer_s + length_s * self.window_ratio
         begun_ns = progress_ns = clock.now_ns()
@@ -47,9 +50,13 @@ class WorkerPatience:
             if now_s > last_s:
                 progress_ns, last_s = now_ns, now_s
             if last_s - first_s > most_s:
-                raise TimeoutError(f"no answer after {last_s - first_s:.1f} s of processor time")
+                raise TimeoutError(
+                    f"expected an answer within {most_s:.1f} s of CPU time, found none after {last_s - first_s:.1f} s"
+                )
             if now_ns - progress_ns >= most_s * 1e9:
-                raise TimeoutError(f"it used no processor time for {most_s:.1f} s")
+                raise TimeoutError(f"expected progress, found no CPU time used for {most_s:.1f} s")
             if now_ns - begun_ns >= most_s * self.starved_ratio * 1e9:
-                raise TimeoutError(f"it got {last_s - first_s:.1f} s of processor time in {(now_ns - begun_ns) / 1e9:.0f} s")
+                raise TimeoutError(
+                    f"expected an answer, found {last_s - first_s:.1f} s of CPU time used in {(now_ns - begun_ns) / 1e9:.0f} s"
+                )
         return answer.result()

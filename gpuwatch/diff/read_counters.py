@@ -1,4 +1,8 @@
-"""Counters of both sides: what is permitted, ncu in a process of its own, else GPM over a run of each kernel alone, else none."""
+"""Hardware counters of both sides of a diff.
+
+ncu counts in a separate process if the machine permits it.  Otherwise GPM counts while each kernel runs alone on a GPU
+that has GPM.
+"""
 
 import csv
 import math
@@ -27,14 +31,14 @@ _PERMIT = (
 )
 _INSTALL = "an administrator installs it with: sudo apt-get install nsight-compute"
 NCU_CONTROLS = ("--clock-control none", "--cache-control all")
-_PATIENCE_S = 180.0  # some twenty replays of three launches take seconds; the rest is for imports and compilation
+_PATIENCE_S = 180.0  # about 20 replays of 3 launches take seconds; imports and compilation may take minutes
 _SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
 _FORM = ["--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
 SideName: TypeAlias = Literal["a", "b"]
-# The driver's samples are some 130 ms old: a run begins this long before its first one.
+# The driver's samples are about 130 ms old, so a run begins this long before its first sample.
 LEAD_S = 0.4
-_TURN_S = 1.0  # so that each side runs for 3 s
+_TURN_S = 1.0  # three turns give each side 3 s of samples
 _SIGNALS = {
     "sm_activity_ratio": "sm_activity_ratio",
     "dram_activity_ratio": "dram_activity_ratio",
@@ -47,15 +51,18 @@ _SIDES: tuple[SideName, SideName] = ("a", "b")
 
 @dataclass(frozen=True, slots=True)
 class CounterPermission:
-    """ncu's place and the reason why it may not count, which is empty where it may."""
+    """The path of ncu, and the reason why ncu may not count.
+
+    ``why_not`` is empty if ncu may count.
+    """
 
     ncu: str | None
     why_not: str
 
     def choose(self, asked: Asked, *, has_gpm: bool) -> tuple[CounterSource, str]:
-        """Return the source of counters and the sentence about it.
+        """Return the source of counters and the sentence that reports it.
 
-        Raises UsageError: when ``asked`` is ncu and it may not count, or require and nothing may.
+        Raises UsageError: when ``asked`` is ncu and ncu may not count, or ``asked`` is require and neither ncu nor GPM can.
         """
         if asked == "off":
             return "none", "not asked for (--counters off)"
@@ -71,7 +78,10 @@ class CounterPermission:
 def read_permission(
     params: Path = Path("/proc/driver/nvidia/params"), status: Path = Path("/proc/self/status"), search_path: str | None = None
 ) -> CounterPermission:
-    """Return whether ncu may count: it must be on PATH, and the driver open to all or this process an administrator's."""
+    """Return the path of ncu, and the reason why ncu may not count, if any.
+
+    ncu must be on PATH.  The driver must admit all users, or this process must have CAP_SYS_ADMIN.
+    """
     ncu = shutil.which("ncu", path=search_path)
     if ncu is None:
         return CounterPermission(None, f"ncu is not on PATH; {_INSTALL}")
@@ -79,7 +89,7 @@ def read_permission(
     capabilities = re.search(r"^CapEff:\s*([0-9a-f]+)", _text(status), re.M)
     is_admin = capabilities is not None and bool(int(capabilities[1], 16) >> _CAP_SYS_ADMIN & 1)
     if only_admins is None:
-        return CounterPermission(ncu, f"{params} does not tell RmProfilingAdminOnly: the driver is not loaded")
+        return CounterPermission(ncu, f"expected RmProfilingAdminOnly in {params}, found none: load the NVIDIA driver")
     if only_admins[1] != "0" and not is_admin:
         return CounterPermission(ncu, f"RmProfilingAdminOnly is 1 and this process lacks CAP_SYS_ADMIN; {_PERMIT}")
     return CounterPermission(ncu, "")
@@ -93,19 +103,19 @@ def _text(file: Path) -> str:
 
 
 class CountersRefusedError(GpuwatchError):
-    """ncu gave no counters."""
+    """A run of ncu that returned no counters."""
 
 
 def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) -> Readings:
     """Run a command under ncu and return the counters of its profiled launches.
 
-    Raises CountersRefusedError: with ncu's own words when it gives none.
+    Raises CountersRefusedError: when ncu does not start, takes too long or returns no counters; the message gives the reason.
     """
     names = [DURATION, *(name for metric in METRICS for name in metric.ncu)]
     with tempfile.TemporaryDirectory(prefix="gpuwatch-ncu-") as folder:
         log = Path(folder) / "log.csv"
         command = [ncu, *" ".join(NCU_CONTROLS).split(), *_FORM, "--metrics", ",".join(names), "--log-file", str(log), *words]
-        environment = os.environ | {"LC_ALL": "C"}  # ncu writes numbers as the locale does
+        environment = os.environ | {"LC_ALL": "C"}  # ncu formats numbers by the locale
         try:
             done = subprocess.run(command, check=False, capture_output=True, env=environment, timeout=patience_s)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -121,7 +131,7 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
 
 
 def parse(text: str) -> list[dict[str, float]]:
-    """Return each launch's metrics in base units, shares as ratios, from the raw page."""
+    """Parse ncu's raw page; return the metrics of each launch in base units, percentages as ratios."""
     rows = list(csv.reader(line for line in text.splitlines() if line.startswith('"')))
     if not rows or "Kernel Name" not in rows[0]:
         return []
@@ -138,7 +148,11 @@ def parse(text: str) -> list[dict[str, float]]:
 
 
 def combine(launches: Sequence[Mapping[str, float]]) -> Readings:
-    """Return the counters of each repetition; of a pipeline's launches, amounts add up and shares are means by time."""
+    """Return the counters of each repetition.
+
+    A repetition of a pipeline has several launches.  An extensive metric is the sum over the launches.  Any other metric is
+    the mean weighted by duration.
+    """
     repeats = REPEATS if len(launches) % REPEATS == 0 else 1
     length = len(launches) // repeats
     readings: dict[str, tuple[float, ...]] = {}
@@ -157,8 +171,8 @@ def combine(launches: Sequence[Mapping[str, float]]) -> Readings:
 
 def _number(text: str) -> float | None:
     try:
-        value = float(text.replace(",", ""))  # of thousands: LC_ALL sets the point
-    except ValueError:  # n/a, and attributes that are words
+        value = float(text.replace(",", ""))  # the thousands separator: LC_ALL=C makes the decimal mark a point
+    except ValueError:  # n/a, or a textual attribute
         return None
     return value if math.isfinite(value) else None
 
@@ -171,7 +185,7 @@ def _scale(unit: str) -> float:
 
 
 def has_gpm(device: Device) -> bool:
-    """Return True for a GPU of a generation with GPM."""
+    """Return True if the GPU's generation has GPM (Hopper or newer)."""
     return float(device.compute_capability or 0) >= _FIRST_WITH_GPM
 
 
@@ -182,9 +196,9 @@ def collect(
     open_source: Callable[[], Source],
     say: Callable[[str], None],
 ) -> Counters:
-    """Say what counts, and count.
+    """Report the source of the counters through ``say``, and read the counters.
 
-    Raises UsageError: when ``asked`` is ncu or require, and the counters cannot be had.
+    Raises UsageError: when ``asked`` is ncu and ncu cannot count, or ``asked`` is require and no source can.
     """
     kind, says = permission.choose(asked, has_gpm=has_gpm(pair.device))
     if asked != "off":
@@ -202,7 +216,7 @@ def collect(
             readings = read_gpm(pair, source)
         finally:
             source.close()
-    except (SourceError, UsageError) as error:  # also of a side that fails when it runs again
+    except (SourceError, UsageError) as error:  # UsageError: a side failed when it ran again
         readings, says = ({}, {}), f"{says}; GPM: {error}"
     if not any(readings):
         if asked == "require":
@@ -212,7 +226,11 @@ def collect(
 
 
 def read_gpm(pair: TimingProcess, source: Source) -> tuple[Readings, Readings]:
-    """Run the sides in turns and return the activity of each turn.  Raises SourceError: when the driver does not answer."""
+    """Run the sides in turns and return the activity of each turn.
+
+    Raises SourceError: when the driver does not answer.
+    Raises UsageError: when a side fails.
+    """
     names = tuple(_SIGNALS.values())
     turns = {side: [] for side in _SIDES}  # type: dict[SideName, list[object]]
     for _ in range(REPEATS):

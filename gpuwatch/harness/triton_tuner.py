@@ -1,4 +1,4 @@
-"""Triton's autotuner: one window around the trials of a key, opened by the first of them."""
+"""One window around the trials of each key of Triton's autotuner; the first trial opens the window."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpuwatch.harness.tuning import Tuning
 
 FACE = "triton.autotune"
 
-_expected: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # trials that follow, by autotuner
+_expected: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # number of configs to try, by autotuner
 _running: WeakKeyDictionary[Any, Tuning] = WeakKeyDictionary()
 
 
 def patch_autotuner(autotuner: ModuleType) -> None:
-    """Patch an imported ``triton.runtime.autotuner``: its choice of trials, and each trial, but no launch."""
+    """Patch the choice of configs and each trial in an imported ``triton.runtime.autotuner``; launches stay unpatched."""
     kind = getattr(autotuner, "Autotuner", None)
     if all(hasattr(kind, name) for name in ("prune_configs", "_bench")):
         replace_function(kind, "prune_configs", _count_configs)
@@ -26,9 +26,9 @@ def patch_autotuner(autotuner: ModuleType) -> None:
 
 
 def _count_configs(prune: Callable[..., Any]) -> Callable[..., Any]:
-    def prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:  # as triton's
+    def prune_configs(self: Any, *args: Any, **kwargs: Any) -> Any:  # with Triton's types
         configs = prune(self, *args, **kwargs)
-        _finish(self)  # a run that was interrupted
+        _finish(self)  # closes the window of an interrupted run
         _expected[self] = len(configs)
         return configs
 
@@ -36,7 +36,7 @@ def _count_configs(prune: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _watch_trials(bench: Callable[..., Any]) -> Callable[..., Any]:
-    def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:  # as triton's
+    def _bench(self: Any, *args: Any, **kwargs: Any) -> Any:  # with Triton's types
         if is_off():
             return bench(self, *args, **kwargs)
         tuning = _running.get(self)

@@ -1,4 +1,4 @@
-"""The requests of a serving benchmark on the telemetry of one GPU: the clock during each, and during the slowest."""
+"""The SM clock of one GPU during each request of a serving benchmark, and during sets of requests."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from annotate.evidence import Trace, Values
 from gpuwatch.results.result_file import ServedRequests
 
 _STEP_NS = 10_000_000
-_SLOW_RATIO = 0.01  # ratio of the requests, by time to first token
+_SLOW_RATIO = 0.01  # of the requests, by time to first token
 _FIRST_NS = 10_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPhase:
-    """A set of requests: their count, median time to first token, and the mean SM clock while they ran (driver's)."""
+    """A set of requests: the count, the median time to first token, and the mean SM clock.
+
+    The clock is the driver's, averaged over the requests with a known clock; None if no request has one.
+    """
 
     name: str
     count: int
@@ -26,7 +29,7 @@ class RequestPhase:
 
 
 def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
-    """Return the mean SM clock during each request; NaN without observations or a known begin."""
+    """Return the mean SM clock during each request; NaN for a request without observations or without a known begin."""
     count = len(requests.ttft_s)
     if requests.at_ns is None or not count:
         return np.full(count, np.nan)
@@ -35,14 +38,17 @@ def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
     known = np.isfinite(seen.values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, seen.values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
-    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the valid value at its begin
+    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the value in force when a request begins
     last = np.maximum(np.searchsorted(seen.at_ns, ends_ns, side="right"), first + 1)
     found = counts[last] - counts[first]
     return np.where(found > 0, (sums[last] - sums[first]) / np.maximum(found, 1), np.nan)
 
 
 def phases(requests: ServedRequests, clock_mhz: Values) -> tuple[RequestPhase, ...]:
-    """Return all requests, the slowest hundredth by time to first token, and with known begins those of the first 10 s."""
+    """Return the sets of all requests and of the slowest 1 % by time to first token.
+
+    Known begins that span at least 10 s add two sets: the requests of the first 10 s, and all later requests.
+    """
     count = len(requests.ttft_s)
     if not count:
         return ()

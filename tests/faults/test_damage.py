@@ -1,4 +1,4 @@
-"""Tests of randomly damaged files: reported in one line, set aside, and later windows stored and judged."""
+"""Tests of stores with randomly damaged files: errors have one line, and later windows are stored and judged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.faults import damage
 
 
 def test_randomly_damaged_store_is_read_and_written_on() -> None:
-    """A randomly damaged store can be read, with one line per error, and written again."""
+    """A damaged store is read with one-line errors, written again and judged, or refused as written by a newer gpuwatch."""
     assert damage.campaign(8, seed=11).total() == 8
 
 

@@ -1,4 +1,4 @@
-"""A daemon on a simulated GPU whose driver hangs while a file exists: ``python -m tests.systemd.hanging FILE daemon …``."""
+"""A daemon on a simulated GPU whose fast reads hang while FILE exists: ``python -m tests.systemd.hanging FILE daemon …``."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ class Hanging(Simulated):
 
 if __name__ == "__main__":
     flag = Path(sys.argv[1])
-    setattr(source_keeper, "open_source", lambda _, clock: Hanging(flag, clock))  # noqa: B010 - no other seam makes a driver hang
+    setattr(source_keeper, "open_source", lambda _, clock: Hanging(flag, clock))  # noqa: B010 - no option of the daemon makes a driver hang
     sys.exit(cli.main(sys.argv[2:]))

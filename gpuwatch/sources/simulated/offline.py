@@ -1,4 +1,7 @@
-"""A scene's benchmark as evidence, without threads and faster than real time: for counting false alarms."""
+"""Evidence of a scene's benchmark, simulated without threads and faster than real time.
+
+Campaigns count false alarms on this evidence.
+"""
 
 import threading
 from collections.abc import Callable
@@ -34,7 +37,7 @@ _EPOCH_NS = 1_000_000_000_000
 
 
 class _Witness:
-    """The sampler's work for one GPU, in one thread: lanes on a grid of 10 ms, stored rows, gaps for silences."""
+    """A single-threaded stand-in for the sampler of one GPU: it stores rows, and records a gap where the GPU was lost."""
 
     def __init__(self, source: Simulated, device: Device) -> None:
         self.source, self.uuid = source, device.uuid
@@ -54,7 +57,7 @@ class _Witness:
 
     def row(self, lane: Lane, at_ns: int) -> None:
         names = PULSE if lane is Lane.PULSE else signals_of(lane)
-        # The pulse is a short form of the fast lane, so its loss counts as the fast lane's.
+        # The pulse reads a part of the fast lane, so a lost pulse is a gap of the fast lane.
         asked = Lane.FAST if lane is Lane.PULSE else lane
         reading = self._ask(asked, at_ns, lambda: self.source.read(self.uuid, lane, names))
         self.readings += [reading] if reading else []
@@ -85,10 +88,14 @@ class _Witness:
 def simulate(
     scene: str | Scene, *, seed: int = 0, lead_s: float = 5.0, tail_s: float = 0.5, timings: bool = True
 ) -> tuple[Evidence, ...]:
-    """Return a daemon's evidence of the scene's own benchmark, one piece per GPU.
+    """Return the evidence that a daemon would collect of the scene's benchmark, one record per GPU.
 
-    The lanes run at 20 Hz, clock and reasons at 100 Hz during the benchmark, the slow lane each second and after the edges.
-    ``lead_s`` is cut at the scene's epoch.  A scene may be unnamed.  The same arguments give the same evidence.
+    The fast lane runs at 20 Hz.  During the benchmark, clock and event reasons run at 100 Hz.  The slow lane runs every
+    second and after the edges; process lists are read every 200 ms.
+
+    The lead begins no earlier than the scene's epoch.  ``scene`` may be a ``Scene`` that has no registered name.  Equal
+    arguments give equal evidence.
+
     Raises UsageError: for an unknown scene.
     """
     members = scenes_named(scene) if isinstance(scene, str) else (scene,)
@@ -117,7 +124,7 @@ def _simulate(
             witness.row(Lane.EDGE, at_ns)
         if elapsed_ns % (200 * _MS) < 10 * _MS:
             witness.read_process_list(at_ns, utilization=False)
-        # A daemon's thread for slow calls yields to the edges, so it reads some milliseconds after each.
+        # The daemon's thread for slow calls yields to the edges, so it reads some milliseconds after each edge.
         if elapsed_ns % SLOW_ACTIVE_NS < 10 * _MS or edge:
             witness.slow(at_ns)
         edge = at_ns in (begin_ns, end_ns)
@@ -138,7 +145,7 @@ _NEVER = threading.Event()
 
 
 def _grid(first_ns: int, begin_ns: int, end_ns: int, last_ns: int) -> list[int]:
-    """Return the times at which fast lane or pulse are due: every 50 ms, every 10 ms in the window, and at its edges."""
+    """Return the times of all reads: every 50 ms outside the window, every 10 ms inside, at both edges and at the end."""
     due = [*range(first_ns, begin_ns, 50 * _MS), *range(begin_ns, end_ns, 10 * _MS), end_ns]
     return due + list(range(end_ns + 10 * _MS, last_ns, 50 * _MS)) + [last_ns]
 
@@ -150,7 +157,7 @@ def _owned(process: Process) -> Process:
 
 
 def _host(scene: Scene) -> Host:
-    """Invent host figures: nothing unusual, or a benchmark that waits for a processor half its time."""
+    """Invent host figures: an idle host, or in a hogged scene a benchmark that waits half of the time for a CPU core."""
     length_s = scene.bench[1] - scene.bench[0]
     run_wait_s = 0.5 * length_s if scene.hogged else 0.002 * length_s
     return Host(

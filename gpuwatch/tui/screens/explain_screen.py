@@ -1,4 +1,4 @@
-"""The page of any rule or clock event reason, on the screen and in the palette, as `gpuwatch explain` prints it."""
+"""The screen and the palette entries for the page of any rule or clock event reason."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from gpuwatch.tui.requests import ExplainNames
 
 @cache
 def pages() -> Mapping[str, str]:
-    """Return the pages by name, in Markdown.  The first call imports every rule, which is slow."""
+    """Return the Markdown pages by name, without the figures of a finding.  The first call imports every rule, which is slow."""
     from annotate.clock_reasons import REASONS
     from annotate.output.rule_pages import page, reason_page, without_facts
     from annotate.rules import RULES
@@ -27,16 +27,18 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(names: Iterable[str]) -> str:
-    """Return the pages of these names, or of the reasons of these bits; one line for an unknown name."""
+    """Join the pages of these rules, reasons or bits of reasons.  An unknown name gets a page that says so."""
     from annotate.clock_reasons import REASONS
 
     known = pages()
     bits = {bit.name or "": explained.name for bit, explained in REASONS.items()}
-    return "\n\n".join(known.get(bits.get(name, name), f"## {name}\n\nNo rule or reason this version knows.") for name in names)
+    return "\n\n".join(
+        known.get(bits.get(name, name), f"## {name}\n\nThis version has no such rule or reason.") for name in names
+    )
 
 
 class ExplainScreen(ModalScreen[None]):
-    """A page over the screen, closed by any of its keys."""
+    """A modal screen with pages of rules and reasons; Esc, q, e or Enter closes the screen."""
 
     CSS = """
     ExplainScreen { align: center middle; }
@@ -60,7 +62,7 @@ class ExplainScreen(ModalScreen[None]):
 
 
 class ExplanationProvider(Provider):
-    """The palette's `Explain: NAME`, for every rule and reason."""
+    """The palette's `Explain: NAME` entries, one for each rule and reason."""
 
     async def startup(self) -> None:
         self._names = list(await asyncio.to_thread(pages))
@@ -72,4 +74,4 @@ class ExplanationProvider(Provider):
             score = matcher.match(text)
             if score > 0:
                 request = partial(self.app.post_message, ExplainNames((name,)))
-                yield Hit(score, matcher.highlight(text), request, text=text, help="its page, in place")
+                yield Hit(score, matcher.highlight(text), request, text=text, help="show this page over the screen")

@@ -1,4 +1,4 @@
-"""Ratios from balanced quads: mixtures of blocks, heavy tails, effects of the position, dependence of one quad on the next."""
+"""Tests of ratios from balanced quads: mixtures of blocks, heavy tails, position effects and dependent quads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ QUADS_COUNT = 250  # 3 s of blocks of 3 ms
 
 
 def quads(count: int = QUADS_COUNT, *, seed: int = 0, slow_ratio: float = 0.0, slow: float = 2.0, change: float = 0.0) -> Quads:
-    """Quads of blocks that scatter by 0.2 %; this share of b's blocks takes ``slow`` times as long."""
+    """Return quads of blocks that scatter by 0.2 %.
+
+    The share ``slow_ratio`` of b's blocks takes ``slow`` times as long; every block of b takes ``change`` longer.
+    """
     rng = np.random.default_rng(seed)
     a, b = (np.exp(0.002 * rng.standard_normal((count, 2))) for _ in range(2))
     return Quads(a, b * (1 + change) * np.where(rng.random((count, 2)) < slow_ratio, slow, 1.0))
@@ -26,7 +29,7 @@ def decided(of: Quads) -> Comparison:
 
 
 def dependent(count: int, memory: float, seed: int) -> Quads:
-    """Quads whose log ratios are a first-order autoregression with a standard deviation of 0.4 %."""
+    """Return quads whose log ratios follow a first-order autoregression with a standard deviation of 0.4 %."""
     kicks = np.random.default_rng(seed).standard_normal(count)
     logs = np.empty(count)
     logs[0] = kicks[0]
@@ -38,7 +41,7 @@ def dependent(count: int, memory: float, seed: int) -> Quads:
 class TestMixtures:
     @pytest.mark.parametrize("seed", range(5))
     def test_nearly_half_slow_blocks_are_inconclusive(self, seed: int) -> None:
-        """45 % of b's blocks twice as slow: the median hardly sees it, the mean does."""
+        """A decision is inconclusive if 43 % of b's blocks take twice as long.  The mean shows them, the median hardly does."""
         found = decided(quads(seed=seed, slow_ratio=0.43))
         assert found.decision is Decision.INCONCLUSIVE
         assert found.needed_pairs_count is None
@@ -62,7 +65,7 @@ class TestMixtures:
         assert "b is faster in" in str(found)
 
     def test_mixture_beside_a_difference_leaves_it(self) -> None:
-        """Blocks that stand out take nothing from a difference that the usual ones show."""
+        """A few outlying blocks do not hide a difference between the usual blocks."""
         assert decided(quads(slow_ratio=0.05, change=0.02)).decision is Decision.SLOWER
 
     def test_median_and_mean_of_other_signs_are_inconclusive(self) -> None:
@@ -90,7 +93,7 @@ class TestTails:
         assert (found.decision, found.mean_used) == (Decision.SAME, "plain")
 
     def test_effect_of_the_position_cancels(self) -> None:
-        """The variant that runs second in a pair takes 2 % longer: neither median nor mean follows."""
+        """A penalty of 2 % for the second variant of each pair changes neither the decision nor the median."""
         even = quads()
         second_b, second_a = np.array([1.02, 1.0]), np.array([1.0, 1.02])
         found = decided(Quads(even.a_s * second_a, even.b_s * second_b))
@@ -101,7 +104,7 @@ class TestTails:
 
 class TestDependence:
     def test_dependence_widens_every_interval(self) -> None:
-        """There is no correlation below which an interval ignores it."""
+        """Every interval widens with the correlation of quads, from 0.1 upwards."""
 
         def widths(memory: float) -> Values:
             found = [block_ratios(dependent(QUADS_COUNT, memory, seed), least_ratio=0.005) for seed in range(40)]
@@ -126,7 +129,7 @@ class TestDependence:
         assert (np.mean(covered, axis=0) >= least).all()
 
     def test_alternating_quads_do_not_narrow_an_interval(self) -> None:
-        """Buffers in turn make quads alternate."""
+        """Alternating quads, as alternating buffers make them, do not narrow the interval of the mean."""
         even, turns = quads(), 1 + 0.004 * np.resize([1.0, -1.0], (QUADS_COUNT, 1))
         plain = block_ratios(even, least_ratio=0.005).plain_mean.interval(0.95)
         found = block_ratios(Quads(even.a_s, even.b_s * turns), least_ratio=0.005).plain_mean.interval(0.95)

@@ -1,4 +1,4 @@
-"""What a GPU can do at most, against what its data sheet says."""
+"""Tests of a GPU's peaks against its data sheet."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ H200 = gpu("9.0", 16896, 3201, 6144)
 B200 = gpu("10.0", 18944, 3996, 8192)
 RTX_5090 = gpu("12.0", 21760, 14001, 512)
 
-# Teraflops of NVIDIA's white papers and data sheets, without sparsity, at the boost clock they state.
+# Teraflops from NVIDIA's white papers and data sheets, without sparsity, at the stated boost clock.
 SHEETS = [
     (V100, 1530, "fp16", 125), (V100, 1530, "fp32", 15.7), (V100, 1530, "fp64", 7.8),
     (T4, 1590, "fp16", 65), (T4, 1590, "int8", 130), (T4, 1590, "fp32", 8.1),
@@ -72,7 +72,7 @@ def test_of_an_unknown_gpu_nothing_is_said(device: Device) -> None:
 
 
 def test_roofline_generation_knows_cache_and_fastest_type() -> None:
-    """A generation says how large its cache may be and what it does fastest."""
+    """The compute capability determines the largest L2 and the fastest data type; an unknown generation has neither."""
     assert most_l2_bytes(H200) == 60 << 20
     assert (fastest(H200), fastest(B200)) == ("fp8", "fp4")
     assert most_l2_bytes(gpu("99.9", 1)) is None
@@ -80,7 +80,7 @@ def test_roofline_generation_knows_cache_and_fastest_type() -> None:
 
 
 def test_roofline_unknown_type_or_clock_has_no_peak() -> None:
-    """A type the generation has not and a clock that is none have no peak."""
+    """A type that the generation lacks, an unknown type, a clock of 0 and an unknown bus width have no peak."""
     assert peak_flops(A100, "fp8", 1410) is None
     assert peak_flops(A100, "complex64", 1410) is None
     assert peak_flops(A100, "bf16", 0.0) is None

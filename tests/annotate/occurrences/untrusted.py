@@ -77,7 +77,7 @@ def _forged() -> Evidence:
 
 
 _COPY = "a copy of a kept result is work: compare the outputs for other inputs"
-_SAME_FACTOR = "count and time that are wrong by one factor: state the work of a call"
+_SAME_FACTOR = "count and time wrong by the same factor: state the work of a call"
 CHEATS = (
     Cheat("honest", "–", _seen),
     Cheat("patched-events", "reference-kernels#162", lambda: _seen(timings=_scaled(0.01), declared={"timer": "events"})),

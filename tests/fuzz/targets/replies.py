@@ -1,4 +1,4 @@
-"""Answers to a client: each is understood or raises DaemonError, without another exception or a hang."""
+"""Answers to a client: the client accepts any bytes or raises DaemonError, without a hang."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_open_driver_or_administrator_may_use_ncu(tmp_path: Path, params: str, s
     [
         (CLOSED, True, "lacks CAP_SYS_ADMIN; an administrator permits it with: echo 'options nvidia NVreg_RestrictProfilingTo"),
         (OPEN, False, "ncu is not on PATH; an administrator installs it with: sudo apt-get install nsight-compute"),
-        (None, True, "does not tell RmProfilingAdminOnly: the driver is not loaded"),
+        (None, True, ", found none: load the NVIDIA driver"),
     ],
 )
 def test_without_ncu_gpm_counts_and_the_reason_is_told(

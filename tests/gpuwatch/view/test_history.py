@@ -1,4 +1,4 @@
-"""Tests of the past over a real store and over recordings: a past moment looks as it did live."""
+"""Tests of past moments in a store and in recordings: each equals the live view of that moment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ S = 1_000_000_000
 
 @dataclass(frozen=True)
 class Lived:
-    """A daemon's state folder after a window, with the daemon's own answers meanwhile."""
+    """A daemon's state folder after a window, with the daemon's live answers during and after the window."""
 
     state: Path
     during: Live
@@ -50,7 +50,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
             assert watched.verdict.label == "looked at"
             after = of(client.readings(0))
             state = live.settings.state
-            wait_until(lambda: min(committed_ns(state).values(), default=0) >= after.at_ns, what="what was told is stored")
+            wait_until(
+                lambda: min(committed_ns(state).values(), default=0) >= after.at_ns,
+                what="the readings up to the last live answer are stored",
+            )
         yield Lived(live.settings.state, during, after, uuid)
 
 
@@ -75,7 +78,7 @@ def test_a_moment_is_shown_as_it_was(lived: Lived, past: StoredHistory) -> None:
 
 
 def test_window_is_open_until_it_ended_then_has_its_verdict(lived: Lived, past: StoredHistory) -> None:
-    """A window that had not ended at that moment is open; one that had ended has its verdict."""
+    """A window is open before its end, has its verdict afterwards, and is absent before its begin."""
     (opened,) = past.live(lived.during.at_ns).windows
     assert (opened.status, opened.end_ns, opened.label, opened.hazards) == ("open", None, "looked at", [])
     assert past.live(lived.after.at_ns).windows == lived.after.windows
@@ -112,7 +115,7 @@ def test_a_trace_holds_the_readings_between_two_moments(lived: Lived, past: Stor
 
 @pytest.mark.slow
 def test_moment_of_two_gpus_is_read_in_a_tenth_of_a_second(lived: Lived, past: StoredHistory) -> None:
-    """Reading a moment of two GPUs takes less than a tenth of a second."""
+    """A moment of two GPUs is read in less than 0.1 s."""
     past.live(lived.during.at_ns)
     took = []
     for _ in range(5):
@@ -150,7 +153,7 @@ def test_a_lost_gpu_and_its_events_are_shown_until_it_was_back(tmp_path: Path) -
 
 
 def test_gpus_are_in_bus_order_whichever_was_read_first(tmp_path: Path) -> None:
-    """The GPUs are in the order of their buses, whichever was read first."""
+    """GPUs are sorted by PCI bus, in whatever order they were first read."""
     first, second = (
         replace(DEVICE, uuid=uuid, pci_bus_id=at) for uuid, at in (("GPU-z", "0000:3B:00.0"), ("GPU-a", "0000:AF:00.0"))
     )
@@ -191,7 +194,7 @@ def test_a_recording_is_shown_at_any_moment_of_it(name: str, windows_count: int)
 
 
 def test_recorded_neighbour_is_foreign_as_the_verdict_says() -> None:
-    """A recorded neighbour is a foreign process in its window, in agreement with the verdict."""
+    """A recorded neighbour is shown as a foreign process, as in the verdict that rejects the window."""
     past = Recorded(TRACES / "h200-windows.capsule")
     found = next(each for each in past.live(past.span_ns()[1]).windows if each.label == "neighbour-gemm-4096")
     assert (found.status, found.hazards[0]) == ("rejected", "contention-process")
