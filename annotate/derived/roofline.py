@@ -145,7 +145,7 @@ class LeastTime:
 
 
 def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime | None:
-    """LeastTime the time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
+    """Return the least time by the declared operations and the SM clock, in the fastest type if none was declared; None if unknown."""
     device, flops = evidence.device, amount(evidence.declared, "call_flops_count")
     if device is None or not flops or not clock_mhz:
         return None
@@ -158,7 +158,7 @@ def arithmetic_bound(evidence: Evidence, clock_mhz: float | None) -> LeastTime |
 
 @kept
 def traffic_bound(evidence: Evidence) -> LeastTime | None:
-    """LeastTime the time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
+    """Return the least time by the declared bytes, less what the L2 cache can hold, and the memory's highest clock."""
     device, call_bytes = evidence.device, amount(evidence.declared, "call_bytes")
     peak = peak_bytes_a_second(device) if device else None
     l2_bytes = amount(evidence.declared, "l2_bytes") or (most_l2_bytes(device) if device else None)

@@ -44,7 +44,7 @@ def test_judge_refuses_options_of_another_kind_of_file(gpuwatch: Gpuwatch, tmp_p
         ((CAPSULE, "--trust", "x.pub"), "--trust checks who signed a report"),
         ((str(tmp_path / "a.html"), "--claim", "burst"), "--claim is of a log or recording"),
         ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu is of a log or recording"),
-        ((str(tmp_path / "none.csv"),), "expected a CSV log of nvidia-smi"),
+        ((str(tmp_path / "none.csv"),), "expected a file, found nothing to read"),
         ((str(tmp_path / "a.html"),), "expected a gpuwatch report"),
     ):
         ended = gpuwatch("judge", *arguments)
