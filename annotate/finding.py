@@ -1,6 +1,6 @@
 """The answer of one rule, as a verdict holds it.
 
-Imports nothing heavy: the measured process reads verdicts too.
+It avoids heavy imports because the measured process reads verdicts too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-SEVERITIES = ("reject", "flag", "note")  # worst first; annotate.rule, which needs numpy, is not imported for them
+SEVERITIES = ("reject", "flag", "note")  # worst first; repeated here because annotate.rule needs numpy
 LABEL = "label"
 
 
@@ -33,7 +33,7 @@ class OverriddenLimit:
     """A limit that a policy changed.
 
     Attributes:
-        value: Limit under which the rule was asked, in the unit that ends its name.
+        value: Limit that the policy set, in the unit that ends the limit's name.
         default: Limit of the rule without a policy, in the same unit.
     """
 
@@ -46,8 +46,8 @@ class FindingCause:
     """The cause of a hazard.
 
     Attributes:
-        kind: Word for the cause, as collector or run-queue.
-        by: Evidence by which it is known.
+        kind: Word for the cause, such as collector or run-queue.
+        by: Evidence for the cause.
         overlap_ratio: Part of the hazard that the cause overlaps in time, as a ratio.
     """
 
@@ -58,20 +58,20 @@ class FindingCause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The answer of one rule.  A verdict has one for every rule.
+    """The answer of one rule.  A verdict has one finding for every rule.
 
     Attributes:
         rule: Name of the rule, as ``gpuwatch explain RULE`` takes it.
         kind: Class of the rule: bias, integrity or label; None in verdicts of schema 1.
         answered: Answer: found, clear or unobserved.
-        severity: Severity of a hazard that was found: note, flag or reject; else None.
-        says: Sentence for people; of an unobserved rule the reason.
+        severity: Severity of a found hazard: note, flag or reject; else None.
+        says: Sentence for people; for an unobserved rule, the reason.
         remedy: Remedy of a hazard, as a sentence.
         facts: Amounts behind the sentence, by names that end in their unit.
-        effect_ratio: Change of the measured time, as a ratio of it; None where it is not known.
-        span_ns: Beginning and end of the hazard on the window's clock, in nanoseconds; None where it has none.
-        cause: Cause of the hazard, as a ``FindingCause``; None where it is not known.
-        basis: Kind of evidence that the rule reads, as telemetry.
+        effect_ratio: Change of the measured time, as a ratio of that time; None where the change is unknown.
+        span_ns: Beginning and end of the hazard on the window's clock, in nanoseconds; None without a known span.
+        cause: Cause of the hazard, as a ``FindingCause``; None where the cause is unknown.
+        basis: Kind of evidence that the rule reads, such as telemetry.
         required: True where the verdict is unproven without this rule's answer.
         accepted: True where the policy accepts this hazard.
         failure: Class of the exception by which the rule failed; else None.
@@ -90,8 +90,8 @@ class Finding:
     rule: str
     kind: str | None = None  # bias, integrity or label, as ``class`` in plain data; older verdicts have none
     answered: Answered
-    severity: str | None = None  # of a hazard found: note, flag or reject; of a bias what the judge made of its bounds
-    says: str = ""  # the sentence, or why it was unobserved
+    severity: str | None = None  # note, flag or reject; the judge derives a bias's severity from its bounds
+    says: str = ""  # the sentence, or the reason why the rule is unobserved
     remedy: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)  # JSON scalars
     effect_ratio: float | None = None
@@ -99,8 +99,8 @@ class Finding:
     cause: FindingCause | None = None  # of a hazard whose cause is known
     basis: str = "telemetry"
     required: bool = False
-    accepted: bool = False  # the policy accepts this hazard; it stays in the verdict
-    failure: str | None = None  # of an unobserved rule that failed: the class of the exception; older verdicts have none
+    accepted: bool = False  # an accepted hazard stays in the verdict
+    failure: str | None = None  # class of the exception if the rule failed; older verdicts have none
     limits_overridden: Mapping[str, OverriddenLimit] = field(default_factory=dict)  # by name; older verdicts have none
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""The numbers of a window themselves: throughput, mean, median, median at one clock, and how well each repeats.
+"""The numbers of a window: throughput, mean, median and median at one clock, each with its repeatability.
 
-The repeatability U of a number is the square root of within² + between².  *Within* is the half width of its 95 % interval
-in this window; *between* is the spread of the number over this card's record of this work, and without a record what two
-clean windows of the same work were measured to differ by.
+The repeatability U of a number is the square root of within² + between².  *Within* is the half width of the number's 95 %
+interval in this window.  *Between* is the spread of the number over this card's record of this work.  Without a record,
+*between* is the measured difference of two clean windows of the same work.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from annotate.times.reference_clock import card_spread_ratio
 WITHIN, WITHIN_AND_BETWEEN = "within this window, and as far as clean windows were measured to differ", "within and between"
 UNTIMED, TOO_FEW, TOO_SHORT = "no times were given", "fewer than 6 times", "capped, and shorter than two cycles of 1 s"
 _UNKNOWN_MEDIAN = "too few independent times hold the median"
-_SAME_CLOCK_RATIO = 0.01  # numbers at clocks further apart are two numbers
-_MEDIAN_ERROR = 1.2533  # of a median, over a mean's
-_FAR_RATIO = 0.25  # an exponent says nothing of clocks so far from those it was seen at
+_SAME_CLOCK_RATIO = 0.01  # numbers at clocks further apart are not comparable
+_MEDIAN_ERROR = 1.2533  # ratio of a median's standard error to a mean's, for normal values
+_FAR_RATIO = 0.25  # greatest logarithm of a clock ratio over which the exponent extrapolates
 _CONFIDENCE = 0.95
-# The specification: medians at one clock of the same clean work differ by up to 0.06 %, and no raw number repeats better.
+# By the specification, medians at one clock of the same clean work differ by up to 0.06 %.  No raw number repeats better.
 LEAST_RATIO = 6e-4
-# Of pairs of clean windows of H200s about nine in ten differ by no more than bound, *within* and this together.  Fitted on the
-# truth set and the first card of `h200-paired`; docs/VALIDATION.md holds the other cards to it.  Rates and means under a cap
-# move with the level that the controller settles at; uncapped ones with rare late iterations, and a rate also with the
-# window's edges and the host's launches.
+# About nine in ten pairs of clean H200 windows differ by no more than the bound, *within* and these ratios together.  The
+# ratios were fitted on the truth set and the first card of `h200-paired`; docs/VALIDATION.md tests them on the other cards.
+# Under a cap, rates and means move with the level at which the controller settles.  Without a cap, they move with rare late
+# iterations.  A rate also moves with the window's edges and the host's launches.
 _RATE_UNCAPPED_RATIO, _MEAN_UNCAPPED_RATIO = 3e-3, 2.5e-3
 _MEAN_CAPPED_RATIO, _MEDIAN_CAPPED_RATIO = 3.1e-3, 4.4e-3
-# What memory sets no SM clock corrects: decoding repeats to 0.24 %, work of less traffic to 0.03 %.  The least use of the
-# bandwidth lies between a softmax's (0.41), which repeats, and a decoding step's (0.49).
+# No SM clock corrects memory-bound times: decoding repeats to 0.24 %, work with less traffic to 0.03 %.  The limit of
+# bandwidth use lies between a softmax (0.41), which repeats, and a decoding step (0.49).
 _MEDIAN_OF_MEMORY_RATIO, _MEMORY_USE_RATIO = 2.4e-3, 0.45
 _RECORDED = {
     Number.THROUGHPUT: "calls_rate_hz",
@@ -54,7 +54,7 @@ _Within = Callable[[Times, Values], WithinSpread | None]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredNumbers:
-    """A window's numbers without their causes, and the one that leads its first line."""
+    """A window's numbers without their causes, and the number that leads the verdict's first line."""
 
     budgets: tuple[NumberBudget, ...]
     leading: Number | None
@@ -63,7 +63,7 @@ class MeasuredNumbers:
         return next(each for each in self.budgets if each.number is number)
 
     def on_other_cards(self, spread_ratio: float | None) -> MeasuredNumbers:
-        """Return the numbers with this spread between cards in place of the model's; None leaves it."""
+        """Return the numbers with this spread between cards in place of the model's; None keeps the model's."""
         if spread_ratio is None:
             return self
         budgets = (
@@ -84,11 +84,12 @@ def measured_numbers(
     reference_mhz: float | None = None,
     clock_ratio: float | None = None,
 ) -> MeasuredNumbers:
-    """Return the four numbers of these times, the last at the reference clock if the exponent reaches there, else at its own.
+    """Return the four numbers of these times.
 
-    ``gaps`` name the pauses that stand out: these are disturbances, and no part of the throughput's repeatability.  Without
-    times the throughput has no value, and nothing leads.  ``clock_ratio`` is half the 95 % interval that the clock's own swing
-    leaves a mean: the known part of *within* where the times tell none.
+    The median at one clock is at the reference clock if the exponent extrapolates that far, else at the clock of the times.
+    ``gaps`` holds the irregular pauses: they are disturbances, and the throughput's repeatability excludes them.  Without
+    times the throughput has no value and no number leads.  ``clock_ratio`` is the half width of the 95 % interval that
+    changes of the clock alone give a mean.  It stands for *within* where the times give no interval.
     """
     window_s = evidence.window.length_s
     if not len(timings.at_ns) or window_s <= 0.0:
@@ -146,7 +147,7 @@ def _at_one_clock(evidence: Evidence, times: OneClockTimes, reference_mhz: float
         mhz = reference_mhz
     middle_s = centre(times.took_s)
     value_s = middle_s * times.factor(mhz)
-    # At one clock there is no controller's cycle left.
+    # Times at one clock contain no cycle of the power controller.
     is_enough = len(times.took_s) >= FEWEST_COUNT
     found = median_within(times.at_ns, times.took_s, cycle_ns=None, middle=middle_s) if is_enough else None
     within_ratio = float(np.hypot(found.half_ratio, times.moved_ratio(mhz))) if found else None
@@ -163,9 +164,9 @@ def _at_one_clock(evidence: Evidence, times: OneClockTimes, reference_mhz: float
 
 
 def _other_cards(number: NumberBudget, times: OneClockTimes, model: str | None) -> float | None:
-    """Return the difference to expect of this number on another card of the model; None where none is on record.
+    """Return the expected difference of this number on another card of the model; None where no spread is on record.
 
-    The spread is a limit and no scatter, so that it adds to the repeatability in full.
+    The spread is a limit, not a standard deviation, so it adds linearly to the repeatability.
     """
     if number.clock_mhz is None or number.repeatability.ratio is None or times.clock_mhz is None:
         return None
@@ -175,9 +176,10 @@ def _other_cards(number: NumberBudget, times: OneClockTimes, model: str | None) 
 
 
 def measured_between(number: Number, evidence: Evidence, *, is_corrected: bool = False) -> float:
-    """Return by how much two clean windows of the same work were measured to differ in a number: *between* without a record.
+    """Return the measured difference of a number between two clean windows of the same work: *between* without a record.
 
-    A number at one clock ``is_corrected`` where an exponent was fitted; else it is the raw median, and repeats as that one does.
+    ``is_corrected`` says that an exponent was fitted to the clock.  Without it, the number at one clock repeats as the raw
+    median does.
     """
     if number is Number.MEDIAN_AT_CLOCK and is_corrected:
         return LEAST_RATIO
@@ -193,7 +195,7 @@ def measured_between(number: Number, evidence: Evidence, *, is_corrected: bool =
 
 
 def _repeatability(within_ratio: float | None, unknown: str, recorded: tuple[float, ...], measured: float) -> Repeatability:
-    """Return U; unknown without *within*, because a record tells nothing of a window too short for its own interval."""
+    """Return U; unknown without *within*, because a record cannot replace the interval of a short window."""
     between_ratio = between(recorded)
     if within_ratio is None:
         return Repeatability(None, unknown, len(recorded), None, between_ratio)
@@ -204,7 +206,10 @@ def _repeatability(within_ratio: float | None, unknown: str, recorded: tuple[flo
 
 
 def between(recorded: tuple[float, ...]) -> float | None:
-    """Return the half width that the spread of recorded numbers gives one more of them; None of fewer than two."""
+    """Return the half width of the 95 % prediction interval for one more number, as a ratio of the mean.
+
+    Return None for fewer than two recorded numbers, or where their mean is not positive.
+    """
     from scipy.special import stdtrit
 
     if len(recorded) < 2:
@@ -213,12 +218,12 @@ def between(recorded: tuple[float, ...]) -> float | None:
     middle = float(values.mean())
     if not np.isfinite(middle) or middle <= 0.0:
         return None
-    error = float(values.std(ddof=1)) * float(np.sqrt(1.0 + 1.0 / len(values)))  # of one more, from the mean of these
+    error = float(values.std(ddof=1)) * float(np.sqrt(1.0 + 1.0 / len(values)))  # prediction error of one more number
     return float(stdtrit(len(values) - 1, 0.5 + 0.5 * _CONFIDENCE)) * error / middle
 
 
 def recorded_values(number: NumberBudget, record: WorkRecord | None) -> tuple[float, ...]:
-    """Return what the record holds of a number; nothing of one at another clock, which is another number."""
+    """Return the recorded values of a number; none if the record's clock differs from the number's."""
     if record is None or (number.clock_mhz is not None and not _is_same_clock(record.clock_mhz, number.clock_mhz)):
         return ()
     return _recorded(number.number, record)
@@ -233,9 +238,9 @@ def _is_same_clock(recorded_mhz: float | None, mhz: float) -> bool:
 
 
 def _rounds(timings: Timings, gaps: IdleGaps | None) -> tuple[Times, Values]:
-    """Return the time from each begin to the next, without rounds that hold a pause that stands out; times without begins.
+    """Return the time from each begin to the next, without rounds that hold an irregular gap.
 
-    Where begins are not known the times themselves are all there is.
+    Without ``gaps``, or with fewer than two begins, return the times unchanged.
     """
     if gaps is None or len(timings.at_ns) < 2:
         return timings.at_ns, timings.took_s
@@ -245,9 +250,9 @@ def _rounds(timings: Timings, gaps: IdleGaps | None) -> tuple[Times, Values]:
 
 
 def _undisturbed(timings: Timings, gaps: IdleGaps) -> npt.NDArray[np.bool_]:
-    """Return which rounds, from each begin to the next, hold no irregular gap."""
+    """Return a mask of the rounds, from each begin to the next, that hold no irregular gap."""
     kept = np.ones(len(timings.at_ns) - 1, np.bool_)
-    # A gap ends where an entry begins: the round of the entry before holds it.
+    # A gap ends where an entry begins, so the previous entry's round holds it.
     ends_ns = gaps.end_ns[gaps.irregular]
     place = np.searchsorted(timings.at_ns, ends_ns, side="right") - 2
     kept[place[(place >= 0) & (place < len(kept))]] = False
@@ -255,14 +260,17 @@ def _undisturbed(timings: Timings, gaps: IdleGaps) -> npt.NDArray[np.bool_]:
 
 
 def _why_unknown(at_ns: Times, within: _Within, number: Number) -> str:
-    """Return why this window alone cannot tell: if not even a steady series has an interval, it is too short."""
+    """Return the reason for a missing interval: the window is too short if even a constant series has none."""
     if within(at_ns, np.ones(len(at_ns))) is None:
         return TOO_SHORT
     return _UNKNOWN_MEDIAN if number is Number.MEDIAN else TOO_FEW
 
 
 def _leading(evidence: Evidence, at_one_clock: NumberBudget, *, is_capped: bool) -> Number:
-    """The number at one clock where there is one, the mean under a cap and of times that vary by design, else the median."""
+    """Return the leading number: the mean of times that vary by design, else the median at one clock if it has a value.
+
+    Without that value, the mean leads under a cap, else the median.
+    """
     if evidence.declared.get("varies") is True:
         return Number.MEAN
     if at_one_clock.value is not None:

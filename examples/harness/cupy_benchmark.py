@@ -1,4 +1,4 @@
-"""CuPy's benchmark, unchanged: ``gpuwatch run --auto -- python examples/harness/cupy_benchmark.py``.  It needs a GPU."""
+"""An unchanged CuPy benchmark: ``gpuwatch run --auto -- python examples/harness/cupy_benchmark.py``.  It needs a GPU."""
 
 import cupy
 from cupyx.profiler import benchmark

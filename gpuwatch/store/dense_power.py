@@ -1,6 +1,6 @@
-"""The dense power record as bytes: less than two per sample, for times to the millisecond and power to a tenth of a watt.
+"""The codec of the dense power record: times in milliseconds, power in tenths of a watt, less than two bytes per sample.
 
-The driver's samples are means over about 25 ms, taken about 20 ms apart, in steps of 0.13 W (H200, driver 580).
+The driver's samples are means over about 25 ms, about 20 ms apart, in steps of 0.13 W (H200, driver 580).
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _WIDTHS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def pack(at_ns: Sequence[int], power_w: Sequence[float]) -> bytes:
-    """Return samples in ascending order, at least one, as bytes; the first time is stored beside the bytes."""
+    """Encode at least one sample, in ascending order of time.
+
+    The bytes omit the first time: the caller stores it and passes it to ``unpack``.
+    """
     steps = [round((each - at_ns[0]) / _STEP_NS) for each in at_ns]
     power = [round(each / _STEP_W) for each in power_w]
     deflate = zlib.compressobj(9, wbits=-15)
@@ -29,7 +32,7 @@ def pack(at_ns: Sequence[int], power_w: Sequence[float]) -> bytes:
 
 
 def _planes(values: Sequence[int]) -> bytes:
-    """Encode numbers as ``byte_planes.encode`` does, without numpy, which the daemon lacks; a few hundred samples a second."""
+    """Encode numbers as ``byte_planes.encode`` does, but without numpy, which the daemon does not import."""
     steps = [values[0], *(after - before for before, after in pairwise(values))]
     folded = [(step << 1) ^ (step >> 63) for step in steps]
     largest = max(folded)
@@ -39,7 +42,10 @@ def _planes(values: Sequence[int]) -> bytes:
 
 
 def unpack(begin_ns: int, count: int, data: bytes) -> tuple[Times, Values]:
-    """Return the times and values.  Raises ValueError: for bytes in another format."""
+    """Return the times and the power of the samples.
+
+    Raises ValueError: when the bytes have another format, are damaged, or hold more than ``count`` samples.
+    """
     import numpy as np
 
     from annotate.capsule import byte_planes

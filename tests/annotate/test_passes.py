@@ -1,4 +1,4 @@
-"""The three passes: nothing declared lowers what witnesses saw, and stamps sharpen what they left unresolved."""
+"""Tests of the three passes: no declared fact lowers a witnessed cause, and stamps replace its unresolved part."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def seen(bound: Bound) -> float:
 
 
 def check_kept(earlier: tuple[Bound, ...], later: tuple[Bound, ...]) -> None:
-    """Each earlier cause is still there, no smaller, seen no less, and rejects no less."""
+    """Check that each earlier cause is kept: its size, its seen part and its rejection do not fall."""
     after = keyed(later)
     for key, bound in keyed(earlier).items():
         assert after[key].size_ratio >= bound.size_ratio
@@ -42,7 +42,7 @@ def check_kept(earlier: tuple[Bound, ...], later: tuple[Bound, ...]) -> None:
 def test_declared_pass_lowers_nothing(
     witnessed: tuple[Bound, ...], timed: tuple[Bound, ...], declared: tuple[Bound, ...]
 ) -> None:
-    """Whatever a declared fact makes a rule say, every cause stays at least as large as without it."""
+    """Every cause stays at least as large with declared facts as without them."""
     without = {WITNESSED: witnessed, TIMED: timed}
     check_kept(merge_passes(without), merge_passes({**without, DECLARED: declared}))
 
@@ -55,7 +55,7 @@ def test_timed_pass_lowers_nothing_unless_it_replaces(witnessed: tuple[Bound, ..
 
 @given(made.causes, made.causes)
 def test_stamps_never_lower_what_was_seen(witnessed: tuple[Bound, ...], timed: tuple[Bound, ...]) -> None:
-    """Stamps replace the unresolved part only: each cause keeps at least what the witness resolved of it."""
+    """Stamps replace the unresolved part only: each cause keeps at least its witnessed part."""
     stamped = tuple(replace(bound, replaces=Replaces.UNRESOLVED) for bound in timed)
     after = keyed(merge_passes({WITNESSED: witnessed, TIMED: stamped}))
     for key, bound in keyed(merge_passes({WITNESSED: witnessed})).items():
@@ -68,7 +68,7 @@ def test_stamps_never_lower_what_was_seen(witnessed: tuple[Bound, ...], timed: t
     [(Replaces.NOTHING, 0.015), (Replaces.UNRESOLVED, 0.004), (Replaces.EXPLAINED, 0.002)],
 )
 def test_timed_pass_replaces_what_it_says(replaces: Replaces, ratio: float) -> None:
-    """Of 1.5 % of which the witness saw 0.4, a timed 0.2 % leaves all, the seen part, or itself; none of it in the last pass."""
+    """A timed 0.2 % replaces nothing, the unseen part or all of a 1.5 % cause; the declared pass replaces nothing."""
     witnessed = replace(cause("clock-levels", Group.CLOCK, 0.015), seen_ratio=0.004)
     found = replace(cause("clock-levels", Group.CLOCK, 0.002), replaces=replaces)
     (timed,) = merge_passes({WITNESSED: [witnessed], TIMED: [found]})
@@ -79,7 +79,7 @@ def test_timed_pass_replaces_what_it_says(replaces: Replaces, ratio: float) -> N
 
 @pytest.mark.parametrize(("seen_ratio", "ratio"), [(0.0, 0.003), (None, None)])
 def test_times_bound_an_unbounded_cause_where_nothing_was_seen(seen_ratio: float | None, ratio: float | None) -> None:
-    """A neighbour of unknown size takes the size that times give it, if the witness resolved none of it."""
+    """The times bound a neighbour of unknown size if the witness saw nothing of it."""
     listed = replace(cause("contention-process", Group.INSIDE, None), seen_ratio=seen_ratio)
     timed = replace(cause("contention-process", Group.INSIDE, 0.003), replaces=Replaces.UNRESOLVED)
     (merged,) = merge_passes({WITNESSED: [listed], TIMED: [timed]})
@@ -87,7 +87,7 @@ def test_times_bound_an_unbounded_cause_where_nothing_was_seen(seen_ratio: float
 
 
 def test_still_stamps_resolve_the_clock_under_any_name() -> None:
-    """The driver's gauge left 1.5 % open as a ramp, 0.4 of it seen; stamps that stood still replace the rest, and no other group."""
+    """Stamps at a constant clock reduce a ramp of 1.5 % to its seen 0.4 %.  They leave other groups alone."""
     ramp = replace(cause("clock-ramp", Group.CLOCK, 0.015), seen_ratio=0.004)
     stall = replace(cause("idle-stretch", Group.IDLE, 0.02), seen_ratio=0.0)
     still = replace(cause("clock-levels", Group.CLOCK, 0.0), replaces=Replaces.UNRESOLVED)
@@ -101,7 +101,7 @@ def test_cause_of_an_earlier_pass_stays_unmentioned() -> None:
 
 
 def test_rejecting_estimate_outlives_a_larger_bound() -> None:
-    """A larger bound without an estimate, or one that never rejects, takes no rejection away."""
+    """A larger bound that has no estimate or cannot reject keeps the earlier rejection."""
     surely = cause("clock-levels", Group.CLOCK, 0.07, 0.06)
     vague = replace(cause("clock-levels", Group.CLOCK, 0.2), estimate=Estimate(0.1, 0.15, 0.2), can_reject=False)
     for later in (vague, replace(vague, estimate=None)):

@@ -1,4 +1,4 @@
-"""Stored tables and figures of benchmarks, with place, time and tools of each."""
+"""Stored benchmark results: table, figures, machine, date, load and tool versions of each run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.bench import peers
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.json"
 Figures: TypeAlias = dict[str, float]
-QUIET_RATIO = 0.5  # ratio of the processors: a machine with a higher load at the start counts as shared
+QUIET_RATIO = 0.5  # load per processor at the start, above which the machine counts as shared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Saved:
     took_s: float
     machine: str
     processors_count: int
-    load_begin: float  # processes that wanted a processor in the minute before the run, and in its last minute
+    load_begin: float  # load average over the minute before the run, and over its last minute
     load_end: float
     versions: dict[str, str]
     table: str
@@ -58,7 +58,7 @@ def main_of(name: str) -> Callable[[], Figures | None]:
 
 
 def run(name: str) -> Saved:
-    """Run a benchmark; show its output at once, and keep it."""
+    """Run a benchmark, show its output at once, and return the output with the figures."""
     load_begin, begin_s = os.getloadavg()[0], time.monotonic()
     with _kept() as printed:
         figures = main_of(name)()
@@ -92,14 +92,14 @@ def load(path: Path = RESULTS) -> dict[str, Saved]:
 
 
 def save(found: Mapping[str, Saved], path: Path = RESULTS) -> None:
-    """Replace the results of these names, and drop those of removed benchmarks."""
+    """Replace the stored results of these benchmarks, and drop the results of removed benchmarks."""
     kept = {**load(path), **found}
     plain = msgspec.json.encode({name: kept[name] for name in names() if name in kept})
     path.write_bytes(msgspec.json.format(plain, indent=1) + b"\n")
 
 
 class _Both(io.StringIO):
-    """A stream that keeps its text and shows it too."""
+    """A text stream that keeps its text and also shows it."""
 
     def __init__(self, shown: io.TextIOBase) -> None:
         super().__init__()
@@ -113,6 +113,6 @@ class _Both(io.StringIO):
 
 @contextlib.contextmanager
 def _kept() -> Iterator[io.StringIO]:
-    both = _Both(sys.stdout)  # type: ignore[arg-type]  # a text stream, whatever it is called
+    both = _Both(sys.stdout)  # type: ignore[arg-type]  # sys.stdout is a text stream
     with contextlib.redirect_stdout(both):
         yield both

@@ -1,4 +1,4 @@
-"""The lines of a verdict on a screen, as in `gpuwatch show`, each finding with its figures."""
+"""The lines of a verdict on the screen, as `gpuwatch show` prints them; each finding also has its figures."""
 
 import textwrap
 from collections.abc import Callable
@@ -14,7 +14,10 @@ _INDENT = " " * 4
 
 
 def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piece]], list[list[Piece]]]:
-    """Return the lines of ``report.text`` before and after the findings; with ``every``, also each rule without a finding."""
+    """Return the lines of ``report.around``, wrapped: those before the findings and those after.
+
+    With ``every``, the lines also name each rule that found no hazard.
+    """
     head, tail = report.around(verdict, verbose=every, more="a lists them")
     chip = words.STATUSES[verdict.status.value]
     status, _, rest = head[0].partition("  ")
@@ -23,7 +26,7 @@ def around(verdict: Verdict, width: int, *, every: bool) -> tuple[list[list[Piec
 
 
 def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> list[list[Piece]]:
-    """Return a finding's rule, effect and time, its text, its remedy, and its figures."""
+    """Return the lines of a finding: its rule, effect and time, its sentence, its remedy and its figures."""
     letter, tone = _SEVERITIES.get(finding.severity or "note", ("n", Tone.NOTE))
     head = f"  {finding.severity}{', accepted' if finding.accepted else ''}{_effect(finding)}{_when(finding, format_time)}"
     rule = f"{letter} {report.plain(finding.rule)}"
@@ -40,7 +43,7 @@ def lines(finding: Finding, format_time: Callable[[int], str], width: int) -> li
 
 
 def _effect(finding: Finding) -> str:
-    """Format the error of the time, if the rule gives one."""
+    """Format the effect on the measured time; empty without one."""
     if finding.effect_ratio is None:
         return ""
     return f"   reads {abs(finding.effect_ratio):.1%} too {'long' if finding.effect_ratio > 0 else 'short'}"

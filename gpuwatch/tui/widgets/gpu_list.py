@@ -1,4 +1,4 @@
-"""The list of GPUs: a line each, and on a large screen the last two minutes of its clock and reasons."""
+"""The list of GPUs: one line per GPU, and on a large screen the last two minutes of its clock and event reasons."""
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
@@ -9,14 +9,14 @@ from gpuwatch.tui.text.words import Piece, Tone, span
 from gpuwatch.tui.widgets.row_list import RowList
 from gpuwatch.view.live import Live
 
-COLUMN_FROM = 170  # least width of a screen for the strip beside the names of the reasons
-SHARE_RATIO = 0.6  # greatest share of a screen's lines; the windows have the others
+COLUMN_FROM = 170  # least screen width for a strip beside the table
+SHARE_RATIO = 0.6  # greatest share of the screen's lines; the rest is for the windows
 _BESIDE_COUNT = 131  # columns of the table with the strip beside it
 _GUTTER_COUNT = 16
 
 
 class HistoryPlacement(Enum):
-    """The placement of the last two minutes, if they fit."""
+    """The placement of the last two minutes of history; NOWHERE if they do not fit."""
 
     NOWHERE = auto()
     BESIDE = auto()

@@ -1,4 +1,4 @@
-"""Tests of compare()'s arguments: an impossible one is one clear line, and a missing service breaks nothing."""
+"""Tests of compare()'s arguments: a wrong argument gives a one-line error, and a missing service keeps the comparison."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_variants_are_functions_by_name(variants: Any) -> None:
 @pytest.mark.parametrize("variant", [later, one_by_one, one_by_one_later, Later(), given_later, given_one_by_one])
 @pytest.mark.parametrize("check", [True, False])
 def test_deferring_function_is_refused_as_variant(variant: Callable[[], object], check: bool) -> None:
-    """A call that only makes a coroutine or a generator is refused as a variant."""
+    """compare() refuses a variant whose call only returns a coroutine or a generator."""
     for variants in ({"a": variant, "b": nothing}, {"b": nothing, "a": variant}):
         with pytest.raises(UsageError, match="compare: a: expected a function that does its work"):
             compare(variants, check=check, watch=False)
@@ -84,9 +84,9 @@ WRONG: list[tuple[str, object]] = [
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value!r}" for name, value in WRONG])
 def test_wrong_argument_is_named_with_its_value(name: str, value: object) -> None:
-    """The error names an impossible argument with its value."""
+    """The error names the wrong argument and its value, on one line."""
     with pytest.raises(UsageError, match=f"compare: {name}: expected") as refused:
-        compare(PAIR, watch=False, **{name: value})  # type: ignore[arg-type]  # what is tested
+        compare(PAIR, watch=False, **{name: value})  # type: ignore[arg-type]  # a wrong type is the test's subject
     assert "\n" not in str(refused.value)
     assert repr(value) in str(refused.value)
 
@@ -118,7 +118,7 @@ def test_broken_configuration_makes_window_unproven(
 
 
 def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison survives a torch that raises when queried for its GPU."""
+    """The comparison succeeds although torch raises when compare() asks for its GPU."""
 
     def broken() -> object:
         raise RuntimeError("the GPU is lost")

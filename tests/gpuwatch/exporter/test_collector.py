@@ -1,4 +1,4 @@
-"""Tests of a page's content about GPUs: all known values, no invented ones, and no driver calls."""
+"""Tests of the metrics page's GPU series: every known value, no invented value, and no driver call."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_scrape_asks_the_driver_nothing(quartet: Fleet) -> None:
 
 
 def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
-    """Every series is in the table, with its labels and their closed values."""
+    """The metrics table lists every series of the page, with its labels and their allowed values."""
     ending = re.compile("_(bucket|count|sum)$")
     for name, has in quartet.scrape():
         bare = name if name in METRICS else ending.sub("", name)
@@ -52,7 +52,7 @@ def test_page_series_labels_and_values_are_of_the_table(quartet: Fleet) -> None:
 
 
 def test_page_shows_a_capped_gpu_in_base_units(quartet: Fleet) -> None:
-    """A busy, capped GPU has the driver's values in base units."""
+    """The page shows a busy, capped GPU's driver values in base units."""
     found, uuid = quartet.scrape(), quartet.uuids[0]
     device = quartet.machine.devices[0]
     assert device.sm_clock_max_mhz is not None
@@ -110,7 +110,7 @@ def test_a_dip_between_two_scrapes_survives_in_the_histogram() -> None:
 
 
 def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
-    """An unanswered field of a GPU has no series, and the page gives the reason."""
+    """A field that the GPU does not support has no series, and the page marks the field as unsupported."""
     fleet = Fleet("steady-gemm", unsupported=frozenset({"energy_j", "memory_temperature_c", "power_cap_ns"}))
     fleet.play(2)
     found, uuid = fleet.scrape(), fleet.uuids[0]
@@ -118,14 +118,14 @@ def test_page_has_no_series_for_what_a_gpu_does_not_answer() -> None:
     assert of(found, "gpuwatch_gpu_temperature_celsius", sensor="memory", uuid=uuid) is None
     assert of(found, "gpuwatch_gpu_temperature_celsius", sensor="core", uuid=uuid)
     assert of(found, "gpuwatch_gpu_field_supported", field="energy_j", uuid=uuid) == 0
-    # Without the driver's counter the samples are summed, and the label says so.
+    # Without the driver's counter the exporter sums samples, and the label ``source`` says so.
     assert of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="sw_power_cap", source="driver") is None
     sampled = of(found, "gpuwatch_gpu_clock_event_seconds_total", reason="sw_power_cap", source="sampled")
     assert sampled == pytest.approx(1.8, abs=0.2)
 
 
 def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
-    """The readings of a lost GPU vanish, and the daemon's own figures stay."""
+    """The page drops the readings of a lost GPU and keeps the daemon's own figures."""
     fleet = Fleet("gpu-lost,steady-copy")
     fleet.play(4)
     lost, other = fleet.uuids
@@ -189,7 +189,7 @@ def count(fleet: Fleet, **counts: float) -> None:
 
 
 def test_a_driver_loaded_again_begins_its_counters_anew() -> None:
-    """A reloaded driver's counters fall, which Prometheus reads as a reset; errors it forgot are no errors any more."""
+    """The page follows a reloaded driver's counters down, and Prometheus reads the fall as a reset."""
     fleet = Fleet("steady-copy")
     fleet.play(2)
     count(fleet, **DRIVERS)
@@ -204,7 +204,7 @@ def test_restarted_daemon_shows_the_drivers_counters() -> None:
     fleet.play(2)
     count(fleet, **DRIVERS)
     fleet.text()
-    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # a reloaded driver, under the first daemon
+    count(fleet, **{**DRIVERS, "power_brake_ns": 10 * 10**9})  # the driver reloads under the first daemon
     before = counted(fleet.scrape())
     daemon = DaemonFigures(lambda: STORE, lambda: 0, lambda: 0, fleet.clock.now_ns)
     registry = CollectorRegistry(auto_describe=False)
@@ -214,7 +214,7 @@ def test_restarted_daemon_shows_the_drivers_counters() -> None:
 
 
 def test_what_alerts_and_dashboards_count_is_there_from_zero() -> None:
-    """Every counted event starts at zero, also for a GPU without readings, so that its first occurrence is an increase."""
+    """Every counter starts at zero, even for a GPU without readings, so its first event is an increase."""
     found = Fleet("steady-copy").scrape()
     for number in (*KNOWN_XIDS, OTHER_XID):
         assert of(found, "gpuwatch_gpu_xid_errors_total", xid=number) == 0
@@ -286,7 +286,7 @@ def test_invented_xids_do_not_make_labels_without_end() -> None:
 
 
 def test_page_shows_the_largest_processes_only_on_request(quartet: Fleet) -> None:
-    """The page shows processes only on request, and only the largest."""
+    """The page shows processes only on request, and of those only the largest."""
     found = quartet.scrape()
     per_gpu = [has for name, has in found if name == "gpuwatch_process_gpu_memory_bytes"]
     assert len(per_gpu) == len(quartet.uuids)
@@ -304,7 +304,7 @@ def test_the_dense_power_peak_is_of_the_last_minute() -> None:
     tally = fleet.tallies.of(fleet.uuids[0])
     assert first is not None
     assert tally is not None
-    # Two successive scrapers get the same, and a minute later it is forgotten.
+    # Two successive scrapes get the same peak, and a minute later the peak expires.
     assert of(fleet.scrape(), "gpuwatch_gpu_power_peak_watts") == first
     assert tally.peak_w(fleet.clock.now_ns() + 61_000_000_000) is None
 
@@ -325,12 +325,12 @@ def test_without_a_driver_the_page_says_so() -> None:
     assert of(found, "gpuwatch_simulated") == 0
     assert of(found, "gpuwatch_gpus", state="answering") == 0
     assert not names(found, gpu="0")
-    fleet.machine.looked = False  # nothing is known yet, not even whether it is simulated
+    fleet.machine.looked = False  # before the first look the daemon does not know whether its source is simulated
     assert of(fleet.scrape(), "gpuwatch_simulated") is None
 
 
 def test_page_stays_when_the_driver_goes() -> None:
-    """The page survives the loss of the driver, without its readings."""
+    """The page stays up without readings after the driver is lost."""
     fleet = Fleet("steady-gemm,steady-copy")
     fleet.play(1)
     assert of(fleet.scrape(), "gpuwatch_up") == 1
@@ -344,7 +344,7 @@ def test_page_stays_when_the_driver_goes() -> None:
 
 def test_a_gpu_that_never_answered_is_named_and_down() -> None:
     clock = VirtualClock()
-    fleet = Fleet("steady-copy", clock=clock)  # nothing played: no sweep came
+    fleet = Fleet("steady-copy", clock=clock)  # the test plays nothing, so no sweep arrives
     found = fleet.scrape()
     assert of(found, "gpuwatch_device_info") == 1
     assert "gpuwatch_gpu_clock_hertz" not in names(found)
@@ -352,7 +352,7 @@ def test_a_gpu_that_never_answered_is_named_and_down() -> None:
 
 
 def test_last_export_is_shown_once_there_was_one() -> None:
-    """The time comes from the store's figures; before the first export there is no series."""
+    """The store's figures give the time of the last export; before the first export there is no series."""
     fleet = Fleet("steady-copy")
     assert of(fleet.scrape(), "gpuwatch_export_last_success_time_seconds") is None
     daemon = DaemonFigures(lambda: {**STORE, "exported_wall_s": 1.79e9}, lambda: 0, lambda: 0, fleet.clock.now_ns)

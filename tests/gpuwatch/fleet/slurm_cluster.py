@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: Debian's munged, slurmctld and slurmd, with a few mock GPUs and the samples' scripts."""
+"""A real Slurm cluster of one node: Debian's munged, slurmctld and slurmd, mock GPUs, and the sample prolog and epilog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.gpuwatch.programs import program
 from tests.waiting import PATIENCE_S, wait_until
 
 SCRIPTS = PAGE.parents[1] / "dashboards" / "slurm"
-# Without cgroups, which CI's containers may lack: processes are tracked by their group.
+# CI containers may lack cgroups, so Slurm tracks processes by process group.
 _CONFIGURATION = """\
 ClusterName=testbed
 SlurmctldHost={node}(127.0.0.1)
@@ -58,7 +58,7 @@ class SlurmCluster:
     folder: Path
 
     def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run one of Slurm's commands, and wait for its end."""
+        """Run a Slurm command and wait until it exits."""
         command = [program(str(arguments[0])), *arguments[1:]]
         return subprocess.run(
             command, env=self.environment, cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S, check=False
@@ -70,10 +70,13 @@ class SlurmCluster:
 
 @contextlib.contextmanager
 def slurm_cluster(folder: Path, *, gpus_count: int, settings: Path) -> Iterator[SlurmCluster]:
-    """Run a cluster whose prolog and epilog read ``settings``; its GPUs are ordinary character devices."""
+    """Run a cluster whose prolog and epilog read ``settings``; its GPUs are links to ``/dev/null``.
+
+    Skip the test without root; in CI, fail it.
+    """
     programs = [program(name) for name in ("munged", "slurmctld", "slurmd")]
     if os.getuid() != 0:
-        why = "needs root: slurmd runs prologs and epilogs as root"
+        why = "expected to run as root, found another user: slurmd runs prologs and epilogs as root"
         pytest.fail(why) if os.environ.get("CI", "").lower() in ("1", "true") else pytest.skip(why)
     folder.mkdir(mode=0o755)
     node = platform.node().partition(".")[0]
@@ -84,7 +87,7 @@ def slurm_cluster(folder: Path, *, gpus_count: int, settings: Path) -> Iterator[
     (folder / "gres.conf").write_text(f"NodeName={node} Name=gpu File={folder}/gpu[0-{gpus_count - 1}]\n")
     for index in range(gpus_count):
         (folder / f"gpu{index}").symlink_to("/dev/null")
-    for name in ("prolog.sh", "epilog.sh"):  # slurmd gives its scripts no variable of this process
+    for name in ("prolog.sh", "epilog.sh"):  # slurmd does not pass its environment to the scripts
         (folder / name).write_text(f'#!/bin/sh\nexport GPUWATCH_SLURM_SETTINGS={settings}\nexec {SCRIPTS / name} "$@"\n')
         (folder / name).chmod(0o755)
     key = folder / "munge" / "key"

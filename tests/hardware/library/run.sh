@@ -1,7 +1,7 @@
 #!/bin/bash
-# The C library's programs on a real GPU, as one table: bash tests/hardware/library/run.sh OUT_FOLDER
+# Run the C library's test programs on a real GPU and write one table: bash tests/hardware/library/run.sh OUT_FOLDER
 set -u
-OUT=${1:?a folder for the results}
+OUT=${1:?expected a folder for the results, found none: bash tests/hardware/library/run.sh OUT_FOLDER}
 mkdir -p "$OUT"
 WORK=$(mktemp -d)
 HERE=$(cd "$(dirname "$0")" && pwd)
@@ -20,7 +20,7 @@ gpuwatch daemon 2> "$OUT/daemon.log" &
 DAEMON=$!
 for _ in $(seq 100); do [ -S "$GPUWATCH_SOCKET" ] && break; sleep 0.1; done
 step "C++ program" "$WORK/plain"
-step "C++ program, device reset" "$WORK/plain" reset  # its stamps are gone before they are read
+step "C++ program, device reset" "$WORK/plain" reset  # the reset destroys the stamps before the library reads them
 step "Google Benchmark" "$WORK/google"
 if [ -z "${ONLY_C:-}" ]; then
   step JAX python3 -m gpuwatch run --nvtx timed --label jax -- python3 "$HERE/with_jax.py"
