@@ -26,10 +26,7 @@ Observed: TypeAlias = Reading | ProcessList | PowerRecord | Event | Lost
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """One pass of one lane over one GPU: its deadline, its delay, the number of skipped deadlines, and its readings.
-
-    ``repeated_count`` is the number of passes just before it that read the same and are not handed on.
-    """
+    """One pass of one lane over one GPU: its deadline, its delay, the number of skipped deadlines, and its readings."""
 
     uuid: str
     lane: Lane
@@ -37,31 +34,16 @@ class Sweep:
     late_ns: int
     missed_count: int
     observed: Observed
-    repeated_count: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedPass:
-    """One pass of a series that read the same as the pass before it: its times alone."""
-
-    due_ns: int
-    late_ns: int
-    missed_count: int
-    took_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass of a series: the times as in a Sweep, and the readings.
-
-    ``repeated`` are the pulses just before it that read the same; they show how long their values stood.
-    """
+    """One pass of a series: the times as in a Sweep, and the readings."""
 
     due_ns: int
     late_ns: int
     missed_count: int
     reading: Reading
-    repeated: Sequence[RepeatedPass] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ STATEMENTS_COUNT = sum(
         "results of other tools judged and compared, a gate for CI": 1_330,
         "P-state, links and MIG instances on the page, a dashboard and rules for 2 000 GPUs": 357,
         "an idle GPU that rests, times handed over beside the program, windows that warm up, many verdicts": 400,
-        "energy and GPM rarer in long windows, repeated pulses by their times, quiet stops": 130,
+        "stops that end the measuring of lanes quietly": 40,
         "commands and screens that take and say what people type: GPUs, labels, judge, completion, notebooks": 470,
         "both kernels run, checked and timed (diff)": 1_550,
         "fewer rooms (diff)": -220,

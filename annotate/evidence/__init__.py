@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from annotate.evidence.circumstances import OtherWindow, OtherWork, Pause, RecordedWindow, WorkRecord
-from annotate.evidence.reading import COUNTERS, DEAR, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals
+from annotate.evidence.reading import COUNTERS, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading, Reason, signals
 from annotate.evidence.records import Device, Event, Gap, Ownership, PowerRecord, Process, ProcessList, Visibility
 from annotate.evidence.window_record import Fact, Host, Timings, WindowRecord
 
@@ -41,7 +41,6 @@ def __getattr__(name: str) -> Any:  # of whatever type is asked for
 
 __all__ = [
     "COUNTERS",
-    "DEAR",
     "EMPTY",
     "GRID_COUNT",
     "HEARTBEAT_NS",

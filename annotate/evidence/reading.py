@@ -4,7 +4,7 @@ Columns of the store, the plan of lanes and the simulated cost derive from these
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import IntFlag, StrEnum
 from typing import Any
 
@@ -95,21 +95,6 @@ class Reading:
 
     power_violation_ns: int | None = _signal(Lane.EDGE, "time under the power cap, continuous", counter=True)
     thermal_violation_ns: int | None = _signal(Lane.EDGE, "time slowed for heat, continuous", counter=True)
-
-    @property
-    def leaves_out_dear(self) -> bool:
-        """True for a slow row that holds none of ``DEAR``: late in a long window most slow rows do not ask for them."""
-        return self.lane is Lane.SLOW and all(getattr(self, name) is None for name in DEAR)
-
-    def with_dear(self, before: "Reading | None") -> "Reading":
-        """Return the row with the dear signals of an earlier one, if it leaves them out: for screens, never for evidence."""
-        if before is None or not self.leaves_out_dear:
-            return self
-        return replace(self, **{name: getattr(before, name) for name in DEAR})
-
-
-# Signals of the slow lane whose calls take milliseconds.  A slow row holds answers to all of them or asks for none.
-DEAR = ("energy_j", "sm_activity_ratio", "sm_occupancy_ratio", "tensor_activity_ratio", "dram_activity_ratio")
 
 
 def signals(lane: Lane) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from annotate.evidence.column import EMPTY, Column, Times, Values, grid
-from annotate.evidence.reading import DEAR, HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading
+from annotate.evidence.reading import HEARTBEAT_NS, SIGNALS, STALE_NS, Lane, Reading
 from annotate.evidence.records import Event, Gap, PowerRecord, ProcessList
 
 # Refresh periods to assume where none was measured: the driver's shared page on data-centre boards, driver 580.
@@ -78,7 +78,7 @@ class Trace:
             # A signal may be asked in more than one lane (dear ones in a slower one, cheap ones again at the edges): every
             # lane that ever gave it speaks for it, and one that never did says nothing about it.
             lanes = {row.lane for row in rows if getattr(row, name) is not None}
-            of_lanes = [row for row in rows if row.lane in lanes and not (name in DEAR and row.leaves_out_dear)]
+            of_lanes = [row for row in rows if row.lane in lanes]
             if of_lanes:
                 values = np.array([getattr(row, name) for row in of_lanes], np.float64)
                 columns[name] = Column(np.array([row.at_ns for row in of_lanes], np.int64), values)

@@ -50,10 +50,6 @@ class LatestSweeps:
             sweep = replace(sweep, observed=self._add_use(sweep.observed))
         elif sweep.lane is Lane.PROCESSES:  # the process lane is lost: an older list must not answer for a window
             self._process_lists.pop(sweep.uuid, None)
-        elif isinstance(sweep.observed, Reading) and sweep.observed.leaves_out_dear:
-            before = self._sweeps.get((sweep.uuid, sweep.lane))
-            if before is not None and isinstance(before.observed, Reading):
-                sweep = replace(sweep, observed=sweep.observed.with_dear(before.observed))
         self._sweeps[(sweep.uuid, sweep.lane)] = sweep
 
     def by_lane(self) -> Mapping[tuple[str, Lane], Sweep]:

@@ -106,7 +106,7 @@ class GpuTally:
             if isinstance(observed, Event | Lost):
                 self._told(observed, lane)
                 return
-            lane.count += 1 + sweep.repeated_count
+            lane.count += 1
             lane.call_ns += observed.took_ns
             lane.at_ns = max(observed.at_ns, lane.at_ns or 0)
             if isinstance(observed, Reading):
@@ -115,7 +115,7 @@ class GpuTally:
                 elif sweep.lane is Lane.PULSE:
                     self._clock(observed, sweep.late_ns)
                 elif sweep.lane is Lane.SLOW and _is_newer(observed, self.slow):
-                    self.slow = observed.with_dear(self.slow)
+                    self.slow = observed
                     self.limit_w = observed.power_limit_w or self.limit_w
             elif isinstance(observed, ProcessList):
                 self.process_list = observed

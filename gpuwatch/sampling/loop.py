@@ -80,14 +80,11 @@ class LaneTurn:
         passes, error = found
         period_ns = self.period_ns()
         for each in passes:
-            reading, missed_count = each.reading, each.missed_count
-            for same in each.repeated:
-                self.pace.note(same.due_ns + same.late_ns, same.late_ns, same.took_ns, same.missed_count)
-                missed_count += same.missed_count
+            reading = each.reading
             self.begun_ns, self.due_ns = each.due_ns + each.late_ns, each.due_ns + period_ns
             self.pace.note(self.begun_ns, each.late_ns, reading.took_ns, each.missed_count)
             yield from self._back(each.due_ns, each.late_ns, reading.at_ns)
-            yield Sweep(self.uuid, reading.lane, each.due_ns, each.late_ns, missed_count, reading, len(each.repeated))
+            yield Sweep(self.uuid, reading.lane, each.due_ns, each.late_ns, each.missed_count, reading)
         if error is not None:
             yield from self._fail(error, clock.now_ns(), self.due_ns)
 

@@ -9,7 +9,6 @@ from typing import Any
 from annotate.evidence import Lane
 from gpuwatch.errors import SourceError
 from gpuwatch.interfaces import Clock, Lost, Observed, Sink, Source, Sweep
-from gpuwatch.sampling.dear_signals import DearSignals
 from gpuwatch.sampling.fast_lane import FastLane, FastLaneLoop
 from gpuwatch.sampling.loop import CurrentSource, LaneTurn, sweeps
 from gpuwatch.sampling.plan import LanePeriods, SamplingPlan
@@ -68,8 +67,7 @@ class Sampler:
         self._fast_lane = FastLane(
             self._current, self._periods, clock, self._loop, lambda: self._fast.wake.is_set() or stop.is_set()
         )
-        self._dear = DearSignals(self._periods)
-        processes, *slow = _turns(self._current, self._periods, timing, lambda: self._dear.names(clock.now_ns()))
+        processes, *slow = _turns(self._current, self._periods, timing)
         self._power = next(turn for turn in slow if turn.lane is Lane.POWER)
         self._power_awaited: deque[tuple[int, Callable[[], None]]] = deque()
         self._fast = SamplerThread(
@@ -211,9 +209,7 @@ class Sampler:
             self._loop.give_from_aside(Sweep(uuid, lane, now_ns, 0, 0, observed))
 
     def _hurry_slow(self) -> None:
-        now_ns = self._clock.now_ns()
-        due_ns = now_ns + self._timing.give_way_ns
-        self._dear.note_edge(now_ns)
+        due_ns = self._clock.now_ns() + self._timing.give_way_ns
         for turn in self._slow.turns:
             if turn.lane != Lane.POWER:
                 turn.hurry(due_ns)
@@ -233,9 +229,7 @@ class Sampler:
                 self._power_awaited.popleft()[1]()
 
 
-def _turns(
-    current: CurrentSource, periods: LanePeriods, timing: SamplerTiming, slow_names: Callable[[], tuple[str, ...]]
-) -> list[LaneTurn]:
+def _turns(current: CurrentSource, periods: LanePeriods, timing: SamplerTiming) -> list[LaneTurn]:
     """Return the turns besides the fast lane's: the process list, and those of the slow thread."""
     uuid = periods.plan.uuid
 
@@ -255,7 +249,7 @@ def _turns(
         return (current.source.power_record(uuid),)
 
     def read_row() -> Sequence[Observed]:
-        return (current.source.read(uuid, Lane.SLOW, slow_names()),)
+        return (current.source.read(uuid, Lane.SLOW, periods.plan.names.get(Lane.SLOW, ())),)
 
     def read_use() -> Sequence[Observed]:
         return (current.source.read_process_list(uuid, utilization=True),)

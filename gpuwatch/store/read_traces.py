@@ -14,20 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from annotate.evidence import (
-    DEAR,
-    HEARTBEAT_NS,
-    SIGNALS,
-    Column,
-    Gap,
-    Lane,
-    Process,
-    ProcessList,
-    Times,
-    Trace,
-    Values,
-    Visibility,
-)
+from annotate.evidence import HEARTBEAT_NS, SIGNALS, Column, Gap, Lane, Process, ProcessList, Times, Trace, Values, Visibility
 from gpuwatch.errors import StoreError
 from gpuwatch.store import dense_power, files
 from gpuwatch.store.compaction import POWER_BLOB_NS
@@ -94,12 +81,7 @@ class Pieces:
         index, times = _stood([row[0] for row in rows], [row[1] for row in rows], self.begin_ns, self.end_ns)
         values = np.array([row[2:] for row in rows], np.float64)[index]
         named = {column.signal: values[:, i] / column.scale for i, column in enumerate(columns)}
-        pieces = self.lanes.setdefault(lane, [])
-        dear = {name: named.pop(name) for name in DEAR if name in named}
-        pieces.append((times, named))
-        if dear:  # as ``Trace.of``: a row without any of them did not ask for them
-            asked = ~np.all(np.isnan(list(dear.values())), axis=0)
-            pieces.append((times[asked], {name: values_of[asked] for name, values_of in dear.items()}))
+        self.lanes.setdefault(lane, []).append((times, named))
 
     def _process_list(self, db: Database, gpu: int, uuid: str) -> None:
         select = "SELECT at_ns, stood_ms, took_us, visibility, present FROM census WHERE gpu = ?"

@@ -42,16 +42,6 @@ def test_a_lane_that_never_gave_a_signal_says_nothing_of_it() -> None:
     assert values_at(trace, "sm_clock_mhz", 0.5) == [1980]
 
 
-def test_slow_row_without_any_dear_signal_did_not_ask_for_them() -> None:
-    """A slow row that lacks all dear signals leaves them standing; one that lacks some says that they were not observed."""
-    whole = row(0.0, Lane.SLOW, power_limit_w=700.0, energy_j=1.0, sm_activity_ratio=0.5)
-    trace = Trace.of([whole, row(1.0, Lane.SLOW, power_limit_w=700.0), row(2.0, Lane.SLOW, energy_j=3.0)])
-    assert values_at(trace, "energy_j", 1.5, 2.5) == [1.0, 3.0]
-    assert values_at(trace, "sm_activity_ratio", 1.5) == [0.5]
-    assert np.isnan(values_at(trace, "sm_activity_ratio", 2.5)).all()
-    assert len(trace.column("power_limit_w")) == 3
-
-
 def test_a_row_without_the_value_says_that_it_was_not_observed() -> None:
     trace = Trace.of([row(0.0, sm_clock_mhz=1980), row(0.1, power_w=500.0), row(0.2, sm_clock_mhz=1455)])
     clock_mhz = values_at(trace, "sm_clock_mhz", 0.05, 0.15, 0.25)

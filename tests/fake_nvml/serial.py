@@ -10,7 +10,6 @@ from typing import Any
 
 from annotate.evidence import Lane, signals
 from gpuwatch import clock
-from gpuwatch.interfaces import Pass, RepeatedPass
 from gpuwatch.sampling.plan import PULSE
 from gpuwatch.sources.nvml import Nvml
 from gpuwatch.sources.nvml.compiled_loop import CompiledLoop
@@ -44,10 +43,7 @@ def cadence() -> Any:
     loop = _series(source, source.devices()[0].uuid)
     begin_ns = clock.now_ns() - 35 * MS
     passes, _ = loop.run(begin_ns, begin_ns + 600 * MS, 10 * MS, row_at_ns=0, row_after_ns=45 * MS)
-    on_time: list[list[Any]] = []
-    for done in passes:
-        made: tuple[Pass | RepeatedPass, ...] = (*done.repeated, done)
-        on_time += [[(each.due_ns - begin_ns) / MS, each.late_ns, each.missed_count, done.reading.lane] for each in made]
+    on_time = [[(each.due_ns - begin_ns) / MS, each.late_ns, each.missed_count, each.reading.lane] for each in passes]
     interrupts = threading.Timer(0.2, loop.interrupt)
     interrupts.start()
     asked_ns = clock.now_ns()
@@ -56,7 +52,7 @@ def cadence() -> Any:
     asked_ns = clock.now_ns()
     none, _ = loop.run(asked_ns + 5_000 * MS, asked_ns + 10_000 * MS, 50 * MS, row_at_ns=0, row_after_ns=0)
     most, _ = loop.run(asked_ns, asked_ns + 10_000 * MS, MS, row_at_ns=0, row_after_ns=0)
-    return {"on_time": on_time, "handed": len(passes), "cut": len(cut), "none": len(none), "most": len(most)}
+    return {"on_time": on_time, "cut": len(cut), "none": len(none), "most": len(most)}
 
 
 def rest() -> Any:

@@ -52,17 +52,15 @@ def test_compiled_loop_reads_what_single_calls_read(
 
 
 def test_compiled_loop_keeps_deadlines(scene: Scene, library: Path) -> None:
-    """Passes keep their deadlines, count the missed ones, and stop when interrupted; repeated pulses are not decoded."""
+    """Passes keep their deadlines, count the missed ones, and stop when interrupted."""
     seen = told(scene, library, "serial", "cadence")
     passes = seen["on_time"]
-    rows = [each for each in passes if each[3] == "fast"]
     assert passes[0][0] % 10 == 0
     assert passes[0][2] >= 3  # deadlines that had passed before the run
     assert all(late_ns >= 0 for _, late_ns, _, _ in passes)
     for (due, _, _, _), (following, _, missed, _) in pairwise(passes):
         assert following - due == pytest.approx(10 * (missed + 1))
     assert passes[-1][0] >= 599.9
-    assert 2 * len(rows) - 1 <= seen["handed"] <= 2 * len(rows) + 1, "a row each, and the last of the pulses before it"
     rows_ms = [due + late_ns / 1e6 for due, late_ns, _, lane in passes if lane == "fast"]
     pulses_ms = [due + late_ns / 1e6 for due, late_ns, _, lane in passes if lane == "pulse"]
     assert passes[0][3] == "fast"

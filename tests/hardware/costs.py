@@ -44,7 +44,6 @@ ROUNDS_COUNT = 5
 WATCHED_S = 15.0
 SETTLE_S = 4.0
 REST_S = 18.0  # time until the lanes are measured, and an idle GPU is read rarely
-OLD_S = 24.0  # energy and GPM are then read every 3 s
 PAUSES_S = (0.05, 0.45)
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
@@ -177,8 +176,6 @@ def daemons(live: Live, seconds: float) -> Iterator[Row]:
         with gpuwatch.window("held open", sync=False, settings=live.settings):
             time.sleep(SETTLE_S / 2)
             yield watched("gpuwatch, busy GPU, a window open", pid, seconds)
-            time.sleep(max(0.0, OLD_S - seconds))
-            yield watched("gpuwatch, busy GPU, a window open for half a minute", pid, seconds)
             with connect(live.settings) as client:
                 yield {"table": "questions", "when": "window", "questions": client.status()["gpus"][0]["questions"]}
 
@@ -199,7 +196,7 @@ def smi(seconds: float) -> Iterator[Row]:
         process.wait()
 
 
-def calls(count: int = 4) -> Iterator[Row]:
+def calls(count: int = 5) -> Iterator[Row]:
     """Time single questions of an idle GPU after pauses: a pause makes most of a rare look's price."""
     source = Nvml()
     uuid = source.devices()[0].uuid

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from annotate.evidence import Lane, Reading
 from gpuwatch.errors import DeviceLostError, SourceError
-from gpuwatch.interfaces import Pass, RepeatedPass
+from gpuwatch.interfaces import Pass
 from gpuwatch.sources.nvml import fields
 from gpuwatch.sources.nvml.binding import GONE_OR_LOST, SUCCESS, Api, treat
 from gpuwatch.sources.nvml.questions import Row
@@ -112,7 +112,6 @@ class _LoopRow:
             blank += _padded(row.batch.template)
         self._questions, self._blank = (_Question * len(questions))(*questions), ctypes.create_string_buffer(blank, len(blank))
         self.count, self.bytes = len(questions), len(blank)
-        self.names = (*(name for *_, takers in self._answers for name, _ in takers), *(row.batch.names if row.batch else ()))
 
     def row(self) -> _Row:
         return _Row(self._questions, ctypes.addressof(self._blank), self.count, self.bytes)
@@ -186,48 +185,14 @@ class CompiledLoop:
         return passes, None
 
     def _read(self, count: int) -> Iterator[Pass]:
-        """Yield rows, and pulses that begin or end a stretch of equal ones: decoding costs more than reading."""
-        answer, stands = b"", None  # of the last pulse that was decoded; None: no later one repeats it
-        same: list[int] = []  # the pulses since the last pass handed on that equal it
         for i in range(count):
-            if self._passes[i].is_pulse:
-                answer = self._pulse_answer(i)
-                if stands is not None and answer == stands[0]:
-                    same.append(i)
-                    continue
-            if same:
-                yield self._pass(same.pop(), same)
-                same = []
-            found = self._pass(i)
-            yield found
-            if found.reading.lane is Lane.PULSE:
-                stands = answer, found.reading
-            elif stands is not None and any(
-                getattr(found.reading, name) != getattr(stands[1], name) for name in self._pulse.names
-            ):
-                stands = None  # the store ends a pulse that a row contradicts
-        if same:
-            yield self._pass(same.pop(), same)
-
-    def _pulse_answer(self, i: int) -> bytes:
-        """Return the codes and answers of a pulse as they lie in memory."""
-        codes = ctypes.addressof(self._codes) + 4 * i * self._codes_count
-        answers = ctypes.addressof(self._answers) + i * self._answers_bytes
-        return ctypes.string_at(codes, 4 * self._pulse.count) + ctypes.string_at(answers, self._pulse.bytes)
-
-    def _pass(self, i: int, repeated: Sequence[int] = ()) -> Pass:
-        done = self._passes[i]
-        asked = self._pulse if done.is_pulse else self._row
-        codes = self._codes[i * self._codes_count : i * self._codes_count + asked.count]
-        values = asked.read(codes, self._answers, i * self._answers_bytes)
-        took_ns = done.end_ns - done.begin_ns
-        reading = Reading(uuid=self._uuid, lane=asked.lane, at_ns=done.end_ns, took_ns=took_ns, **values)
-        before = tuple(self._times(each) for each in repeated)
-        return Pass(done.due_ns, done.begin_ns - done.due_ns, done.missed_count, reading, before)
-
-    def _times(self, i: int) -> RepeatedPass:
-        done = self._passes[i]
-        return RepeatedPass(done.due_ns, done.begin_ns - done.due_ns, done.missed_count, done.end_ns - done.begin_ns)
+            done = self._passes[i]
+            asked = self._pulse if done.is_pulse else self._row
+            codes = self._codes[i * self._codes_count : i * self._codes_count + asked.count]
+            values = asked.read(codes, self._answers, i * self._answers_bytes)
+            took_ns = done.end_ns - done.begin_ns
+            reading = Reading(uuid=self._uuid, lane=asked.lane, at_ns=done.end_ns, took_ns=took_ns, **values)
+            yield Pass(done.due_ns, done.begin_ns - done.due_ns, done.missed_count, reading)
 
 
 def open_loop(api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> CompiledLoop | None:

@@ -47,7 +47,6 @@ class FieldBatch:
         self._uuid = uuid
         self.handle = handle
         self._wanted = tuple(wanted)
-        self.names = tuple(name for name, _, _ in wanted)
         ids = [field for _, fields, _ in wanted for field in fields]
         self.template = b"".join(_ENTRY.pack(field, 0, 0, 0, 0, 0, 0) for field in ids)  # in the driver's layout
         self.count = len(ids)

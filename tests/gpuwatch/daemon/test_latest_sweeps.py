@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from annotate.evidence import Lane, Process, ProcessList, Reading
+from annotate.evidence import Lane, Process, ProcessList
 from gpuwatch.daemon.watched_gpus import LatestSweeps
 from gpuwatch.interfaces import Lost, Observed, Sweep
 
@@ -39,14 +39,3 @@ def test_latest_sweeps_tell_changed_lists_at_once() -> None:
     assert not latest.is_news(ProcessList(uuid=UUID, at_ns=5_900_000_000, took_ns=1, processes=(known,)))
     assert latest.is_news(ProcessList(uuid=UUID, at_ns=5_950_000_000, took_ns=1, processes=(Process(pid=9, started_s=5.9),)))
     assert latest.is_news(listed(7, Process(pid=9, started_s=5.9)))
-
-
-def test_latest_sweeps_show_the_last_dear_signals() -> None:
-    """Screens show energy and GPM of the last slow row that held them."""
-    latest = LatestSweeps()
-    whole = Reading(uuid=UUID, lane=Lane.SLOW, at_ns=1, took_ns=1, power_limit_w=700.0, energy_j=5.0)
-    for row in (whole, Reading(uuid=UUID, lane=Lane.SLOW, at_ns=2, took_ns=1, power_limit_w=600.0)):
-        latest.take(Sweep(UUID, Lane.SLOW, due_ns=0, late_ns=0, missed_count=0, observed=row))
-    shown = latest.by_lane()[(UUID, Lane.SLOW)].observed
-    assert isinstance(shown, Reading)
-    assert (shown.at_ns, shown.power_limit_w, shown.energy_j) == (2, 600.0, 5.0)

@@ -309,23 +309,6 @@ def test_a_dear_fast_signal_may_be_asked_in_the_slow_lane(tmp_path: Path) -> Non
     assert trace.column("utilization_ratio").values.tolist() == [0.5]
 
 
-def test_stored_slow_row_without_dear_signals_did_not_ask(tmp_path: Path) -> None:
-    """A stored slow row without energy and GPM leaves them standing, as in a trace made from readings."""
-    rows: list[dict[str, Any]] = [
-        {"power_limit_w": 700.0, "energy_j": 1.0, "sm_activity_ratio": 0.5},
-        {"power_limit_w": 600.0},
-        {"energy_j": 3.0},
-    ]
-    sweeps = [
-        sweep(Reading(uuid=UUID, lane=Lane.SLOW, at_ns=BEGIN_NS + i, took_ns=1, **values), Lane.SLOW)
-        for i, values in enumerate(rows)
-    ]
-    trace = readback(tmp_path, sweeps, BEGIN_NS, BEGIN_NS + S)
-    assert trace.column("energy_j").values.tolist() == [1.0, 3.0]
-    assert np.isnan(trace.column("sm_activity_ratio").values).tolist() == [False, True]
-    assert np.isnan(trace.column("power_limit_w").values).tolist() == [False, False, True]
-
-
 def test_drivers_numbers_are_kept_as_whole_ones() -> None:
     assert stored("power_w").encode(566.123) == 566123.0
     assert stored("utilization_ratio").encode(0.07) == 7.0
