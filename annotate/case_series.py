@@ -1,4 +1,4 @@
-"""One window's series as one asking pass sees them: times, gaps, dips of power, blocks of the clock, and the load."""
+"""Series derived from a window's evidence in one pass of the judge: times, gaps, power dips, clock blocks, load."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,17 +17,17 @@ from annotate.stats.change_points import SeriesLevel
 from annotate.times.clock_sensitivity import NoFit, Sensitivity, sensitivity
 from annotate.times.durations import inside
 
-_SURE_SD = 1.96  # of a normal, at 95 %
+_SURE_SD = 1.96  # standard deviations: half the 95 % interval of a normal distribution
 
 
 class CaseSeries:
-    """The evidence of one pass under one claim.  Everything here is computed when first asked for, and then kept."""
+    """The evidence of one pass under one claim.  Each ``Kept`` series is computed at its first use, then cached."""
 
     def __init__(self, evidence: Evidence, claim: Claim = Claim.SUSTAINED, *, whole: Evidence | None = None) -> None:
         self.evidence = evidence
         self.memory = evidence.memory if isinstance(evidence, Asked) else Memory()
         self.claim = claim
-        self.whole = whole or evidence  # of the pass with everything: for words only, never for a bound
+        self.whole = whole or evidence  # evidence of the widest pass: for text only, never for a bound
 
     @Kept
     def timings(self) -> Timings:
@@ -45,7 +45,7 @@ class CaseSeries:
 
     @property
     def stamp_s(self) -> float:
-        """The GPU's time for the stamps around one entry; 0 where nothing was stamped."""
+        """The GPU's time for the stamps around one entry; 0 without stamps."""
         if self.timings.sm_clock_mhz is None:
             return 0.0
         stamp_s = self.fact("stamp_s")
@@ -53,7 +53,7 @@ class CaseSeries:
 
     @property
     def timer_s(self) -> float:
-        """The GPU's time for reading the times of one call: events take as long as stamps, where they took the begins."""
+        """The GPU's time for the timer of one call.  Without stamps, the estimate for CUDA events is the time of two stamps."""
         return STAMP_S if self.timings.sm_clock_mhz is None else self.stamp_s
 
     @property
@@ -64,19 +64,19 @@ class CaseSeries:
 
     @Kept
     def gaps(self) -> IdleGaps | None:
-        """Idle time by the gaps between entries; None without times, or without their begins."""
+        """Idle time by the gaps between entries; None where no entry or no entry's begin is known."""
         if not self.has_times:
             return None
         return entry_gaps(self.timings, self.evidence.window, covered=self.other_spans_ns, timer_s=self.timer_s)
 
     @property
     def is_sparse(self) -> bool:
-        """Return whether the claim is of calls between pauses: a burst, or a declared period."""
+        """Return whether the claim is about calls between pauses: a burst, or calls with a declared period."""
         return self.claim is Claim.BURST or amount(self.evidence.declared, "every_s") is not None
 
     @Kept
     def idle_w(self) -> float | None:
-        """The power of this card at rest: on record, else as it rested in or before the window; None if it did not."""
+        """The GPU's idle power: the device record's, else the lowest in or before the window; None if the GPU never rested."""
         evidence = self.evidence
         if evidence.device is not None and evidence.device.idle_power_w is not None:
             return evidence.device.idle_power_w
@@ -86,7 +86,7 @@ class CaseSeries:
 
     @Kept
     def dips(self) -> IdleGaps | None:
-        """Idle time by dips of the driver's power record; None where it does not cover the window."""
+        """Idle time by dips of the driver's power record; None if the record has holes or idle power is not known."""
         evidence = self.evidence
         dips = power_dips(
             evidence.trace.dense_power,
@@ -98,22 +98,22 @@ class CaseSeries:
 
     @Kept
     def blocks(self) -> ClockBlocks | None:
-        """The SM clock in blocks: stamped where stamped, else NVML's."""
+        """The SM clock in blocks: from stamps where a block has them, else from NVML; None if no block has a clock."""
         return clock_blocks(self.evidence)
 
     @Kept
     def levels(self) -> tuple[SeriesLevel, ...]:
-        """The levels of the logarithm of the clock, the slowest first."""
+        """The levels of the clock's logarithm, slowest first; empty where no clock is known."""
         return self.blocks.levels(self.clock_variance) if self.blocks is not None else ()
 
     @Kept
     def clock_variance(self) -> float:
-        """The variance of a block's logarithm that the controller's cycle leaves in a mean; 0 where no clock is known."""
+        """The variance per block of the clock's logarithm, due to the controller's cycle; 0 where no clock is known."""
         return self.blocks.variance() if self.blocks is not None else 0.0
 
     @property
     def clock_swing_ratio(self) -> float | None:
-        """Half the 95 % interval that the swing of the clock leaves the window's mean; None where no clock is known."""
+        """Half the 95 % interval of the mean time, due to the swing of the clock; None where no clock is known."""
         if self.blocks is None or not self.blocks.known.any():
             return None
         return _SURE_SD * self.beta * float((self.clock_variance / self.blocks.known.sum()) ** 0.5)
@@ -124,7 +124,7 @@ class CaseSeries:
 
     @property
     def beta(self) -> float:
-        """The exponent of time against clock; 1 where it was not fitted."""
+        """The exponent β of time against clock; 1 without a fit."""
         return self.fit.beta if isinstance(self.fit, Sensitivity) else 1.0
 
     @Kept
@@ -134,14 +134,14 @@ class CaseSeries:
             return load_time(self.evidence, self.gaps.spans_ns(least_s=PAUSE_S))
         if self.dips is None:
             return load_time(self.evidence, ())
-        # A dip is as long as the idle time in it; opening a window leaves shallow ones, which are no pause of 20 ms.
+        # The idle time of a dip counts, not its length: opening a window leaves shallow dips, which are shorter pauses.
         sure_s = (self.dips.idle_s[self.dips.irregular] - self.dips.blur_s).tolist()
         dips = zip(self.dips.spans_ns(), sure_s, strict=True)
         return load_time(self.evidence, [span for span, idle_s in dips if idle_s > PAUSE_S])
 
     @property
     def clocked(self) -> Timings:
-        """The times with the driver's clock, scaled to the stamps, where stamps ran out."""
+        """The times with their clocks: stamped, else the driver's clock scaled to the stamps."""
         timings, blocks = self.timings, self.blocks
         if timings.sm_clock_mhz is None or blocks is None or np.isfinite(timings.sm_clock_mhz).all():
             return timings

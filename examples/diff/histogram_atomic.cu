@@ -1,4 +1,4 @@
-// Counters of the block in shared memory, then one atomic addition of each.
+// Count per block in shared memory, then add each counter to the result with one atomic operation.
 __global__ void histogram(const int* in, int* out, int n) {
     __shared__ int mine[256];
     for (int k = threadIdx.x; k < 256; k += blockDim.x) mine[k] = 0;

@@ -1,6 +1,6 @@
 """The window around a benchmark: it marks an interval, declares facts, and returns the verdict.
 
-It runs in the benchmark's process, so it does little, imports little, and never lets a failure of telemetry break the body.
+A window runs in the benchmark's process, so this module imports little.  A failure of telemetry never stops the block.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _enclosing: ContextVar[Window | None] = ContextVar("gpuwatch_window", default=No
 class Window(WindowBody, WindowAnswers):
     """A window: the ``with`` block of a benchmark, and after the block its verdict.
 
-    ``window()`` makes it.  Enter a window once; make a new one for each measurement, or decorate a function with it.
+    ``window()`` makes a window.  Enter a window once.  Make a new one for each measurement, or use it as a decorator.
 
     Attributes:
         label: Name of the window; None without a name.
         policy: Claim, accepted hazards, limits and thresholds by which the daemon judges.
         tags: Tags known so far; ``tags.all()`` is a dict of text.
         run_id: Run under which the store keeps the window (18 hexadecimal digits); None before it opens and without a daemon.
-        begin_ns: Beginning of the block on ``time.monotonic_ns``, in nanoseconds; None before it.
-        end_ns: End of the block on the same clock, in nanoseconds; None before it.
+        begin_ns: Beginning of the block on ``time.monotonic_ns``, in nanoseconds; None before the block.
+        end_ns: End of the block on the same clock, in nanoseconds; None before the end.
         parent: Window of the same process around this one; None without one.
         warm_up: Step that runs before the beginning; None without one.
-        stated: Parts of the claim stated beside its name, by the names of ``annotate.declared``.
+        stated: Parameters of the claim, by the names of ``annotate.declared``.
         verdict: Verdict of the worst GPU.  Waits for the judge, usually less than a second after the block.
-        verdicts: One verdict per GPU, worst first.  Waits likewise.
+        verdicts: One verdict per GPU, worst first.  Waits for the judge as ``verdict`` does.
 
-    Raises UsageError: when it is entered twice, and when a verdict is asked for before the block ended.
+    Raises UsageError: when the window is entered twice, and when a verdict is read before the block has ended.
 
     Example:
         >>> with gpuwatch.window("sum") as w:
@@ -77,7 +77,7 @@ class Window(WindowBody, WindowAnswers):
         self.policy = policy
         self.run_id: str | None = None
         self.parent: Window | None = None
-        self.warm_up: Callable[[], object] | None = None  # run until it is steady, before the beginning
+        self.warm_up: Callable[[], object] | None = None  # runs before the block until its times are steady
         self.begin_ns: int | None = None
         self.end_ns: int | None = None
         self._gpus = gpus
@@ -95,13 +95,13 @@ class Window(WindowBody, WindowAnswers):
 
     def __enter__(self) -> Window:
         if self.begin_ns is not None:
-            raise UsageError("expected a window that was not entered before; make a new one with gpuwatch.window()")
+            raise UsageError("expected a window not entered before, found one that was; make a new one with gpuwatch.window()")
         self._pid = os.getpid()
         if self.warm_up is not None:
             self.declare(**start.warm_up(self.warm_up, self._settings))
         try:
             self._open()
-        except BaseException:  # Ctrl-C: a connection left open would keep the window open for good
+        except BaseException:  # also Ctrl-C: the daemon keeps a window open while its connection is open
             self._testimony.beside.end()
             self._conversation.hang_up()
             _enclosing.set(self.parent)
@@ -126,7 +126,7 @@ class Window(WindowBody, WindowAnswers):
         self._note_in_parents(opening_ns)
 
     def _note_in_parents(self, begin_ns: int) -> None:
-        """Note in the windows around this one that opening or closing it delayed their body."""
+        """Note in the enclosing windows that opening or closing this window delayed their blocks."""
         end_ns, window = clock.now_ns(), self.parent
         while window is not None:
             if window.end_ns is None:
@@ -134,13 +134,13 @@ class Window(WindowBody, WindowAnswers):
             window = window.parent
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        # A forked child leaves its copy of the block: window, socket and GPU are its parent's.
+        # A forked child leaves only a copy of the block: the window, the socket and the GPU belong to the parent.
         is_forked = os.getpid() != self._pid
         try:
             self._leave(error, is_forked=is_forked)
         finally:
             if not self._conversation.is_finishing:
-                self._conversation.hang_up()  # after an interrupted close the daemon ends the window
+                self._conversation.hang_up()  # after an interrupted close, the daemon then ends the window
                 if not is_forked:
                     self._testimony.close()
         if self._on_reject == "raise" and kind is None and not is_forked:
@@ -165,11 +165,11 @@ class Window(WindowBody, WindowAnswers):
 
     @property
     def stated(self) -> dict[str, FactValue]:
-        """Return the parts of the claim stated beside its name, by the names of ``annotate.declared``."""
+        """Return the parameters of the claim, by the names of ``annotate.declared``."""
         return self._stated.facts()
 
     async def __aenter__(self) -> Window:
-        return self.__enter__()  # 2 ms of a local socket: not worth a thread with another CUDA stream
+        return self.__enter__()  # opening takes 2 ms on a local socket; a thread would have another CUDA stream
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -182,7 +182,7 @@ class Window(WindowBody, WindowAnswers):
 
 
 def _find_open(window: Window | None) -> Window | None:
-    """Return this window or the nearest one around it that is still open: windows may end in any order and context."""
+    """Return this window or the nearest enclosing one that is still open.  Windows may end in any order and context."""
     while window is not None and window.end_ns is not None:
         window = window.parent
     return window
@@ -210,34 +210,34 @@ def window(
 ) -> Window:
     """Make a window around a benchmark: a context manager, an async context manager, and a decorator.
 
-    The daemon watches the GPUs from outside while the block runs, and judges what it saw.  A failure of telemetry never
-    stops the block: it makes the verdict unproven.
+    The daemon samples the GPUs from its own process while the block runs, then judges the evidence.  A failure of telemetry
+    never stops the block: the verdict becomes unproven.
 
     Args:
         label: Name of the window, at most 256 characters.
         claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
         locked_mhz: SM clock that you locked, in MHz.
-        every: Time from the beginning of one call to the next that you keep on purpose, in seconds.
+        every: Intended time from the beginning of one call to the beginning of the next, in seconds.
         varies: True states that times vary by design.
         untrusted: True states that the code may cheat: only the daemon's evidence counts.
         policy: A ``Policy`` in place of claim, accept and limits.
         accept: Names of rules whose hazards you accept.  They stay in the verdict.
-        limits: Other limits by rule and name, as ``{"outliers": {"host_ratio": 0.8}}``.
+        limits: Limits to override by rule and name, as ``{"outliers": {"host_ratio": 0.8}}``.
         tolerance: Share by which disturbances may move a number before the window is flagged; 0.01 by default.
-        precision: Share to which a number must repeat from window to window; no demand by default.
-        gpus: UUIDs of the GPUs to judge, or unique beginnings of them.  By default those on which this process and its
-            descendants hold a context.
-        sync: False leaves out ``torch.cuda.synchronize()`` at both ends, which runs where torch has a context.
+        precision: Share to which a number must repeat from window to window; not required by default.
+        gpus: UUIDs of the GPUs to judge, or unique prefixes.  Default: the GPUs on which this process and its descendants
+            hold a context.
+        sync: False skips ``torch.cuda.synchronize()`` at both ends.  Without a CUDA context of torch it never runs.
         warm_up: Step of the work, a function without arguments.  It runs before the block until times and clock are
             steady, for 10 s at most.
-        tags: Tags to keep with the window, as ``{"team": "vision"}``, beside those of its batch job, pod or CI run.
+        tags: Tags to keep with the window, as ``{"team": "vision"}``, in addition to those of its batch job, pod or CI run.
         on_reject: ``"raise"`` waits for the verdict at the end of the block and raises RejectedError for a rejected one.
         settings: Settings in place of those of environment and files.
 
     Returns:
-        A window that is not entered yet.
+        A new window, not yet entered.
 
-    Raises UsageError: when an argument can never be right.
+    Raises UsageError: when an argument is invalid.
 
     Example:
         As a context manager:
@@ -271,7 +271,7 @@ def window(
 
 
 def _prepare(made: Window, warm_up: Callable[[], object] | None, tags: Mapping[str, str]) -> Window:
-    """Return the window with its tags, and with the step that runs until it is steady before the block."""
+    """Set the warm-up step and the tags of a window, and return the window."""
     made.warm_up = warm_up
     made.tags.given = dict(tags)
     return made

@@ -17,6 +17,7 @@ import msgspec
 
 from gpuwatch.daemon.judgement import LENGTH, Judgement
 from gpuwatch.daemon.worker_patience import WorkerPatience
+from gpuwatch.store.run import UNJUDGED
 
 _log = logging.getLogger("gpuwatch.daemon.judging")
 
@@ -42,13 +43,14 @@ class Judge:
         self._worker: asyncio.subprocess.Process | None = None
         self._killed: list[asyncio.subprocess.Process] = []
         self._turn = asyncio.Lock()
+        self._is_closed = False
 
     async def warm(self, patience_s: float = WARM_S) -> None:
         """Start a worker if none lives, and wait until its imports are done; a slower one continues in the background."""
         if self._turn.locked():  # a worker is already starting or judging
             return
         async with self._working():
-            if self._lives:
+            if self._lives or self._is_closed:
                 return
             try:
                 await asyncio.wait_for(await self._asked(""), patience_s)
@@ -62,11 +64,14 @@ class Judge:
         """Have a run judged.  Never raises for a failing worker: the judgement then has no verdicts and says why."""
         async with self._working():
             for _ in range(2):
+                if self._is_closed:
+                    return Judgement(run=run, why=UNJUDGED)
                 try:
                     return await self._exchange(run, length_s)
                 except (OSError, EOFError, TimeoutError, msgspec.DecodeError) as error:
-                    _log.warning("the judge's worker failed on %s: %r", run, error)
-                    self.stop()
+                    if not self._is_closed:
+                        _log.warning("the judge's worker failed on %s: %r", run, error)
+                        self.stop()
             return Judgement(run=run, why="the judge's worker failed twice; the evidence is kept: gpuwatch audit --rejudge")
 
     def stop(self) -> None:
@@ -81,6 +86,7 @@ class Judge:
 
     async def close(self, patience_s: float = CLOSE_S) -> None:
         """End the worker and wait until the kernel reports its end: a loop closed before would lose the report."""
+        self._is_closed = True
         self.stop()
         with contextlib.suppress(TimeoutError):  # a process in the kernel's hands can outlive its kill
             async with asyncio.timeout(patience_s):

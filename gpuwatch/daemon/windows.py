@@ -169,7 +169,7 @@ class Windows:
                 window.note(listed)
 
     async def finish(self) -> None:
-        """End open windows as unproven, and wait a few seconds for those being judged; the rest are unproven."""
+        """End open windows as unproven, and wait a few seconds for those being judged; those still judged then are unproven."""
         self._services.flushing.leave()
         for run_id in list(self._tracked):
             self.abandon(run_id, "the daemon was stopped meanwhile")

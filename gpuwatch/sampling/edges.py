@@ -46,7 +46,8 @@ class Edges:
         """Begin to read the cheap part of these GPUs' edges, one after the other; the opening of a window awaits the result.
 
         In one thread: the first call after a pause costs ten times the next, and so do threads that wait for each other.
-        A GPU that is sampled at the full rate needs no reading of its own: one lies a few milliseconds back.
+        A GPU that is sampled at the full rate needs no reading of its own: its last pulse is some 10 ms old, its last whole row
+        some 50 ms.
         """
         answering = {uuid: sampler for uuid, sampler in self._answering(uuids).items() if not sampler.is_active}
         fresh = [(uuid, sampler.mark) for uuid, sampler in answering.items() if not self._is_marking(uuid)]

@@ -1,6 +1,7 @@
-"""The path of readings into the live segment: compacted, held while they cannot be written, replaced by gaps if lost.
+"""The writer of readings into the live segment.
 
-A bisection finds bad rows among good ones, so that one bad name or number costs no other row of its commit.
+It compacts readings into rows, holds rows while writes fail, and replaces lost rows with gaps.  A bisection separates bad rows
+from good ones, so that a commit loses only its bad rows.
 """
 
 import logging
@@ -14,11 +15,11 @@ from gpuwatch.store.segments import Segments
 
 _log = logging.getLogger("gpuwatch.store")
 
-HELD_COUNT = 100_000  # rows that wait while another process holds the segment: fifty megabytes
+HELD_COUNT = 100_000  # most rows that wait while another process locks the segment: 50 MB
 
 
 class RowWriter:
-    """Takes sweeps and writes rows of the live segment.  It belongs to the writer's thread."""
+    """A writer of sweeps as rows of the live segment.  Only the store's writer thread may call it."""
 
     def __init__(self, segments: Segments, retries: Retries) -> None:
         self._segments = segments
@@ -40,17 +41,17 @@ class RowWriter:
         self._held.take(rows)
 
     def gather(self) -> list[Event]:
-        """Hold every new row for the next write; return the new events, which go into the ledger."""
+        """Hold every new row for the next write; return the new events, which the caller stores in the ledger."""
         rows = self._compactor.rows()
         self._held.take(rows)
         return rows.events
 
     def restart(self) -> None:
-        """Extend no earlier row from now on: earlier rows went into another file or are lost."""
+        """Begin new rows: earlier rows are in another file or lost, so later sweeps cannot extend them."""
         self._compactor.restart()
 
     def write(self) -> bool:
-        """Commit every held row; return False if some still wait or were given up because the disk is full."""
+        """Commit every held row; return False if rows still wait, or were given up for a full disk or too many waiting rows."""
         failure = self._write(self._held)
         if failure is None:
             self._held = SegmentRows()
@@ -62,19 +63,19 @@ class RowWriter:
         return False
 
     def give_up_excess(self) -> None:
-        """Bound the rows that wait while nothing can be written."""
+        """Give up the held rows if more than ``HELD_COUNT`` wait."""
         if len(self._held) > HELD_COUNT:
             self.give_up()
 
     def give_up(self) -> None:
-        """Leave a gap in place of the held rows, and restart."""
+        """Replace the held rows with one gap per GPU, and restart."""
         loss = self._held.loss()
         self.dropped_count += len(self._held) - len(self._held.gaps)
         self._held = loss
         self.restart()
 
     def _write_without_bad(self) -> bool:
-        """Replace rows that can never be written with a gap, and write all others."""
+        """Write the good rows, and replace the bad ones with gaps; return whether no row waits any more."""
         bad, self._held = sift(self._held, self._write)
         self.dropped_count += len(bad)
         loss = SegmentRows(readings=bad.readings).loss()
@@ -83,7 +84,7 @@ class RowWriter:
         return not len(self._held)
 
     def _write(self, rows: SegmentRows) -> Failure | None:
-        """Commit these rows; return the reason if that failed."""
+        """Commit these rows; return the reason for a failure, None for success."""
 
         def commit() -> None:
             self.rows_count += self._segments.live.write(rows)
@@ -91,11 +92,11 @@ class RowWriter:
         return None if self._retries.succeeds(commit) else self._retries.failure
 
 
-BAD_COUNT = 64  # bad rows searched for in a commit; beyond that, all unsifted rows are given up with them
+BAD_COUNT = 64  # most bad rows to isolate in a commit; beyond that, ``sift`` gives up each failing part as a whole
 
 
 def sift(rows: SegmentRows, write: Callable[[SegmentRows], Failure | None]) -> tuple[SegmentRows, SegmentRows]:
-    """Write every writable row; return the rows that can never be written, and those to retry.
+    """Write every good row; return the rows to give up, and the rows to retry.
 
     ``write`` returns the reason for a failure, None for success.
     """
@@ -107,7 +108,7 @@ def sift(rows: SegmentRows, write: Callable[[SegmentRows], Failure | None]) -> t
             waiting += reversed(part.halves())
         elif failure is Failure.VALUE:
             bad.take(part)
-        elif failure is not None:  # the disk is at fault, so no other part can succeed now
+        elif failure is not None:  # the file or the disk failed, so no other part can succeed now
             again.take(part)
             while waiting:
                 again.take(waiting.pop())

@@ -86,7 +86,7 @@ class StateFolder:
         for each in (self.ledger, self.segments.live):
             if not each.has_its_logs and each.renew_logs():
                 _log.warning(
-                    "%s: its log (-wal, -shm) was removed or replaced: what it held is saved, a new one begun", each.path
+                    "%s: the write-ahead log (-wal, -shm) was removed or replaced; saved its rows, began a new log", each.path
                 )
 
     def broken(self) -> list[Ledger | Segment]:

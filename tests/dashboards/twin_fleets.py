@@ -1,7 +1,7 @@
-"""Synthetic fleets with known slow GPUs: work with real kernels' figures, boards with small differences, and ailments.
+"""Synthetic fleets with known slow GPUs: kernels with measured figures, boards with small differences, and faults.
 
-The model follows a description of GPUs, not the tested rules: power grows with a power of the clock, the power limit lowers
-the clock, and an ailment lowers it further.
+The model is independent of the tested rules.  Power is a power function of the clock, the power limit lowers the clock, and
+a fault lowers the clock further.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _STEP_S = 60.0 * STEP_MINUTES
 _SAMPLES = 20 * _STEP_S
 _STATIC_W = 120.0
 _EXPONENT = 2.6  # exponent of power over clock, including the voltage
-_DATA = replace(kernels.GEMM, dynamic_w=760.0)  # the same product on data with few bit changes
+_DATA = replace(kernels.GEMM, dynamic_w=760.0)  # the same matrix product on data with fewer bit changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeGpu:
-    """One GPU of a fleet: its work, its board, and its ailment."""
+    """One GPU of a fleet: its work, its board, and its fault."""
 
     host: int
     index: int
     work: Kernel | None  # None: no work
     model: str = "H"
     limit_w: float = 700.0
-    held_ratio: float = 1.0  # the highest clock under an ailment, as a ratio of the board's
-    lock_ratio: float = 1.0  # the highest clock of this model in practice, as a ratio of the stated one
-    reason: str | None = None  # the driver's reason for most of the time
-    on_share: float = 1.0  # ratio of the time with work
-    leak_ratio: float = 1.0  # power of this board over others' at the same clock
+    held_ratio: float = 1.0  # factor by which a fault lowers the clock
+    lock_ratio: float = 1.0  # highest clock of this model in practice over its stated maximum
+    reason: str | None = None  # clock event reason, active for 98 % of the time with work
+    on_share: float = 1.0  # share of the time with work
+    leak_ratio: float = 1.0  # dynamic power over that of a typical board at the same clock
     counts_activity: bool = True
     canary_mhz: float | None = None
 
     def state(self) -> tuple[float, float, bool]:
-        """Return the driver's clock, the power, and whether the limit is active."""
+        """Return the driver's clock ratio, the power in watts, and whether the power limit caps the clock."""
         if self.work is None:
             return 0.17, 76.0, False
         free_ratio = self.work.ceiling_ratio
@@ -54,7 +54,7 @@ class MadeGpu:
 
 @dataclass(frozen=True, slots=True)
 class MadeFleet:
-    """GPUs, and the positions of the slow ones."""
+    """The GPUs of a fleet, and host and index of the slow ones."""
 
     gpus: tuple[MadeGpu, ...]
     slow: frozenset[tuple[int, int]] = field(default_factory=frozenset)
@@ -79,7 +79,7 @@ _FREE = (kernels.COPY, kernels.FLOAT_GEMM)
 
 
 def fleets(number: int) -> Iterator[tuple[str, MadeFleet]]:
-    """Yield one fleet of each kind by its name; a seed gives the same fleets again."""
+    """Yield one fleet of each kind with its name; equal numbers yield equal fleets."""
     seed = random.Random(number)
     yield from _healthy(seed)
     yield from _slow(seed)
@@ -140,11 +140,11 @@ def _explained(seed: random.Random) -> Iterator[tuple[str, MadeFleet]]:
         "one board at its limit that draws a tenth more",
         MadeFleet(tuple(replace(gpu, leak_ratio=1.1) if gpu.host == gpu.index == 1 else gpu for gpu in leaky)),
     )
-    yield "nobody works", MadeFleet(tuple(_hosts(seed, 4, lambda *_: None)))
+    yield "every GPU idle", MadeFleet(tuple(_hosts(seed, 4, lambda *_: None)))
 
 
 def canaries(number: int) -> MadeFleet:
-    """Make a fleet at its limit whose canaries reveal a GPU that the clock under load does not."""
+    """Make a fleet at its power limit, in which only the canary clock shows the slow GPU."""
     seed = random.Random(number)
     place = (seed.randrange(6), seed.randrange(8))
     gpus = [replace(gpu, canary_mhz=seed.gauss(1978.0, 2.0)) for gpu in _hosts(seed, 6, lambda *_: seed.choice(_CAPPED))]
@@ -158,7 +158,7 @@ def input_series(job: str, fleet: MadeFleet) -> Iterator[dict[str, str]]:
     for gpu in fleet.gpus:
         ids = f'job="{job}",instance="h{gpu.host}",uuid="GPU-{gpu.index}",gpu="{gpu.index}"'
         shown, power_w, capped = gpu.state()
-        busy = gpu.on_share if gpu.work else 1.0  # an idle board without an idle reason counts as busy
+        busy = gpu.on_share if gpu.work else 1.0  # the exporter counts an idle board without an idle reason as busy
         yield _series("gpuwatch_device_info", f'{ids},name="{gpu.model}"', 1, 0)
         yield _series("gpuwatch_gpu_clock_ratio_sum", f'{ids},domain="sm",load="busy"', 0, shown * busy * _SAMPLES)
         yield _series("gpuwatch_gpu_clock_ratio_count", f'{ids},domain="sm",load="busy"', 0, busy * _SAMPLES)

@@ -1,4 +1,4 @@
-"""Tests of a removed or replaced write-ahead log, or its index, under a running writer."""
+"""Tests of a running writer whose write-ahead log, or its index, is removed or replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = 1_000_000_000
 
 
 def written(folder: Path) -> Store:
-    """Write a store with one window, a device and two seconds of readings, most of it only in the logs."""
+    """Write a store with one window, a device and two seconds of readings; most rows are only in the logs."""
     store = opened(folder, clock=VirtualClock(BEGIN_NS))
     store.put_device(DEVICE)
     store.put_run(a_run(id="aaaa0001"))
@@ -72,13 +72,13 @@ def test_a_lost_log_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixtur
         assert store.flush(PATIENCE_S)
     said = [record.getMessage() for record in caplog.records]
     assert [line for line in said if "removed" in line] == [
-        f"{tmp_path}/gpuwatch.db: its log (-wal, -shm) was removed or replaced: what it held is saved, a new one begun"
+        f"{tmp_path}/gpuwatch.db: the write-ahead log (-wal, -shm) was removed or replaced; saved its rows, began a new log"
     ]
     store.close()
 
 
 def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
-    """An older log of the same database in its place is set aside, because it would overwrite the saved rows."""
+    """The store sets aside an older log in place of the current one, because the older log would overwrite saved rows."""
     store = written(tmp_path)
     old = tmp_path / "old"
     shutil.copy(tmp_path / "gpuwatch.db-wal", old)
@@ -95,7 +95,7 @@ def test_a_foreign_log_in_its_place_is_set_aside(tmp_path: Path) -> None:
 
 
 def test_a_lost_log_held_by_a_reader_is_saved_when_it_leaves(tmp_path: Path) -> None:
-    """A log deleted under a reader is saved when the reader leaves; until then the writer uses it without waits or losses."""
+    """The store saves a log deleted under a reader when the reader leaves.  Until then it writes to that log, without loss."""
     store = written(tmp_path)
     holder = sqlite3.connect(f"file:{tmp_path}/gpuwatch.db?mode=ro", uri=True, isolation_level=None)
     holder.execute("BEGIN")

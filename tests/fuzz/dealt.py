@@ -1,4 +1,4 @@
-"""Bytes as a sequence of choices, so that a fuzzer's change affects one choice and not the later ones."""
+"""Fuzzer input as a sequence of choices, so that a change of one byte usually leaves the later choices unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-# Values that break parsers, and that no honest client sends.
+# Edge cases for parsers; most of them never come from a real client.
 _EDGES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**31, 2**53, 2**62, 2**63 - 1, 2**63, -(2**63), 2**64, 10**40, 0.5, -0.0, 1e308, -1e308,
     "", "x", "\0", "\x1b[2J", "\u2028", "é" * 300, "GPU-", [], {}, [[]], [None], {"": {}}, [0, 1], ["x"], {"schema": 1},
@@ -15,7 +15,7 @@ _EDGES: tuple[Any, ...] = (
 
 
 class Dealt:
-    """A sequence of choices; after the last byte every choice is zero."""
+    """A sequence of choices; after the last byte every further byte reads as zero."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -35,7 +35,7 @@ class Dealt:
         return among[self.byte() % len(among)]
 
     def piece(self) -> bytes:
-        """Return as many bytes as the next byte says."""
+        """Return up to N bytes, where N is the next byte."""
         length = self.byte()
         found = self._data[self._at : self._at + length]
         self._at += length

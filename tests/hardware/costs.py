@@ -2,11 +2,11 @@
 
     python -m tests.hardware.costs OUT_FOLDER [SECONDS] [start] [watching] [closing] [smi] [calls]
 
-Without a name it measures all of them but ``calls``, the processor time of each of the driver's calls after a pause.
+Without names, the program measures all parts except ``calls``: the CPU time of single driver calls after a pause.
 
-Each daemon watches an idle GPU, then a busy one, then one with an open window; ``nvidia-smi -lms 10`` does the same in the
-same run.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes ``figures-costs.json``, a
-row per figure, which ``tests.hardware.merged`` keeps.
+The daemon watches an idle GPU, then a busy one, then one with an open window.  In the same run, ``nvidia-smi -lms 10`` watches
+an idle and a busy GPU.  Compile the bytecode first (``python -m compileall``), as pip does.  The program writes
+``figures-costs.json``, one row per figure; ``tests.hardware.merged`` appends the rows to the committed data.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.waiting import wait_until
 ROUNDS_COUNT = 5
 WATCHED_S = 15.0
 SETTLE_S = 4.0
-REST_S = 18.0  # time until the lanes are measured, and an idle GPU is read rarely
+REST_S = 18.0  # until the daemon has measured the lanes and reads an idle GPU rarely
 PAUSES_S = (0.05, 0.45)
 STAMPED_COUNT, HOST_COUNT = 15_000, 10_000
 _QUERY = "--query-gpu=clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used,clocks_event_reasons.active"
@@ -77,7 +77,7 @@ Row = dict[str, Any]
 
 
 def starts(how: str, count: int) -> Iterator[Row]:
-    """Time first windows that start their daemon, in processes with and without torch's context."""
+    """Time first windows, which start their daemon, in processes with and without a CUDA context of torch."""
     for _ in range(count):
         with tempfile.TemporaryDirectory(prefix="gw") as folder:
             command = [sys.executable, "-c", _ENTERED, how, *settings(Path(folder), "nvml").flags()]
@@ -89,7 +89,7 @@ def starts(how: str, count: int) -> Iterator[Row]:
 
 
 def closings(found: Settings) -> Iterator[Row]:
-    """Time the ends of windows with many timed iterations, after the GPU's last work: it idles that long."""
+    """Time the close of windows with many timed iterations, after the GPU's last work: the GPU is idle meanwhile."""
     x = torch.zeros(1, device="cuda")
     for how, count in (("stamped", STAMPED_COUNT), ("host", HOST_COUNT)) * ROUNDS_COUNT:
         with _hidden(is_hidden=how == "host"):
@@ -100,7 +100,7 @@ def closings(found: Settings) -> Iterator[Row]:
         begin_s = time.perf_counter()
         window.__exit__(None, None, None)
         took_s = time.perf_counter() - begin_s
-        launch_s = launches()  # while the times are still read
+        launch_s = launches()  # a thread of the window still reads the times
         yield {
             "table": "closing", "how": how, "count": count, "close_s": took_s, "status": window.verdict.status.value,
             "verdict_s": time.perf_counter() - begin_s - took_s, "launch_p50_us": launch_s[0] * 1e6, "launch_p99_us": launch_s[1] * 1e6,
@@ -138,7 +138,7 @@ def busy() -> Iterator[None]:
 
 
 def watched(name: str, pid: int, seconds: float) -> Row:
-    """Return a watcher's cost over this time, with each thread's part, in order of the threads' start."""
+    """Measure a watcher's CPU time and memory, and the CPU time of each thread in order of thread ID."""
     before = _threads_s(pid)
     with spending(pid) as spent:
         time.sleep(seconds)
@@ -159,7 +159,7 @@ def _threads_s(pid: int) -> dict[int, float]:
 
 
 def daemons(live: Live, seconds: float) -> Iterator[Row]:
-    """Measure daemons on an idle GPU, on a busy one, and on one with an open window."""
+    """Measure the daemon on an idle GPU, on a busy one, and on one with an open window."""
     from gpuwatch.client.connection import connect
 
     pid = live.process.pid
@@ -197,7 +197,7 @@ def smi(seconds: float) -> Iterator[Row]:
 
 
 def calls(count: int = 5) -> Iterator[Row]:
-    """Time single questions of an idle GPU after pauses: a pause makes most of a rare look's price."""
+    """Time single driver calls on an idle GPU after pauses: a pause causes most of the cost of a rare call."""
     source = Nvml()
     uuid = source.devices()[0].uuid
     asked: dict[str, Callable[[], object]] = {
@@ -252,7 +252,7 @@ def main(arguments: list[str]) -> int:
     for table, key in (("first-window", "enter_s"), ("closing", "close_s")):
         for how in sorted({row["how"] for row in rows if row["table"] == table}):
             found = [row[key] for row in rows if row["table"] == table and row["how"] == how]
-            print(f"{table} {how}: least {min(found) * 1e3:.1f} ms, median {statistics.median(found) * 1e3:.1f} ms")
+            print(f"{table} {how}: minimum {min(found) * 1e3:.1f} ms, median {statistics.median(found) * 1e3:.1f} ms")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Tests that windows recorded on a real H200 keep their verdicts."""
+"""Tests of windows recorded on a real H200: their verdicts, their anonymity, and the pages written from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_recording_covers_every_verdict() -> None:
 
 
 def test_smi_log_shows_onset_and_gaps_and_is_unproven() -> None:
-    """A log of nvidia-smi shows the onset and the gaps, and stays unproven."""
+    """A log of nvidia-smi shows the onset and the gaps, and its verdict is unproven."""
     verdicts = dict(render.from_log())
     assert verdicts["steady-gemm-4096"].status is Status.UNPROVEN
     assert "regime-change" in [hazard.rule for hazard in verdicts["from-idle-gemm-4096-1s"].hazards]
@@ -49,7 +49,7 @@ SIDE_STREAM = unpack((render.TRACES / "h200-side-stream.capsule").read_bytes())
 
 @pytest.mark.parametrize("evidence", SIDE_STREAM)
 def test_work_on_another_stream_is_found(evidence: Evidence) -> None:
-    """The verdict says that iterations around work on another stream contain none of it."""
+    """The verdict flags work on another stream, which the timed iterations miss."""
     verdict = judge(evidence)
     (finding,) = (each for each in verdict.hazards if each.rule == "wrong-stream")
     assert verdict.status in (Status.FLAGGED, Status.REJECTED)

@@ -1,4 +1,4 @@
-"""Proof 5: the times represent the work."""
+"""Tests of proof 5: the times represent the work."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_window_without_times_does_not_ask() -> None:
     ],
 )
 def test_growth_and_levels_leave_the_proof_shown(about: Evidence, says: str) -> None:
-    """They are bounds, which the judge adds up."""
+    """Growth and levels are bounds, which the judge adds up."""
     proof = shown(about)
     assert proof.state is ProofState.SHOWN
     assert proof.says == says
@@ -71,7 +71,7 @@ def test_fixed_clock_needs_stamped_times(claim: Claim, state: ProofState) -> Non
 
 @pytest.mark.parametrize("name", ["timer-tampered", "impossible-time", "clock-source-step"])
 def test_times_that_are_none_break_the_proof(name: str) -> None:
-    """By a rule's name, so that a policy that accepts it mends the proof."""
+    """The proof names the rule that broke it, so that a policy that accepts the rule restores the proof."""
     proof = prove(Case(STEADY), {name: Found(Severity.REJECT)})
     assert proof.state is ProofState.BROKEN
     assert proof.broken_by == (name,)

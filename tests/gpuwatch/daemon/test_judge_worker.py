@@ -15,6 +15,7 @@ from gpuwatch.daemon.judge_worker import log_failed_rules
 from gpuwatch.daemon.judging import Judge
 from gpuwatch.daemon.worker_patience import WorkerPatience
 from gpuwatch.store import Store
+from gpuwatch.store.run import UNJUDGED
 from tests.gpuwatch.live import ended
 from tests.waiting import let_pass_async, wait_until_async
 
@@ -101,6 +102,21 @@ def test_worker_leaves_without_work_and_comes_again(tmp_path: Path) -> None:
     why, threads_count = asyncio.run(asked())
     assert why.startswith("run run0: expected one")
     assert threads_count == 1
+
+
+def test_closed_judge_ends_a_judging_quietly(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A judge that is closed while it judges starts no other worker, and says that the daemon ended."""
+
+    async def closed() -> tuple[str, list[psutil.Process]]:
+        judge = Judge(tmp_path)
+        judging = asyncio.create_task(judge.judge("run0"))
+        await wait_until_async(lambda: psutil.Process().children(), what="the worker starts")
+        await judge.close()
+        why = (await judging).why
+        return why, [each for each in psutil.Process().children() if "gpuwatch.daemon.judge_worker" in each.cmdline()]
+
+    assert asyncio.run(closed()) == (UNJUDGED, [])
+    assert not caplog.records
 
 
 def test_daemon_survives_a_worker_that_cannot_start(tmp_path: Path) -> None:

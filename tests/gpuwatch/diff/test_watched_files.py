@@ -1,4 +1,4 @@
-"""Files of a comparison: a change of any, also of one that is included, ends the wait."""
+"""Tests of the wait for changed files: a change of a source or of an included file ends the wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpuwatch.diff.include_files import read_stamps, wait_for_change
 
 
 class ChangesAt:
-    """A signal that makes a change at its third look, and would stop the wait at its tenth."""
+    """A stop signal that changes the file at the third poll, and ends an unsuccessful wait at the tenth."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.looks_count = file, 0

@@ -1,4 +1,4 @@
-"""Tests of the table of names, a contract for dashboards and alerts."""
+"""Tests of the metric table, on which dashboards and alerts rely."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def frozen() -> str:
 
 
 def test_names_types_labels_and_buckets_are_what_they_were() -> None:
-    """Names may be added (GPUWATCH_GOLDEN=1 writes the file); none is renamed or changes its meaning."""
+    """Every metric matches the golden file; after an intended addition, GPUWATCH_GOLDEN=1 rewrites the file."""
     if os.environ.get("GPUWATCH_GOLDEN"):
         GOLDEN.write_text(frozen())
     assert frozen() == GOLDEN.read_text()

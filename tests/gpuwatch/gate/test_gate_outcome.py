@@ -1,4 +1,4 @@
-"""Tests of the gate's outcomes: failures, passes, and windows that the machine spoiled."""
+"""Tests of the gate's outcomes: fail, pass, and neutral for windows that the machine spoiled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.annotate.occurrences.comparison import times
 
 NEIGHBOUR = Process(pid=77, name="x", user="u", memory_bytes=10**9, utilization_ratio=0.5, ownership=Ownership.FOREIGN)
 HOT = {"event_reasons_mask": 0x40, "hw_thermal_ns": lambda t: max(0.0, t) * 5e8, "sm_clock_mhz": 1490}
-# The benchmark's own fault, or a consequence whose finding names the cause if known.
+# Rules whose hazards the benchmark causes, or whose findings name the cause where it is known.
 OWN_RULES = {
     "incomplete-body", "no-work", "idle-stretch", "unaccounted-time", "bursty-duty-cycle", "work-levels", "contention-self",
     "missing-sync", "wrong-stream", "host-bound", "short-kernel", "timer-overhead", "timer-tampered", "profiler-attached",
@@ -47,7 +47,7 @@ def gated(found: Evidence, baseline: Evidence | None = None, *failing: Status) -
 
 
 def test_every_rule_has_its_side() -> None:
-    """Every rule is assigned to the machine or to the benchmark, because the gate needs it."""
+    """Every rule is assigned either to the machine or to the benchmark: the assignment decides the outcome."""
     assert not MACHINE_RULES & OWN_RULES
     assert {rule.name for rule in RULES} == MACHINE_RULES | OWN_RULES
     assert CLOCK_RULES < MACHINE_RULES
@@ -60,7 +60,7 @@ def test_valid_windows_pass_with_and_without_a_baseline() -> None:
 
 
 def test_runs_without_a_common_clock_pass_below_the_floor() -> None:
-    """Unstamped successive runs never count as the same, and still pass, because a gate only needs that none became slower."""
+    """Unstamped successive runs are inconclusive, and pass if their slowdown is bounded below the floor."""
 
     def unstamped(took_s: float, seed: int) -> Evidence:
         return evidence(timings=times(took_s, seed=seed), host=Host(boot_id="b"), label="gemm")
@@ -132,7 +132,7 @@ def test_overall_is_the_worst_and_neutral_is_no_failure() -> None:
 
 
 def test_workflow_commands_let_no_label_speak() -> None:
-    """A label with a newline and another command stays text in one line."""
+    """A label with a newline and a workflow command stays escaped text on one line."""
     slower = replace(gated(made(2.1e-3), made()), name="x::error::\n::set-env name=A::b, 100%")
     (line,) = gate_formats.workflow_commands([slower, gated(made())])
     assert line.startswith("::error title=gpuwatch%3A x%3A%3Aerror%3A%3A")
@@ -151,7 +151,7 @@ def test_the_summary_tells_outcome_change_and_reason() -> None:
 
 
 def test_a_summary_shows_labels_as_their_words() -> None:
-    """The summary shows labels literally: the heading of a fold is a tag, in which a renderer reads no Markdown."""
+    """The summary shows labels literally, also in ``<summary>`` tags, whose text is HTML instead of Markdown."""
     named = replace(gated(made()), name="a|b_c `d`\n<b> @e")
     html = MarkdownIt("commonmark", {"html": True}).enable("table").render(gate_formats.summary([named]))
     assert "<summary>a|b_c `d`\\n&lt;b&gt; @\u200be</summary>" in html
@@ -167,7 +167,7 @@ def test_a_summary_stays_below_the_runners_limit() -> None:
 
 
 def test_exports_hold_times_that_nothing_spoiled() -> None:
-    """Both trackers get nanoseconds at one clock, without spoiled windows, which would be spikes in their charts."""
+    """Both trackers get times in nanoseconds at one clock.  Exports omit spoiled windows, which would be spikes in charts."""
     windows = [gated(made()), gated(made(processes=None))]
     (entry,) = json.loads(gate_formats.benchmark_action(windows))
     assert (entry["name"], entry["unit"], entry["extra"].split(",")[0]) == ("gemm", "ns", "valid")

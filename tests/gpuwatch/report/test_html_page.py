@@ -1,4 +1,4 @@
-"""Tests of the page: its content, its order, and no markup from its data."""
+"""Tests of the HTML report: its content, its order, and the escaping of its data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def from_idle() -> Page:
 
 
 def test_recordings_fit_in_six_megabytes(recorded: tuple[Evidence, ...]) -> None:
-    """Recordings of a real GPU make one page of less than six megabytes."""
+    """Recordings of a real GPU fit in one page of less than 6 MB."""
     html = rendered(*map(judged, recorded))
     assert len(html.encode()) < 6_000_000
     read = Page(html)
@@ -45,7 +45,7 @@ def test_recordings_fit_in_six_megabytes(recorded: tuple[Evidence, ...]) -> None
 
 
 def test_page_begins_with_verdict_and_sentence(from_idle: Page) -> None:
-    """Verdict and sentence come first, then conditions, findings, environment and the method of judging."""
+    """Verdict and sentence come first, then conditions, time line, findings, times, environment and the method."""
     parts = ["FLAGGED", "Quote this number", "Conditions", "Time line", "Findings", "Times", "Environment", "How it was judged"]
     places = [from_idle.words.find(part) for part in parts]
     assert -1 not in places
@@ -65,7 +65,7 @@ def test_the_time_line_has_every_lane_that_was_observed(from_idle: Page) -> None
 
 
 def test_the_time_line_marks_findings_with_a_span() -> None:
-    """Findings with a time have a lane, and iterations inside one are highlighted."""
+    """Findings with a time span have a lane, and the page highlights iterations inside a span."""
     drawn = Page(rendered(judged(scene("mem-clock")))).data("gpuwatch-drawn")["windows"][0]["timeline"]
     lanes = {lane["title"]: lane for lane in drawn["lanes"]}
     assert next(iter(lanes)) == "Findings"
@@ -74,12 +74,12 @@ def test_the_time_line_marks_findings_with_a_span() -> None:
 
 
 def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...]) -> None:
-    """Sampled power fills the gap before the dense record arrives."""
+    """Sampled power continues the line after the last sample of the dense record."""
     short = next(piece for piece in recorded if piece.window.label == "short-50ms")
     lanes = Page(rendered(judged(short))).data("gpuwatch-drawn")["windows"][0]["timeline"]["lanes"]
     dense, sampled = next(lane for lane in lanes if lane["title"] == "Power")["series"]
     assert (dense["name"], sampled["name"]) == ("every 20 ms", "NVML")
-    assert dense["x"][-1] < 0  # read once a second: before this window began
+    assert dense["x"][-1] < 0  # the daemon reads the record once a second, last before this window
     drawn_s = [at_s for at_s, watts in zip(sampled["x"], sampled["y"], strict=True) if watts is not None]
     assert min(drawn_s) > dense["x"][-1] - 0.1
     assert any(0 <= at_s <= short.window.length_s for at_s in drawn_s)
@@ -87,7 +87,7 @@ def test_sampled_power_fills_gap_of_dense_record(recorded: tuple[Evidence, ...])
 
 def test_figures_do_not_repeat_the_sentence_above_them(from_idle: Page) -> None:
     named = re.findall(r'<th scope="row">(\w+)</th>', from_idle.html.partition("<h2>Findings</h2>")[2])
-    assert {"bound_ratio", "steady_by"} <= set(named)  # labels stand in their line, without figures
+    assert {"bound_ratio", "steady_by"} <= set(named)  # the finding's sentence shows its labels; the table has only figures
     assert not {"what", "because", "clock"} & set(named)
 
 
@@ -99,7 +99,7 @@ def test_times_stand_raw_beside_those_at_one_clock(from_idle: Page) -> None:
 
 
 def test_page_says_why_times_are_not_corrected() -> None:
-    """Times without clocks are not corrected, and the page gives the reason."""
+    """Without clocks the page shows uncorrected times and gives the reason."""
     evidence = scene("from-idle")
     assert evidence.timings is not None
     bare = replace(evidence, timings=replace(evidence.timings, sm_clock_mhz=None))
@@ -121,7 +121,7 @@ def test_page_fetches_nothing_and_runs_own_script_only(from_idle: Page) -> None:
 
 
 def test_simulated_page_says_so_and_has_watermark(from_idle: Page) -> None:
-    """A simulated window says so in text and as a watermark."""
+    """The page of a simulated window says so in text and with a watermark."""
     assert "SIMULATED: these GPUs do not exist" in from_idle.words
     assert ("div", "class", "watermark") in from_idle.attributes
 
@@ -187,7 +187,7 @@ def test_ten_minutes_and_a_hundred_thousand_times_fit() -> None:
 
 
 def test_tags_are_shown_read_back_and_redacted(tmp_path: Path) -> None:
-    """A report shows a window's tags, returns them when read, and contains no names after redaction."""
+    """A report shows a window's tags, ``read_page`` returns them, and redaction replaces the names in them."""
     tags = {"team": "vision", "user": "annabel", "node": "rack7-node3", "image": "annabel/gemm:<b>2</b>"}
     window = judged(scene("from-idle"), tags=tags, user="annabel")
     path = tmp_path / "report.html"
