@@ -140,7 +140,7 @@ class Repeatability:
     """The difference to expect between two undisturbed windows; ``kind`` says of what, or why it is unknown.
 
     Its square is that of ``within_ratio``, from this window alone, plus that of ``between_ratio``, from the record.  Without a
-    record 0.06 % takes its place, by which windows of unchanged work were measured to differ.
+    record 0.06 to 0.44 % takes its place, by which this number was measured to differ between windows of unchanged work.
     """
 
     ratio: float | None = None

@@ -82,8 +82,8 @@ def clock_shift(
     logs = np.log(blocks.mhz[blocks.known])
     slowness = _Slowness(np.exp(-beta * (logs - logs.mean())), beta * variance**0.5)
     counted = _references(logs, levels)
-    if blocks.swings:
-        counted = _without_crests(logs, counted, round(CYCLE_NS / blocks.width_ns))
+    if blocks.swings and shape_name(logs, levels) == CLOCK_LEVELS:  # a clock that goes one way swings about nothing
+        counted = _without_crests(logs, counted, round(CYCLE_NS / blocks.width_ns) // 2)
     mean = [slowness.beside(part) for part in counted]
     median = [slowness.median_beside(part) for part in counted]
     steady_mean, steady_median = _steady_deviations(blocks, slowness, beta, steady)
@@ -263,8 +263,8 @@ def _references(logs: Values, levels: Sequence[SeriesLevel]) -> list[Places]:
     return sorted(parts, key=lambda part: float(logs[part].mean()))
 
 
-def _without_crests(logs: Values, parts: list[Places], cycle_count: int) -> list[Places]:
-    """Return the references without the crests of a controller's swing: runs of no more than a cycle, no farther than it swings.
+def _without_crests(logs: Values, parts: list[Places], half_count: int) -> list[Places]:
+    """Return the references without the crests of a controller's swing, in runs of half a cycle at most, no farther than it swings.
 
     The clock passed through such a level and never stayed there.  Where no other is left all stay.
     """
@@ -273,7 +273,7 @@ def _without_crests(logs: Values, parts: list[Places], cycle_count: int) -> list
         part
         for part in parts
         if abs(float(logs[part].mean()) - middle) > _SWING_RATIO
-        or max(map(len, np.split(part, np.flatnonzero(np.diff(part) > 1) + 1))) > cycle_count
+        or max(map(len, np.split(part, np.flatnonzero(np.diff(part) > 1) + 1))) > half_count
     ]
     return kept or parts
 

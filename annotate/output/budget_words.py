@@ -67,7 +67,7 @@ def shown_line(verdict: Verdict) -> str:
         return ""
     count = budget.scope.windows_count
     scope = f"against this card's record of {count} windows" if budget.scope.kind == "record" else "against itself only"
-    return _SEPARATOR.join([_most_words(budget), *said, scope])
+    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *said, scope])
 
 
 def claim_line(verdict: Verdict) -> str:
@@ -120,7 +120,7 @@ def _numbers(budget: Budget) -> list[str]:
     return [number_words(found) for number in wanted if (found := budget.number(number)) is not None]
 
 
-def _most_words(budget: Budget) -> str:
+def _most_words(budget: Budget, card_spread_ratio: float | None) -> str:
     """The largest bound among the numbers that the claim names, and the thresholds where they are not the usual ones."""
     ratios = [found.bound_ratio for number in budget.claimed if (found := budget.number(number)) is not None]
     known = [ratio for ratio in ratios if ratio is not None]
@@ -131,6 +131,7 @@ def _most_words(budget: Budget) -> str:
     )
     thresholds = [f"tolerance {percent(budget.tolerance_ratio)}"] if budget.tolerance_ratio != TOLERANCE_RATIO else []
     thresholds += [f"precision {percent(budget.precision_ratio)}"] if budget.precision_ratio is not None else []
+    thresholds += [f"card spread {percent(card_spread_ratio)}"] if card_spread_ratio is not None else []
     return f"{words} ({', '.join(thresholds)})" if thresholds else words
 
 

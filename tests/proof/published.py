@@ -57,7 +57,9 @@ def section() -> list[str]:
         "The disturbance beside another one, the sine and the level were set apart after a look at even seeds; the columns with what is left",
         "out include them.  One fix (the clock that pauses buy where times have no begins) was found on even seeds and made after a look at",
         "the odd ones, of which it flagged one more.  That crests of a controller's swing are no references was found on even seeds as well; how",
-        "far a swing reaches was set from recorded clocks after a look at the odd ones, of which it cleared one more.\n",
+        "far a swing reaches was set from recorded clocks after a look at the odd ones, of which it cleared one more.  A review then",
+        "showed drifts, and phases of 0.9 s, that this rule called valid.  A crest now lasts half a cycle at most, and a clock that goes one",
+        "way has none: that flags four more clean windows of odd seeds, whose clocks stood 1.3 to 2.2 % above their mean for 0.7 s and more.\n",
         *tables(reported, found),
     ]
 

@@ -103,22 +103,48 @@ def test_swing_of_the_controller_is_no_disturbance() -> None:
 @pytest.mark.parametrize(
     ("run_count", "depth", "is_crest"),
     [
-        (6, 0.015, True),
-        (10, 0.02, True),
-        (12, 0.015, False),  # longer than a cycle
-        (6, 0.06, False),  # farther than a controller swings
+        (5, 0.015, True),
+        (5, 0.02, True),
+        (6, 0.015, False),  # longer than half a cycle
+        (10, 0.02, False),
+        (5, 0.06, False),  # farther than a controller swings
     ],
 )
 def test_crests_of_a_capped_clock_are_no_references(run_count: int, depth: float, is_crest: bool) -> None:
     """The clock passed through such a level and never stayed; where no cap held, every level is a state."""
-    mhz = np.full(80, 1500.0)
-    for begin in (10, 35, 60):
+    mhz = np.full(70, 1500.0)
+    for begin in (10, 32, 54):
         mhz[begin : begin + run_count] *= 1.0 + depth
     blocks = blocks_of(mhz)
     free, capped = (shift_of(replace(blocks, swings=swings)).bound_ratio for swings in (False, True))
     assert free > 0.5 * depth
     assert (capped < 0.5 * depth) is is_crest
     assert is_crest or capped == free
+
+
+MOVED = {
+    "steps one way in 4.8 s": np.repeat([1.02, 1.0, 0.98], [10, 28, 10]),
+    "short steps one way": np.repeat([1.02, 1.0, 0.98], [5, 12, 5]),
+    "straight line": np.linspace(1.0225, 0.9775, 40),
+    "phases of 0.9 s": np.tile(np.repeat([1.022, 1.0, 0.978], [9, 11, 9]), 4),
+    "0.9 s of each 3.6 s": np.tile(np.repeat([1.0, 1.0286], [27, 9]), 3),
+}
+
+
+@pytest.mark.parametrize("shape", MOVED)
+def test_capped_clock_that_moved_has_no_crests(shape: str) -> None:
+    """What goes one way, or stays for longer than half a cycle, is no swing of a controller, cap or not."""
+    free, capped = (shift_of(replace(blocks_of(1500.0 * MOVED[shape]), swings=swings)) for swings in (False, True))
+    assert capped == free
+    assert capped.bound_ratio > 0.015
+
+
+@pytest.mark.parametrize(
+    "swing", [0.015 * np.sin(2.0 * np.pi * np.arange(60) / 10.0), np.tile(np.repeat([0.012, -0.008], [4, 6]), 6)]
+)
+def test_swing_about_a_capped_clock_stays_clean(swing: Values) -> None:
+    """A sine of 1 s, and a square that holds 40 % of each second."""
+    assert shift_of(replace(blocks_of(1500.0 * (1.0 + swing)), swings=True)).bound_ratio == pytest.approx(0.0, abs=1e-3)
 
 
 def test_crests_stay_where_there_is_no_other_reference() -> None:

@@ -15,7 +15,7 @@ from annotate.capsule.pack import unpack
 from annotate.case import Case
 from annotate.evidence import Evidence
 from annotate.judge import judge
-from annotate.output.budget_words import number_words
+from annotate.output.budget_words import number_words, shown_line
 from annotate.times.durations import usable
 from annotate.user_policy import Policy
 from tests.annotate.derived.test_measured_numbers import STEADY, swinging
@@ -73,9 +73,11 @@ def test_unmeasured_model_speaks_of_this_card_only() -> None:
 
 
 def test_given_spread_takes_the_place_of_the_models() -> None:
-    """The setting ``card_spread``, as a policy carries it; it changes no other number."""
+    """The setting ``card_spread``, as a policy carries it; it changes no other number, and the verdict names it."""
     about = timed(STEADY, mhz=1975.0)
-    given, plain = (judge(about, Policy(card_spread_ratio=ratio)).budget for ratio in (0.02, None))
+    verdicts = [judge(about, Policy(card_spread_ratio=ratio)) for ratio in (0.02, None)]
+    assert ["card spread 2.0 %)" in shown_line(verdict) for verdict in verdicts] == [True, False]
+    given, plain = (verdict.budget for verdict in verdicts)
     assert given is not None
     assert plain is not None
     for number in Number:
