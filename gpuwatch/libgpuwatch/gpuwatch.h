@@ -20,7 +20,7 @@ typedef uint64_t gw_window; /* 0 is no window */
 void gw_prepare(void);
 
 /* Begin a window around this process and its descendants; label is UTF-8, or NULL.
- * It takes up to a millisecond, the first of a process longer: the daemon is found or started, and the stamp kernel loaded. */
+ * It takes up to a millisecond, the first of a process longer: it connects to the daemon and loads the stamp kernel. */
 gw_window gw_begin(const char *label);
 
 /* As gw_begin; stream (a cudaStream_t or CUstream, NULL for the default stream) launches the measured work, and must exist until

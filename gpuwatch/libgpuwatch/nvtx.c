@@ -322,7 +322,8 @@ static function *place_of(const callbacks *table, int hook) {
 
 /* The list of ranges, which `gpuwatch run --nvtx-list` prints */
 
-static void write_list(void) {
+__attribute__((destructor)) static void write_list(void) {
+    if (!gw_lists_only) return;
     gw_lock();
     for (int i = 0; i < BUCKETS_COUNT; i++)
         for (gw_label *each = buckets[i]; each != NULL; each = each->next) {
@@ -336,10 +337,6 @@ static void write_list(void) {
             each->count = each->total_ns = 0;
         }
     gw_unlock();
-}
-
-__attribute__((destructor)) static void list_at_exit(void) {
-    if (gw_lists_only) write_list();
 }
 
 /* Initialisation */

@@ -31,7 +31,7 @@ typedef struct {
 
 bool gw_lists_only, gw_is_sync;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed; /* on the monotonic clock */
 static window windows[WINDOWS_COUNT];
 static uint64_t windows_begun;
 static bool has_finisher;
@@ -40,10 +40,18 @@ static _Atomic bool is_ending;
 void gw_lock(void) { pthread_mutex_lock(&lock); }
 void gw_unlock(void) { pthread_mutex_unlock(&lock); }
 
+static void make_condition(void) {
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 /* A forked child has neither the connection nor the windows, which are its parent's; their memory is left as it is. */
 static void forget_all(void) {
     pthread_mutex_init(&lock, NULL);
-    pthread_cond_init(&changed, NULL);
+    make_condition();
     memset(windows, 0, sizeof windows);
     has_finisher = false;
     atomic_store(&is_ending, false);
@@ -52,7 +60,10 @@ static void forget_all(void) {
     gw_nvtx_forget();
 }
 
-__attribute__((constructor)) static void start(void) { pthread_atfork(NULL, NULL, forget_all); }
+__attribute__((constructor)) static void start(void) {
+    make_condition();
+    pthread_atfork(NULL, NULL, forget_all);
+}
 
 static struct timespec time_at(int64_t ns) { return (struct timespec){ns / 1000000000, ns % 1000000000}; }
 
@@ -94,8 +105,7 @@ static void add_entry(window *into, int64_t begin_ns, int64_t end_ns, int64_t be
     if (into->entries == NULL) into->entries = malloc(ENTRIES_COUNT * sizeof *into->entries); /* the system gives what is written */
     if (into->entries != NULL && into->count < ENTRIES_COUNT)
         into->entries[into->count++] = (gw_entry){begin_ns, end_ns, begin_stamp, end_stamp, 0, 0};
-    else
-        into->left_out_count++;
+    else into->left_out_count++;
 }
 
 /* Handing over, in the thread beside the program */
@@ -199,13 +209,9 @@ static window *next_ended(int64_t *due_ns) {
     for (int i = 0; i < WINDOWS_COUNT; i++) {
         window *each = &windows[i];
         if (each->state == OPEN && each->is_series) {
-            int64_t now_ns = gw_now_ns(), at_ns = is_ending ? 0 : each->told_ns + PAUSE_NS;
-            if (each->inside_count > 0)
-                at_ns = now_ns + PAUSE_NS;
-            if (now_ns >= at_ns)
-                end_series(each);
-            else if (*due_ns == 0 || at_ns < *due_ns)
-                *due_ns = at_ns;
+            int64_t now_ns = gw_now_ns(), at_ns = each->inside_count > 0 ? now_ns + PAUSE_NS : is_ending ? 0 : each->told_ns + PAUSE_NS;
+            if (now_ns >= at_ns) end_series(each);
+            else if (*due_ns == 0 || at_ns < *due_ns) *due_ns = at_ns;
         }
         if (each->state == OPEN && each->is_outer && is_ending) each->state = ENDED;
         if (each->state == ENDED && (found == NULL || each->id < found->id)) found = each;
@@ -228,7 +234,7 @@ static void *finish_windows(void *unused) {
             pthread_cond_broadcast(&changed);
         } else if (due_ns != 0) {
             struct timespec until = time_at(due_ns);
-            pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until);
+            pthread_cond_timedwait(&changed, &lock, &until);
         } else {
             pthread_cond_wait(&changed, &lock);
         }
@@ -263,7 +269,7 @@ void gw_flush(void) {
     is_ending = true;
     if (is_anything_left()) wake_finisher();
     until = time_at(gw_now_ns() + 5000000000);
-    while (has_finisher && is_anything_left() && pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC, &until) == 0) continue;
+    while (has_finisher && is_anything_left() && pthread_cond_timedwait(&changed, &lock, &until) == 0) continue;
     is_ending = false;
     gw_unlock();
 }
@@ -296,9 +302,8 @@ static gw_window open_reserved(window *each, const char *label) {
         each->edge.begin_stamp = stamp;
         each->edge.begin_ns = gw_now_ns();
         each->state = OPEN;
-    } else {
-        release(each);
     }
+    if (!is_open) release(each);
     gw_unlock();
     return id;
 }
@@ -409,7 +414,6 @@ void gw_range_end(gw_range *range) {
         opened->edge.end_ns = end_ns;
         opened->edge.end_stamp = stamp;
         opened->state = ENDED;
-        wake_finisher();
     } else if (opened != NULL) { /* it may be the first of many */
         if (opened->timed != label) {
             opened->other = opened->timed;
@@ -421,8 +425,8 @@ void gw_range_end(gw_range *range) {
         opened->inside_count = 0;
         add_entry(opened, range->begin_ns, end_ns, range->stamp, stamp);
         opened->told_ns = end_ns;
-        wake_finisher();
     }
+    if (opened != NULL) wake_finisher();
     gw_unlock();
 }
 
@@ -434,11 +438,8 @@ GW_EXPORT gw_window gw_begin_on(const char *label, void *stream) {
     window *each = reserve();
     if (each != NULL) each->stream = stream;
     gw_unlock();
-    if (each == NULL) {
-        gw_trouble("expected at most %d open windows of a process; end some", WINDOWS_COUNT - 1);
-        return 0;
-    }
-    return open_reserved(each, label);
+    if (each == NULL) gw_trouble("expected at most %d open windows of a process; end some", WINDOWS_COUNT - 1);
+    return each != NULL ? open_reserved(each, label) : 0;
 }
 
 GW_EXPORT void gw_prepare(void) {

@@ -7,9 +7,10 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#define ANSWER_NS 2000000000LL  /* a daemon that is silent for longer is treated as gone */
+#define ANSWER_NS 2000000000LL /* for a whole exchange, connecting too; a daemon that takes longer is treated as gone */
 #define FAILED_NS (30000 * GW_MS) /* how long a daemon that failed is not tried again */
 #define SYSTEM_SOCKET "/run/gpuwatch/daemon.sock"
+#define PIECE_BYTES 8192 /* one buffer of the system's: for each further one a send would wait the whole limit again */
 
 static pthread_mutex_t wire_lock = PTHREAD_MUTEX_INITIALIZER;
 static int wire_fd = -1;
@@ -79,9 +80,7 @@ static bool make_room(gw_text *out, size_t count) {
 
 static locale_t numbers;  /* JSON's decimal point, whatever the program's locale has */
 
-__attribute__((constructor)) static void make_numbers(void) {
-    numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-}
+__attribute__((constructor)) static void make_numbers(void) { numbers = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0); }
 
 void gw_add(gw_text *out, const char *format, ...) {
     locale_t programs = numbers != (locale_t)0 ? uselocale(numbers) : (locale_t)0;
@@ -149,21 +148,24 @@ static bool parse_reply(const char *line, gw_reply *out) {
 
 /* The socket */
 
-/* Send a request and read one line; each call of the system has a limit.  The daemon says nothing unasked, so that what follows a
- * line is no daemon's. */
+/* Limit the next call of the system on a socket to the time left; false where none is. */
+static bool limit(int fd, int option, int64_t until_ns) {
+    int64_t left_us = (until_ns - gw_now_ns()) / 1000;
+    struct timeval left = {left_us / 1000000, left_us % 1000000};
+    return left_us > 0 && setsockopt(fd, SOL_SOCKET, option, &left, sizeof left) == 0;
+}
+
+/* Send a request and read one line.  The daemon says nothing unasked, so that what follows a line is no daemon's. */
 static bool converse(int fd, const char *request, size_t size, gw_reply *reply, int64_t until_ns) {
-    for (size_t sent = 0, length = 0; length < sizeof reply_buffer - 1 && gw_now_ns() < until_ns;) {
-        ssize_t count = sent < size ? send(fd, request + sent, size - sent, MSG_NOSIGNAL)
+    for (size_t sent = 0, length = 0; length < sizeof reply_buffer - 1 && limit(fd, sent < size ? SO_SNDTIMEO : SO_RCVTIMEO, until_ns);) {
+        ssize_t count = sent < size ? send(fd, request + sent, size - sent < PIECE_BYTES ? size - sent : PIECE_BYTES, MSG_NOSIGNAL)
                                     : recv(fd, reply_buffer + length, sizeof reply_buffer - 1 - length, 0);
-        if (count == 0 || (count < 0 && errno != EINTR)) return false;
+        if (count == 0 || (count < 0 && errno != EINTR && errno != EAGAIN)) return false;
         if (count < 0) continue;
-        if (sent < size) {
-            sent += (size_t)count;
-            continue;
-        }
-        length += (size_t)count;
+        if (sent < size) sent += (size_t)count;
+        else length += (size_t)count;
         reply_buffer[length] = 0;
-        if (reply_buffer[length - 1] == '\n') return parse_reply(reply_buffer, reply);
+        if (length > 0 && reply_buffer[length - 1] == '\n') return parse_reply(reply_buffer, reply);
     }
     return false;
 }
@@ -180,7 +182,7 @@ static void hang_up(void) {
 }
 
 /* Connect to the socket at a path and greet its daemon: ours, root's, or that of the owner of the system's socket. */
-static bool dial(const char *path) {
+static bool dial(const char *path, int64_t until_ns) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (path[0] == 0 || strlen(path) >= sizeof address.sun_path) return false;
     strcpy(address.sun_path, path);
@@ -194,9 +196,7 @@ static bool dial(const char *path) {
     struct ucred peer = {0};
     socklen_t size = sizeof peer;
     struct stat owner;
-    static const struct timeval limit = {ANSWER_NS / 1000000000, 0};
-    bool is_there = setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0 &&
-                    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+    bool is_there = limit(fd, SO_SNDTIMEO, until_ns) && connect(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
                     getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
     if (is_there && peer.uid != getuid() && peer.uid != 0 &&
         !(!strcmp(path, SYSTEM_SOCKET) && stat(path, &owner) == 0 && owner.st_uid == peer.uid)) {
@@ -205,7 +205,7 @@ static bool dial(const char *path) {
     }
     static const char hello[] = "{\"type\":\"hello\",\"protocol\":2,\"version\":\"libgpuwatch\"}\n";
     gw_reply welcome = {0};
-    bool is_welcome = is_there && converse(fd, hello, sizeof hello - 1, &welcome, gw_now_ns() + ANSWER_NS) && !strcmp(welcome.type, "welcome");
+    bool is_welcome = is_there && converse(fd, hello, sizeof hello - 1, &welcome, until_ns) && !strcmp(welcome.type, "welcome");
     if (is_there && !is_welcome)
         snprintf(refusal, sizeof refusal, "%s: %s", path, welcome.message[0] ? welcome.message : "expected a greeting, found none in time");
     if (!is_welcome || fstat(fd, &wire_stat) != 0) {
@@ -227,13 +227,13 @@ static void user_socket(char *path, size_t size) {
         snprintf(path, size, "/tmp/gpuwatch-%d/daemon.sock", (int)getuid());
 }
 
-static bool connect_daemon(void) {
+static bool connect_daemon(int64_t until_ns) {
     char user[108];
     const char *named = secure_getenv("GPUWATCH_NVTX_SOCKET");
     if (named == NULL) named = secure_getenv("GPUWATCH_SOCKET");
-    if (named != NULL && named[0]) return dial(named);
+    if (named != NULL && named[0]) return dial(named, until_ns);
     user_socket(user, sizeof user);
-    return dial(SYSTEM_SOCKET) || dial(user);
+    return dial(SYSTEM_SOCKET, until_ns - ANSWER_NS / 2) || dial(user, until_ns);
 }
 
 static bool give_up(const char *why) {
@@ -242,13 +242,12 @@ static bool give_up(const char *why) {
     return false;
 }
 
-static bool exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_connect) {
+static bool exchange(const gw_text *request, const char *expected, gw_reply *reply, bool may_connect, int64_t until_ns) {
     for (;;) { /* a daemon may have left since the last window */
         bool is_old = is_connected();
         if (!is_old && (!may_connect || gw_now_ns() < failed_until_ns)) return false;
-        if (!is_old && !connect_daemon()) return give_up(refusal[0] ? refusal : "no daemon answers; start one with: gpuwatch daemon");
+        if (!is_old && !connect_daemon(until_ns)) return give_up(refusal[0] ? refusal : "no daemon answers; start one with: gpuwatch daemon");
         if (expected == NULL) return true;
-        int64_t until_ns = gw_now_ns() + ANSWER_NS;
         if (converse(wire_fd, request->text, request->length, reply, until_ns)) {
             if (!strcmp(reply->type, expected)) return true;
             gw_trouble("the daemon refused: %s", reply->message[0] ? reply->message : reply->type);
@@ -264,9 +263,12 @@ static bool exchange(const gw_text *request, const char *expected, gw_reply *rep
  * No signal is raised.  Without an expected answer it only connects. */
 bool gw_exchange(gw_text *request, const char *expected, gw_reply *reply, bool may_connect) {
     memset(reply, 0, sizeof *reply);
-    pthread_mutex_lock(&wire_lock);
-    bool is_done = !request->failed && exchange(request, expected, reply, may_connect);
-    pthread_mutex_unlock(&wire_lock);
+    int64_t until_ns = gw_now_ns() + ANSWER_NS;
+    struct timespec until = {time(NULL) + ANSWER_NS / 1000000000, 0}; /* a wait on the monotonic clock needs glibc 2.30 */
+    bool is_ours = pthread_mutex_timedlock(&wire_lock, &until) == 0; /* other threads may each wait for a slow daemon */
+    bool is_done = is_ours && !request->failed && exchange(request, expected, reply, may_connect, until_ns);
+    if (is_ours) pthread_mutex_unlock(&wire_lock);
+    else gw_trouble("the daemon answered other threads slowly for 2 s");
     free(request->text);
     return is_done;
 }

@@ -50,7 +50,7 @@ def with_api(folder: Path) -> Path:
 def shared(folder: Path, name: str, source: str) -> Path:
     """Compile one file of this folder to a shared library."""
     folder.mkdir(parents=True, exist_ok=True)
-    return compile_c(folder / name, "-shared", "-fPIC", f"-Wl,-soname,{name}", str(HERE / source))
+    return compile_c(folder / name, "-shared", "-fPIC", "-Wl,-z,defs", f"-Wl,-soname,{name}", str(HERE / source))
 
 
 def fuzzer(folder: Path, sanitizers: str, *defined: str) -> Path:

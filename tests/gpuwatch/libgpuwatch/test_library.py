@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -281,6 +285,59 @@ def test_program_runs_on_without_a_daemon(api: Path, tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert ended.stdout.startswith("|0|1|no daemon answers; start one with: gpuwatch daemon")
     assert ended.stderr.count("gpuwatch:") == 1
+
+
+def drip(listener: socket.socket, gap_s: float) -> None:
+    """Answer each line of one connection in two pieces, as far apart as its first comes late."""
+    connection, _ = listener.accept()
+    for line in connection.makefile("rb"):
+        opened = b'{"type":"opened","run":"r1"}\n'
+        answer = {"hello": b'{"type":"welcome"}\n', "open": opened}.get(json.loads(line)["type"], b'{"type":"taken"}\n')
+        try:
+            for piece in (answer[:5], answer[5:]):
+                time.sleep(gap_s)
+                connection.sendall(piece)
+        except OSError:
+            return
+
+
+@pytest.mark.parametrize("gap_s", [1.9, None])
+def test_slow_daemon_holds_calls_for_their_deadline(tmp_path: Path, gap_s: float | None) -> None:
+    """A daemon that drips its answers, or takes no connection, holds each thread's call for two seconds in all."""
+    code = (
+        "import ctypes, sys, threading, time\n"
+        "begin = ctypes.CDLL(sys.argv[1]).gw_begin\n"
+        "def hold():\n"
+        "    before = time.monotonic()\n"
+        "    begin(b'slow')\n"
+        "    sys.stdout.write(f'{time.monotonic() - before}\\n')\n"
+        "for each in [threading.Thread(target=hold) for _ in range(3)]: each.start()\n"
+    )
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(str(tmp_path / "slow.sock"))
+        listener.listen(0)
+        if gap_s is None:
+            first.connect(str(tmp_path / "slow.sock"))  # the only place there is
+        else:
+            threading.Thread(target=drip, args=(listener, gap_s), daemon=True).start()
+        environment = {**CLEAN, "GPUWATCH_SOCKET": str(tmp_path / "slow.sock")}
+        command = [sys.executable, "-c", code, str(LIBRARY)]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    held_s = [float(each) for each in ended.stdout.split()]
+    assert len(held_s) == 3, ended.stderr
+    assert max(held_s) < 3
+    assert ended.stderr.count("gpuwatch: no window") == 1
+
+
+def test_library_needs_no_newer_libc_than_2_17(folder: Path) -> None:
+    """No symbol came after glibc 2.17; glibc 2.32 to 2.34 gave these a new version when its libraries were merged."""
+    library = built.compile_c(folder / "own.so", "-shared", "-fPIC", "-Wl,-z,defs", *built.SOURCES)
+    listed = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
+    versions = re.findall(r"GLIBC_2\.(\d+)[\d.]*\)? +(\w+)$", listed, re.MULTILINE)
+    newer = {name for minor, name in versions if int(minor) > 17}
+    merged = {"pthread_create", "pthread_detach", "pthread_mutex_timedlock", "pthread_once", "pthread_sigmask"}
+    assert len(versions) > 20
+    assert newer <= merged | {"pthread_condattr_setclock", "dlopen", "dlsym", "stat", "fstat"}
 
 
 @pytest.fixture

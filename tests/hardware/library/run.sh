@@ -8,7 +8,7 @@ HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../../.." && pwd)
 LIBRARY=$ROOT/gpuwatch/libgpuwatch
 export PYTHONPATH="$ROOT:${PYTHONPATH:-}" XLA_PYTHON_CLIENT_PREALLOCATE=false
-cc -std=gnu11 -O2 -fPIC -shared -fvisibility=hidden -Wl,-z,nodelete -o "$LIBRARY/libgpuwatch.so" "$LIBRARY"/*.c -lpthread -ldl || exit 1
+cc -std=gnu11 -O2 -fPIC -shared -fvisibility=hidden -Werror=implicit-function-declaration -Wl,-z,nodelete -Wl,-z,defs -o "$LIBRARY/libgpuwatch.so" "$LIBRARY"/*.c -lpthread -ldl || exit 1
 CUBLAS=$(python3 -c 'import glob, torch, os; print(sorted(glob.glob(os.path.dirname(os.path.dirname(torch.__file__)) + "/nvidia/*/lib/libcublas.so.1*"))[0])')
 export CUBLAS GPUWATCH_STATE=$WORK/state GPUWATCH_SOCKET=$WORK/socket
 echo "cublas: $CUBLAS"
