@@ -206,7 +206,7 @@ def from_log() -> Iterator[tuple[str, Verdict]]:
 
 def _costs(figures: dict[str, Any]) -> list[str]:
     rows = [
-        "The first campaign's daemon, which still asked in Python (today's, beside its peers: [BENCHMARKS](BENCHMARKS.md#the-watched)):",
+        "The first campaign's daemon, which still asked in Python (today's, beside its peers: [BENCHMARKS](BENCHMARKS.md#effect-on-the-watched-work)):",
         "one GPU under a GEMM loop, a minute each; the share of one core is that of the whole process (sampling, storing, serving),",
         "lateness and rates those of the last minute.\n",
         "| | 20 Hz, no window | 100 Hz, window open |",
