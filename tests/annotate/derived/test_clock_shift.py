@@ -133,7 +133,7 @@ MOVED = {
 
 @pytest.mark.parametrize("shape", MOVED)
 def test_capped_clock_that_moved_has_no_crests(shape: str) -> None:
-    """What goes one way, or stays for longer than half a cycle, is no swing of a controller, cap or not."""
+    """A clock that moves one way, or stays longer than half a cycle, is no swing of a controller, capped or not."""
     free, capped = (shift_of(replace(blocks_of(1500.0 * MOVED[shape]), swings=swings)) for swings in (False, True))
     assert capped == free
     assert capped.bound_ratio > 0.015

@@ -175,7 +175,7 @@ def test_window_without_a_record_repeats_as_others_did(
 
 
 def test_exponent_keeps_the_number_at_one_clock_steady() -> None:
-    """What the cap moved it corrects, so that the cap's own spread is no part of it; a median as raw is."""
+    """A median at a fitted clock repeats to 0.06 % between windows, also under a cap."""
     took_s, clock_mhz = swinging()
     found = number(timed(took_s, mhz=clock_mhz, capped=True), Number.MEDIAN_AT_CLOCK, 1410.0).repeatability
     assert found.within_ratio is not None

@@ -40,5 +40,5 @@ def test_opening_reads_only_idle_gpus() -> None:
 
 
 def test_opening_waits_for_no_busy_gpu() -> None:
-    """Where every GPU is at the full rate, the opening has nothing to wait for."""
+    """An opening waits for no reading if every GPU is sampled at the full rate."""
     assert marks_of(busy=Sampled(is_active=True)) == {"busy": 0}
