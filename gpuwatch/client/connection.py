@@ -27,7 +27,7 @@ _Reply = TypeVar("_Reply", bound=messages.Message)
 _Result = TypeVar("_Result")
 
 VERDICT_S = 30.0  # the judge gives way to benchmarks, and to whatever else keeps the processors busy
-GREETING_S = 1.0  # a window spends this in the benchmark's time
+GREETING_S = 2.0  # a window spends this in the benchmark's time, as in the C library
 FAILED_S = 30.0  # this process tries a daemon that failed again after this time
 PIECE_BYTES = 1 << 16
 ATTEMPTS_COUNT = 3  # at daemons that exit: one that a window starts meanwhile may exit as well
@@ -63,13 +63,15 @@ class Client:
         protocol: int = messages.PROTOCOL,
         meanwhile: Callable[[], object] | None = None,
         any_source: bool = False,
+        patience_s: float = ANSWER_S,
     ) -> None:
         self._connection = connection
         self._buffer = bytearray()
         _clients.add(self)
         self.pid = os.getpid()
         pid, _ = peer_uid(connection)
-        patience_s = START_S if pid not in _answering and is_manager(pid) else GREETING_S
+        if pid not in _answering and is_manager(pid):
+            patience_s = START_S
         hello = messages.Hello(
             protocol=protocol,
             version=__version__,
@@ -283,11 +285,12 @@ def connect_running(settings: Settings) -> Client | None:
 
 
 def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | None) -> Client:  # noqa: FBT001 - as connect's
+    patience_s = GREETING_S if start else ANSWER_S  # a command that starts no daemon delays no benchmark
     for path in list_sockets(settings):
         try:
             connection = dial(path)
             if connection is not None:
-                return Client(connection, settings, meanwhile=meanwhile)
+                return Client(connection, settings, meanwhile=meanwhile, patience_s=patience_s)
         except DaemonError as error:
             # A system daemon that cannot serve this client must not keep it from the user's.
             if path != SYSTEM_SOCKET or path == settings.socket or error.code not in ("unreachable", "silent", "busy", "gone"):
@@ -296,4 +299,4 @@ def _connect(settings: Settings, start: bool, meanwhile: Callable[[], object] | 
         raise DaemonError(f"no daemon answers at {settings.socket}; start one with: gpuwatch daemon", "unreachable")
     with _starting:
         connection = dial_user_daemon(settings)  # another thread was quicker
-        return Client(connection or start_daemon(settings), settings, meanwhile=meanwhile)
+        return Client(connection or start_daemon(settings), settings, meanwhile=meanwhile, patience_s=patience_s)
