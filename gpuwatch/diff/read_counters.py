@@ -36,7 +36,7 @@ _SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e
 _UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
 _FORM = ["--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
 SideName: TypeAlias = Literal["a", "b"]
-# The driver's samples are about 130 ms old, so a run begins this long before its first sample.
+# The driver's samples are old, so a run starts this long before its first sample.
 LEAD_S = 0.4
 _TURN_S = 1.0  # three turns give each side 3 s of samples
 _SIGNALS = {
