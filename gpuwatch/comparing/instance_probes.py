@@ -36,7 +36,7 @@ from gpuwatch.timers import HostTimer, Timer, TimingPlan
 GEMM_SIZE = 8192  # above the power cap of boards that have one, and long enough to hide the launch
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
-_LAUNCHES_COUNT = 100_000  # one second of launches: the host's own periodic work is slower than a launch
+_LAUNCHES_COUNT = 100_000  # about one second, to include the host's periodic work
 _OF_GEMM = ("gemm_s", "gemm_clock_mhz", "gemm_at_clock_s")
 _OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # launches through the driver API
 
@@ -61,10 +61,10 @@ class Probed:
             self.missing.pop(name, None)
 
     def put_gemm(self, verdict: Verdict, timings: Timings | None) -> None:
-        """Keep the numbers of a GEMM window; the number at one clock is given at the mean clock of the run.
+        """Keep the numbers of a GEMM window, with the number at one clock converted to the run's mean clock.
 
-        The model's reference clock may lie far from the run's clock: 1500 MHz is 13 % above the clock of a capped H200.
-        There the exponent's error alone set five cards 1.3 % apart that differ by 0.2 % at their own clock.
+        The model's reference clock can be far from the run's clock, where the exponent's error exceeds the differences
+        between cards (docs/decisions/0088).
         """
         why = verdict.why or "the judge gave no such number"
         clock = None if timings is None or timings.sm_clock_mhz is None else Amount.of_series(timings.sm_clock_mhz)
@@ -110,7 +110,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU and its timer as the probes see them; tests replace them."""
+    """The GPU, driver and timer that the probes use; tests replace all of them."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
@@ -163,7 +163,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
 
 @contextmanager
 def _refusals_noted(found: Probed, names: Sequence[str]) -> Iterator[None]:
-    """Note the reason for a missing result when the driver or torch refused, as when a neighbour holds the memory."""
+    """Note the reason for a missing result when the driver or torch fails, for example for lack of memory."""
     try:
         yield
     except RuntimeError as error:

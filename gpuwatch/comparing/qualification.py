@@ -49,8 +49,8 @@ class Amount:
     def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
         """Return a number of a verdict with its repeatability, plus the full bounds of the verdict's notes.
 
-        It leaves out hazards that flag or reject, because the qualification names them: a low memory clock is this card's
-        speed, not an error.  It leaves out the timer's own time, equal for every card: 1.5 to 1.8 us on an H200.
+        Bounds of hazards that flag or reject are left out, because the qualification names the hazards: a low memory clock
+        is this card's speed, not an error.  The timer's overhead is left out, because it is equal for every card.
         """
         found = verdict.budget.number(number) if verdict.budget is not None else None
         if found is None or found.value is None:
@@ -162,7 +162,7 @@ def _cards_of(file: Path) -> list[Qualification]:
         cards = data.get("cards", [data.get("qualification")])
         found = msgspec.convert(cards, list[Qualification])
         if wrong := next((name for card in found for name, each in card.amounts.items() if not each.is_usable), None):
-            raise ValueError(f"{wrong} is no positive number")
+            raise ValueError(f"{wrong} is not a positive number")
     except OSError as error:
         raise UsageError(f"--reference: {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -175,7 +175,7 @@ def _cards_of(file: Path) -> list[Qualification]:
 def _finite(text: str) -> float:
     """Read a number.  Raises ValueError: for infinities and NaN, because JSON cannot hold them."""
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return number
 
 

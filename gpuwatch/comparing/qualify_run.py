@@ -109,7 +109,7 @@ def signs_of_others(seen: SeenGpu) -> Iterator[str]:
             yield f"another process is on this GPU: {_words(process)}"
     hidden_bytes = _hidden_bytes(seen)
     if hidden_bytes:
-        yield f"{hidden_bytes / 2**20:.0f} MiB are in use that no listed process holds: another container's, or a leak"
+        yield f"{hidden_bytes / 2**20:.0f} MiB are in use, but no listed process holds them: another container's memory, or a leak"
 
 
 def _is_neighbour(process: Process, device: Device) -> bool:

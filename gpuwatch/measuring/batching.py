@@ -5,7 +5,7 @@ import numpy as np
 from gpuwatch.measuring.cache import CacheSetting
 from gpuwatch.timers import Timer, TimingPlan
 
-# The timer's own 3 us are 1 % of this; so is the pause of the GPU for its stamps.
+# Long enough that events and stamps take a small share of an entry (docs/decisions/0051).
 ENTRY_S = 300e-6
 _CALLS_MOST_COUNT = 2000
 _TRIES_COUNT = 5

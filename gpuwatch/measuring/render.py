@@ -51,7 +51,7 @@ def _width(measured: RateFigures) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Format with two digits; from 100 % on with all of them, because two would need an exponent."""
+    """Format a ratio as a percentage with two digits, and from 100 % on as a whole number, to avoid an exponent."""
     percent = 100 * ratio
     return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"
 
@@ -98,7 +98,7 @@ def _clock(measured: RateFigures) -> str:
 
 
 def notes(measured: RateFigures) -> list[str]:
-    """Return the notes that a reader needs beside the figures."""
+    """Return the notes that a reader needs with the figures."""
     m, found = measured, []
     if m.output_unchanged:
         found.append("note: the result stayed the same when the inputs changed: it may be cached, not computed")
@@ -106,13 +106,13 @@ def notes(measured: RateFigures) -> list[str]:
         found.append(f"note: not steady after {m.warmup.took_s:.1f} s of warm-up: these times may still drift")
     if m.host_bound and m.issue_s is not None:
         found.append(
-            f"note: the host needs {time(m.issue_s)} to ask for a call, longer than the GPU to do it: "
-            "a loop of your own will see the host's time; timer='graph' takes the host out"
+            f"note: the host needs {time(m.issue_s)} to launch a call, longer than the GPU needs to run it: "
+            "a plain loop runs at the host's speed; timer='graph' excludes the host"
         )
     entry_s = m.median_s * m.calls_count
     if m.timer_overhead_s > _OVERHEAD_RATIO * entry_s:
         found.append(
-            f"note: the timer reads {time(m.timer_overhead_s)} around nothing, "
+            f"note: the timer reads {time(m.timer_overhead_s)} around no work, "
             f"{100 * m.timer_overhead_s / max(entry_s, 1e-12):.0f} % of an entry; it is not subtracted"
         )
     if m.cache == "cold" and m.calls_count == 1 and m.timer != "host" and entry_s < ENTRY_S / 4:

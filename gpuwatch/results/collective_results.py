@@ -71,7 +71,7 @@ def read_nccl_tests(_path: Path, blob: bytes) -> ResultFile:
     wall_s = None if ends[0] is None or ends[1] is None else (ends[0], ends[1] + 1.0)  # the file has whole seconds
     hosts = {each.hostname for each in ranks}
     if len(hosts) > 1:
-        cannot = (f"the GPUs of other machines: the ranks ran on {len(hosts)}, and this store holds one", *cannot)
+        cannot = (f"the GPUs of other machines: the ranks ran on {len(hosts)} machines, and this store covers one", *cannot)
     return ResultFile(
         tool="nccl-tests",
         series=series,

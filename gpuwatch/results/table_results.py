@@ -1,4 +1,4 @@
-"""Columns of any CSV or JSON file, in the user's words: COLUMN or COLUMN:UNIT."""
+"""Reader of any CSV or JSON file, by columns that the user names: COLUMN or COLUMN:UNIT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.results.bounded_file import as_begins, as_clocks, as_floats, as_seconds, decode
 from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
 
-_MOST_JSON_BYTES = 64 << 20  # its values are objects until they become numbers
+_MOST_JSON_BYTES = 64 << 20  # parsed JSON takes much more memory than its numbers
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _CLOCKS = {"MHz": 1.0, "mhz": 1.0, "GHz": 1e3, "ghz": 1e3, "Hz": 1e-6, "hz": 1e-6, "kHz": 1e-3, "khz": 1e-3}
 _MOST_LEVELS_COUNT = 8
@@ -23,7 +23,7 @@ _MOST_LEVELS_COUNT = 8
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """The columns of a table that hold times, true SM clocks and begins on CLOCK_MONOTONIC; each may name its unit."""
+    """The columns of a table with times, true SM clocks and start times on CLOCK_MONOTONIC; each may name a unit."""
 
     times: str
     clock: str | None = None
@@ -31,7 +31,7 @@ class ColumnNames:
 
 
 def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
-    """Read the named columns.  Raises ValueError: for missing columns, and for values that are no numbers."""
+    """Read the named columns.  Raises ValueError: for missing columns, and for values that are not numbers."""
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
     units = {"--times": _TIMES, "--clock": _CLOCKS, "--begin": _TIMES}
