@@ -1,4 +1,4 @@
-"""Launch geometry: given, fixed by the kernel, or derived from its code and sizes."""
+"""Tests of launch geometry: given, fixed by the kernel, or derived from code and sizes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_given_launch_is_read_in_parts() -> None:
 
 
 @pytest.mark.parametrize("text", ["grid", "grid=", "grid=0", "block=1x2x3x4", "block=8 block=8", "threads=4", "block=-1"])
-def test_launch_of_another_form_is_refused(text: str) -> None:
+def test_malformed_launch_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--launch: expected"):
         read_launch(text)
 
@@ -77,6 +77,6 @@ def test_names_of_sizes_are_known() -> None:
         (kernel(shared_bytes=1024), GivenLaunch(shared_bytes=227 * 1024), "at most 232448 bytes of shared memory"),
     ],
 )
-def test_launch_that_no_gpu_takes_is_refused(code: KernelCode, given: GivenLaunch, words: str) -> None:
+def test_impossible_launch_is_refused(code: KernelCode, given: GivenLaunch, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         check_launch(code, given, HOPPER, "sm_90")
