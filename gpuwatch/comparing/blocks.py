@@ -101,7 +101,7 @@ class _Launched:
     spans: list[tuple[Any, Any]]
     starved: bool
     issue_s: float  # host time per call
-    earlier: Any  # the event at the end of the block before; None before the first
+    earlier: Any  # the event at the end of the previous block; None before the first
 
     @property
     def end(self) -> Any:
@@ -125,7 +125,7 @@ class EventBlocks:
         for block in blocks:
             earlier = waiting[-1].end if waiting else None
             begin, spans, issue_s = self._launch(block)
-            # The previous block has ended already: the GPU waited for these launches.
+            # If the previous block has ended already, the GPU waited for the launches of this block.
             starved = earlier is not None and bool(earlier.query())
             waiting.append(_Launched(block, begin, spans, starved, issue_s, earlier))
             if len(waiting) > _AHEAD_COUNT:
@@ -144,7 +144,7 @@ class EventBlocks:
         return float(median(first.elapsed_time(last) for first, last in pairs)) / 1e3
 
     def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]], float]:
-        """Launch the calls with one span around all calls, or around each call if work runs before each.
+        """Launch the calls with one span around all calls, or around each call if other work precedes the calls.
 
         Return the first event, the event pairs of the spans, and the host time per call.
         """

@@ -16,8 +16,8 @@ class Floor:
     """The floor of one kind of kernel on one GPU: the bound of A/A differences, and the number of trials.
 
     ``shared``: both variants used the same buffers.  Separate buffers differ more, because of their addresses.
-    ``coverage_ratio`` is the share of further differences that the floor covers.  Records of earlier versions lack it: their
-    floor is the largest difference.
+    ``coverage_ratio`` is the share of further differences that the floor covers.  Records of earlier versions lack the
+    share: their floor is the largest difference.
     """
 
     kind: str

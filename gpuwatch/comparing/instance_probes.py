@@ -66,7 +66,7 @@ class Probed:
         The model's reference clock can be far from the run's clock, where the exponent's error exceeds the differences
         between cards (docs/decisions/0088).
         """
-        why = verdict.why or "the judge gave no such number"
+        why = verdict.why or "the verdict has no such number"
         clock = None if timings is None or timings.sm_clock_mhz is None else Amount.of_series(timings.sm_clock_mhz)
         fit = None if timings is None else sensitivity(timings)
         at_clock = Amount.of(verdict, Number.MEDIAN_AT_CLOCK, fit.beta if isinstance(fit, Sensitivity) else None)
@@ -76,7 +76,7 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda, or its replacement, and torch.  Raises GpuwatchError: when the GPU takes no work."""
+    """Create a context; return torch.cuda, or its replacement, and torch.  Raises GpuwatchError: when the GPU is unusable."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -94,7 +94,7 @@ def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no type
     try:
         cuda = DriverCuda(driver)
     except RuntimeError as error:
-        raise GpuwatchError(f"selftest: expected a GPU that takes work, found: {error}; `gpuwatch doctor` says more") from error
+        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; `gpuwatch doctor` says more") from error
     torch_state.stand_in(cuda)
     return cuda, None
 
@@ -122,7 +122,7 @@ class Instruments:
 def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
     """Run every probe that this Python can run; ``missing`` gives the reasons for the others.
 
-    Raises GpuwatchError: when no GPU takes work.
+    Raises GpuwatchError: when no GPU is usable.
     """
     tools = instruments or Instruments()
     found = Probed()
@@ -149,7 +149,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
     with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
         verdict = time(copy, "qualify: copy", (4.0, 5.0)).verdict
         found.verdicts.append(verdict)
-        found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the judge gave no such number")
+        found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the verdict has no such number")
     if torch is None:
         found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
         return found

@@ -199,5 +199,5 @@ def shipped_cards(model: str) -> tuple[Qualification, ...]:
 
 
 def same_model(cards: Sequence[Qualification], model: str) -> tuple[Qualification, ...]:
-    """Return the cards of this model; all cards if there are none, because then the model itself is a difference."""
+    """Return the cards of this model; without any, all cards, because then the model is a difference."""
     return tuple(card for card in cards if card.device.name == model) or tuple(cards)

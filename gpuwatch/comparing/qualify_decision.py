@@ -142,7 +142,7 @@ def _compare(probe: Probe, here: Amount, theirs: Sequence[Amount], floor_ratio: 
     error, band = _spread_errors(logs, [each.half_ratio for each in theirs], floor_ratio)
     middle = statistics.fmean(logs)
     difference = math.log(here.value) - middle
-    # All moved cards share the exponent's error.
+    # All converted times share the exponent's error.
     moved_log = (
         statistics.fmean(math.log(each.value / before.value) for each, before in zip(moved, theirs, strict=True)) / _BETA
     )
@@ -210,7 +210,7 @@ def _answer(
                 f"{each.probe.title} {each.interval}: it is unclear whether this is within the cards' ±{each.band_ratio:.2%}"
             )
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
-    # A neighbour or a fault is the reason; an unclear difference that it caused is not one.
+    # With a neighbour or a fault as the reason, unclear differences are not listed: they may be its effects.
     reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)
     return QualifyDecision(
         comparable=comparable,

@@ -34,7 +34,7 @@ class SeenGpu:
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
     """Read the machine and run the probes; ``say`` takes a line about each.
 
-    Raises GpuwatchError: when no GPU exists, or none takes work.
+    Raises GpuwatchError: when no GPU exists or is usable.
     Raises UsageError: for a recording, because it cannot run work.
     """
     if settings.source.startswith("replay"):

@@ -26,9 +26,9 @@ _COLUMNS_COUNT = 5
 _NO_STAMP = -1
 _SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
-_EVENTS_COUNT = 8 * TIMES_COUNT  # begins without an end count too
+_EVENTS_COUNT = 8 * TIMES_COUNT  # events without an end count, too
 _READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
-_SHIFT = 32  # a begin is one number: its event above these bits, its stamp plus one below
+_SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
 
 
 class CudaMarks:
@@ -88,7 +88,7 @@ class CudaMarks:
         return number
 
     def begin(self, word: int = TIMED) -> int | None:
-        """Mark a begin; ``word`` is the number of the word for other work."""
+        """Mark the start of an iteration, or of other work with the number ``word``; None if nothing is marked."""
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
@@ -98,7 +98,7 @@ class CudaMarks:
         return number << _SHIFT | (stamp + 1)
 
     def end(self, begun: int, word: int = TIMED) -> int | None:
-        """Mark the end; return the number of its stamp, None for a piece that is left out."""
+        """Mark the end; return the stamp's number, or None if the piece is left out."""
         count = self._timed_count if word == TIMED else self._other_count
         if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None

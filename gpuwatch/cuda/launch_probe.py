@@ -45,9 +45,9 @@ class LaunchProbe:
         self._starved.append(is_reached)
 
     def declared(self) -> dict[str, FactValue]:
-        """Return the launch facts to declare; none from fewer than five probes.
+        """Return the launch facts to declare; empty for fewer than five probes.
 
-        If the host is ahead, a full queue of launches delays it; its least time is then the time of a launch.
+        A full queue of launches delays a host that is ahead, so then the least time counts as the time of a launch.
         """
         if len(self._starved) < _FEWEST_COUNT:
             return {}

@@ -39,7 +39,7 @@ class Stamped:
     def clocks_mhz(self, first: Numbers, second: Numbers) -> Values:
         """Return the mean SM clock between pairs of stamps: the median over the SMs with both, NaN without one.
 
-        Idle time counts: between two stamps around a pause it is not the clock of a kernel.
+        Idle time counts: around a pause, the mean is not the clock of a kernel.
         """
         seen = (self.at_ns[first] > 0) & (self.at_ns[second] > self.at_ns[first])
         passed_ns = np.where(seen, self.at_ns[second] - self.at_ns[first], 1)
@@ -86,7 +86,7 @@ class Stamps:
         self._buffer: StampBuffer | None = buffer
         self.count = buffer.count
         self._sms = ctypes.c_uint32(buffer.sms_count)
-        # Each stamp has its own arguments, so that no launch reads another thread's.
+        # Each stamp has separate arguments, so that no launch reads those of another thread.
         self._rows = buffer.base + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(buffer.row_bytes)
         self._arguments = np.empty((buffer.count + 1, 2), np.uint64)
         self._arguments[:, 0] = self._rows.ctypes.data + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(8)
@@ -104,8 +104,8 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
 
-        It takes at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.  ``driver``
-        defaults to that of cuda-bindings.
+        Stamps take at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.
+        ``driver`` defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """
         driver = current_driver(driver)
@@ -183,7 +183,7 @@ class Stamps:
         return self.stamped(self.fetch())
 
     def fetch(self) -> Numbers:
-        """Copy all stamps so far to the host, for ``stamped``: afterwards the GPU is no longer needed."""
+        """Copy all stamps so far to the host, for ``stamped``: ``stamped`` then needs no GPU."""
         self.calibrate()
         return self._copied(0, self.used)
 

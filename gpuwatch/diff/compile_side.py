@@ -81,7 +81,7 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
                 raise UsageError(refusal(failure.log, side.path, side.shown) + hint) from failure
     if compiled is None and nvcc is not None:
         compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
-    assert compiled is not None  # noqa: S101 - one of the two compiled it, or raised
+    assert compiled is not None  # noqa: S101 - a compiler returned a result or raised an error
     compiled = msgspec.structs.replace(compiled, flags=shown_flags)
     if key:
         cache.store(key, compiled)

@@ -61,5 +61,5 @@ class CompileCache:
 
 
 def digest(parts: Iterable[bytes]) -> str:
-    """Return the key of a compilation.  Each part is hashed with its length, so that moved boundaries change the key."""
+    """Return the key of a compilation.  Each part is hashed with its length, so that shifted boundaries change the key."""
     return hashlib.sha256(msgspec.msgpack.encode([_FORM, *parts])).hexdigest()

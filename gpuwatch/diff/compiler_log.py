@@ -46,7 +46,7 @@ def refusal(log: str, source: Path, shown: str) -> str:
 
 
 def missing_header(log: str) -> str | None:
-    """Return the header that the compiler did not find; None if a log names none."""
+    """Return the header that the compiler did not find; None for other errors."""
     found = _MISSING_HEADER.search(log)
     return (found["a"] or found["b"]) if found else None
 

@@ -33,7 +33,7 @@ def loop_depths(steps: Sequence[Step]) -> list[int]:
 
 
 def _ways_on(step: Step, index: int, count: int) -> list[int]:
-    # An instruction that jumps to itself is the trap behind a kernel's end, not a loop.
+    # An instruction that jumps to itself is the trap after a kernel's end, not a loop.
     ways = [target for target in step.targets if 0 <= target < count and target != index]
     return [*ways, index + 1] if step.falls_through and index + 1 < count else ways
 

@@ -102,7 +102,7 @@ def _differing(trial: Trial, a: Sequence[Bytes], b: Sequence[Bytes], rtol: float
 
 
 def check_names(wanted: Sequence[str], slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    """Return the slots with only the named ones, if any, as outputs.  Raises UsageError: for a name without a buffer."""
+    """Return the slots with only the named outputs, if any are named.  Raises UsageError: for a name without a buffer."""
     names = [slot.name for slot in slots if slot.is_pointer]
     for each in wanted:
         if each not in names:

@@ -87,7 +87,7 @@ def join_slots(a: Sequence[Slot], b: Sequence[Slot]) -> tuple[Slot, ...]:
     """
     if [(each.is_pointer, each.itemsize) for each in a] != [(each.is_pointer, each.itemsize) for each in b]:
         lists = [", ".join(f"{each.name}: {each.kind}{'*' * each.is_pointer}" for each in slots) for slots in (a, b)]
-        raise UsageError(f"expected kernels that take the same arguments, found ({lists[0]}) and ({lists[1]})")
+        raise UsageError(f"expected kernels that take the same arguments, found ({lists[0]}) and ({lists[1]}); use --no-time")
     joined = zip(a, b, strict=True)
     return tuple(replace(one, is_input=one.is_input or other.is_input, other_name=other.name) for one, other in joined)
 

@@ -68,7 +68,7 @@ def check_signatures(a: KernelCode, b: KernelCode) -> None:
     if differs:
         raise UsageError(
             f"expected kernels that take the same arguments, found {a.signature} and {b.signature}; "
-            "compare their code alone with --no-check"
+            "compare only their code with --no-check --no-time"
         )
 
 

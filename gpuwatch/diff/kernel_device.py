@@ -11,7 +11,7 @@ from gpuwatch.cuda.driver import checked, raw_stream
 from gpuwatch.diff.cubin import Threads
 
 Bytes = npt.NDArray[np.uint8]
-Launch = Callable[[], None]  # one launch with bound arguments, as it is timed
+Launch = Callable[[], None]  # one launch with bound arguments, ready for timing
 _HINTS = {
     "CUDA_ERROR_ILLEGAL_ADDRESS": ": it reads or writes memory outside the buffers of its arguments",
     "CUDA_ERROR_MISALIGNED_ADDRESS": ": it reads or writes at an address that is not a multiple of the access size",

@@ -100,7 +100,7 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     known = [
         *([sum(compute)] if compute else []),
         *(each for each in pipes if each),
-    ]  # a zero, such as of idle tensor cores, says nothing about the other pipes
+    ]  # without zeros: idle tensor cores are no evidence about other pipes
     has_all = counters.source == "ncu" and bool(known)
     caches = counters.mean(side, CACHES)
     if caches is not None and caches < _OTHER_PATH * (activity or 0.0):

@@ -123,7 +123,7 @@ def read_launch(text: str | None) -> GivenLaunch:
         x, y, z = [*map(int, re.split("[,x]", found[2])), 1, 1][:3]
         parts[found[1]] = (x, y, z)
     if any(0 in parts.get(name, (1,)) for name in ("grid", "block")):
-        raise UsageError(f"--launch: expected a grid and a block of at least 1, found {text!r}")
+        raise UsageError(f"--launch: expected grid and block sizes of at least 1, found {text!r}")
     if any(size > most for size, most in zip(parts.get("grid", ()), _MOST_GRID, strict=False)):
         raise UsageError(
             f"--launch: expected a grid of at most {'x'.join(map(str, _MOST_GRID))} blocks, found {found_words(text)}"
@@ -135,9 +135,9 @@ def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch:
     """Check a given launch.  Raises UsageError: for a block that the kernel excludes, and for too much shared memory."""
     most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
     if given.block is not None and math.prod(given.block) > most:
-        raise UsageError(f"--launch: {kernel.name} takes at most {most} threads a block, found {math.prod(given.block)}")
+        raise UsageError(f"--launch: expected at most {most} threads a block for {kernel.name}, found {math.prod(given.block)}")
     if given.block is not None and kernel.required_block not in (None, given.block):
-        raise UsageError(f"--launch: {kernel.name} takes blocks of {kernel.required_block} only, found {given.block}")
+        raise UsageError(f"--launch: expected blocks of {kernel.required_block} for {kernel.name}, found {given.block}")
     used = (kernel.shared_bytes or 0) + given.shared_bytes
     if used > limits.block_shared_bytes:
         raise UsageError(

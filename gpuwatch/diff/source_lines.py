@@ -11,7 +11,7 @@ _TEXT = ".text."
 
 
 def source_lines(cubin: bytes) -> dict[str, Lines]:
-    """Return the address and source line of each line's first instruction, by kernel symbol; empty if unreadable."""
+    """Return the source lines of each kernel symbol, by the address of a line's first instruction; empty if unreadable."""
     file = open_elf(cubin)
     with suppress(Exception):  # the comparison works without source lines
         return dict(_line_tables(file))

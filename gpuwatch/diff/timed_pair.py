@@ -19,7 +19,7 @@ class SideTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimedPair:
-    """The decision between two kernels, and the times behind it."""
+    """The decision between two kernels, with the times."""
 
     decision: str  # FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE, for B against A
     reason: str  # empty for FASTER, SLOWER and SAME

@@ -17,7 +17,7 @@ _GRID_SIZE_WORDS = ("%nctaid", "c[0x0][0xc]")  # gridDim.x in PTX and in SASS
 
 
 class KernelJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A kernel of a cubin: ``blocks`` are tried in order, ``padding_bytes`` are sizes of zero arguments after its own."""
+    """A kernel of a cubin: ``blocks`` are tried in order, ``padding_bytes`` are sizes of further zero arguments."""
 
     name: str
     symbol: str
@@ -102,7 +102,7 @@ def make_job(
 
 
 def read_call(text: str | None, slots: tuple[Slot, ...]) -> tuple[dict[str, float], dict[str, str]]:
-    """Read --call 'kernel(x, x, 2.5, n)': numbers are scalars, and a repeated pointer shares one buffer.
+    """Read --call 'kernel(x, x, 2.5, n)': numbers are scalars, and pointers of the same name share a buffer.
 
     Raises UsageError: for text in another form.
     """
@@ -164,6 +164,6 @@ def _fixed_blocks(kernel: KernelSide, launch: GivenLaunch) -> tuple[Threads, ...
 
 
 def _split_padding(parameters: tuple[Parameter, ...], *, is_padded: bool) -> tuple[tuple[Parameter, ...], tuple[int, ...]]:
-    """Return a kernel's own parameters, and the sizes of those that Triton adds: pointers to unused scratch memory."""
+    """Split off the parameters that Triton adds, pointers to unused scratch memory; return the rest, and their sizes."""
     own = [each for each in parameters if each.name] if is_padded else list(parameters)
     return tuple(own), tuple(each.bytes_count or 8 for each in parameters[len(own) :])

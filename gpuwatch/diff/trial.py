@@ -13,7 +13,7 @@ from gpuwatch.diff.kernel_arguments import ROW_LENGTHS, SizePlan, Slot, pack, sc
 from gpuwatch.diff.kernel_device import Bytes, KernelDevice, KernelFault, Launch
 from gpuwatch.errors import UsageError
 
-GUARD_BYTES = 64 << 10  # on each side of a buffer: holds an index that is wrong by one row, for most shapes
+GUARD_BYTES = 64 << 10  # on each side of a buffer; larger than one row of most shapes
 # NaN in each floating-point type around inputs; a plain number around outputs, so that values copied from beyond show.
 _INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
 _POISON = 0xA5  # a small number in each type, which no kernel writes by chance

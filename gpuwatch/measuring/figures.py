@@ -59,7 +59,7 @@ class TimeFigures:
 
     @property
     def timings(self) -> Timings:
-        """Return times, begins and clocks of the attempt that counts: arrays of shape (count,)."""
+        """Return times, start times and clocks of the attempt that counts: arrays of shape (count,)."""
         return self.attempt.timings
 
     @property
@@ -194,7 +194,7 @@ class RateFigures(TimeFigures):
         return sensitivity(self.timings)
 
     def at_clock(self, mhz: float) -> Corrected | NoFit:
-        """Return the time at a stated clock beside the measured time.
+        """Return the time at a stated clock with the measured time.
 
         Args:
             mhz: SM clock in MHz.

@@ -67,7 +67,7 @@ def _check_result(work: Work) -> Match | None:
     reference = work.reference
     if reference is None:
         return None
-    # Both get their own arguments, because a function that works in place would change the other's inputs.
+    # Function and reference get separate copies, because a function may change its arguments in place.
     expected = reference(*tensor_trees.mapped(work.args, tensor_trees.copied)) if callable(reference) else reference
     found = match_results(work.fn(*tensor_trees.mapped(work.args, tensor_trees.copied)), expected, work.rtol)
     if not found.holds:

@@ -103,7 +103,7 @@ def _series(result: _SizeResult, ranks: list[_Rank]) -> Iterator[ResultSeries]:
 
 
 def _slowest(single: _PerIteration | None, ranks: list[_Rank]) -> tuple[str, ...]:
-    """Return a remark that names the process with the longest median; none without times of several processes."""
+    """Return a remark that names the process with the longest median; empty without times of several processes."""
     rows = [as_seconds(row, _US) for row in (single.per_process_max_times_us if single is not None else ()) if row]
     if len(rows) < 2:
         return ()

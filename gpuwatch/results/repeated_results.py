@@ -44,7 +44,7 @@ def read_hyperfine(_path: Path, blob: bytes) -> ResultFile:
     for run in decode(blob, _HyperfineFile).results:
         figures = {"mean": run.mean, "median": run.median, "min": run.min, "max": run.max, "stdev": run.stddev}
         failed_count = sum(code != 0 for code in run.exit_codes)
-        # Arguments may hold secrets; hyperfine's command is its own label, and hyperfine prints it too.
+        # Arguments may hold secrets, but hyperfine prints the command, too.
         name = run.command if len(run.command) <= _NAME_LENGTH else run.command[: _NAME_LENGTH - 1] + "…"
         series.append(
             checked(

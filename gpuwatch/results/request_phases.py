@@ -38,7 +38,7 @@ def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
     known = np.isfinite(seen.values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, seen.values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
-    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the value in force when a request begins
+    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the latest value at the start of a request
     last = np.maximum(np.searchsorted(seen.at_ns, ends_ns, side="right"), first + 1)
     found = counts[last] - counts[first]
     return np.where(found > 0, (sums[last] - sums[first]) / np.maximum(found, 1), np.nan)

@@ -74,7 +74,7 @@ class ResultFile:
     series: tuple[ResultSeries, ...] = ()
     requests: ServedRequests | None = None
     cannot: tuple[str, ...] = ()
-    wall_s: tuple[float, float] | None = None  # begin and end since 1970, if the file has both
+    wall_s: tuple[float, float] | None = None  # start and end in seconds since 1970, if the file has both
     written_s: float | None = None  # the stated time of writing
     pids: tuple[int, ...] = ()
 

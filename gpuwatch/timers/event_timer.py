@@ -91,7 +91,7 @@ class EventsTimer:
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
         """Time entries under one hold; return their times, the GPU's working time, and its other work.
 
-        Zeroing, calibrating and copying stamps count as work, with the microseconds in between, which no sample shows.
+        The working time includes zeroing, calibrating and copying stamps, and the microseconds in between.
         """
         cuda, stamps, now_ns = self._cuda, self._stamps, self._now_ns
         anchor, held, *events = self._events((4 if plan.before is not None else 2) * entries_count + 2)

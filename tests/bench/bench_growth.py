@@ -167,7 +167,7 @@ def _back(state: Path, count: int) -> None:
 
 
 def _keep_ms(state: Path, count: int = 20) -> float:
-    """Return the median milliseconds to commit a verdict in a large store; the first one also measures the evidence."""
+    """Return the median milliseconds to commit a verdict in a large store; the first commit also measures the evidence."""
     with Reader(state) as reader:
         (newest,) = reader.runs(limit=1)
     store = Store(state, source=newest.source, boot_id=newest.boot_id)

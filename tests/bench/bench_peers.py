@@ -83,7 +83,7 @@ def machine(path: Path, gpus: int, pid: int) -> Scene:
     scene = create(path, gpus=gpus)
     for name, us in COST_US.items():
         scene.cost(name, us)
-    # A real driver's event wait sleeps; the mock driver's polls ten times a second, which only gpuwatch would pay for.
+    # A real driver's event wait is idle; the mock driver's polls ten times a second, a cost for gpuwatch only.
     scene.fail("events", NOT_SUPPORTED)
     for gpu in scene.gpus:
         gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)

@@ -70,7 +70,7 @@ def _versions(row: dict[str, Any]) -> str:
 
 
 def _changes(row: dict[str, Any]) -> str:
-    """Format the changes of a watcher against none; for none itself, its absolute values."""
+    """Format a watcher's changes against the turns without a watcher; for those turns, the absolute values."""
     if row["cpu_ratio"] is None:
         return " | ".join([f"{row['gemm_s'] * 1e3:.3f} ms", *(f"{each * 1e6:.2f}" for each in row["launch_s"])])
     middle, low, high = row["gemm_change_ratio"]

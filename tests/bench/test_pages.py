@@ -23,7 +23,7 @@ def test_benchmarks_run_without_arguments(name: str) -> None:
     assert all(each.default is not inspect.Parameter.empty for each in parameters)
 
 
-def test_saved_results_measure_every_target() -> None:
+def test_stored_results_cover_every_target() -> None:
     """Stored results belong to existing benchmarks and cover every target."""
     kept = saved.load()
     assert kept.keys() <= set(saved.names())

@@ -79,7 +79,7 @@ def test_block_launches_are_timed_separately() -> None:
         assert [each.gap_s for each in launches] == pytest.approx([gap_s] * 19, abs=1e-9)
 
 
-def test_overhead_of_events_divides_by_the_calls_between_them() -> None:
+def test_event_overhead_is_divided_by_the_calls() -> None:
     class Holding(Gpu):
         """A GPU whose events take a microsecond under a hold."""
 

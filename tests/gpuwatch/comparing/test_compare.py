@@ -58,7 +58,7 @@ class TestAnswers:
         assert found["b"].ratio.centre == pytest.approx(1 + change, abs=0.001)
 
     def test_own_steady_shows_gain_of_lower_power(self) -> None:
-        """A variant with less power is faster at its own clock than at a shared one."""
+        """A variant with less power is faster at its own clock than at a shared clock."""
         lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
         found = compared(lean, own_steady=True, own_s=1.0, seconds=2.0)["b"]
         assert found.decision is Decision.SAME
@@ -104,7 +104,7 @@ class TestAnswers:
         assert not [reason for reason in found.reasons if " of a:" in reason]
 
     def test_overlapping_ratios_are_not_explained_by_power(self) -> None:
-        """A ratio alone whose interval overlaps the shared one is not attributed to power."""
+        """A ratio at own clocks whose interval overlaps that of the shared clock is not attributed to power."""
         found = compared(replace(GEMM, noise_ratio=0.2), own_steady=True, own_s=0.05, rounds_count=2, seconds=0.3)["b"]
         assert found.own_ratio is not None
         assert found.ratio is not None

@@ -118,7 +118,7 @@ def test_broken_configuration_makes_window_unproven(
 
 
 def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison succeeds although torch raises when compare() asks for its GPU."""
+    """The comparison succeeds although torch raises an error at compare()'s query for the GPU."""
 
     def broken() -> object:
         raise RuntimeError("the GPU is lost")

@@ -191,7 +191,7 @@ def test_slow_instance_is_found_by_every_probe(name: str) -> None:
     assert any(probe.reach.value in reason for reason in found.reasons)
 
 
-def test_shipped_cards_are_alike_and_a_slow_one_is_found() -> None:
+def test_shipped_cards_agree_and_a_slow_card_is_found() -> None:
     """No shipped card is called different, and a copy that is 5 % slower than a shipped card's is found."""
     cards = shipped_cards("NVIDIA H200")
     assert len(cards) >= 2

@@ -20,7 +20,7 @@ _contexts = itertools.count(0x5000)
 
 @dataclass
 class Library:
-    """The used functions of libcuda; the nth recorded event lies n milliseconds after the start."""
+    """The used functions of libcuda; the nth recorded event is n milliseconds after the start."""
 
     context: int = field(default_factory=lambda: next(_contexts))
     at_ms: dict[int, float] = field(default_factory=dict)

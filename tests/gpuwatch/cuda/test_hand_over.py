@@ -58,7 +58,7 @@ def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Setting
 
 
 def test_few_times_are_handed_over_by_the_program(gpu: Driver, copying: Settings) -> None:
-    window = iterated(copying, FEW_COUNT)  # no copy beside the program, which nothing would unblock
+    window = iterated(copying, FEW_COUNT)  # a copy in a separate thread would block forever here
     timings = evidence_of(window, copying).timings
     assert timings is not None
     assert len(timings.took_s) == FEW_COUNT

@@ -72,8 +72,8 @@ class TestStamps:
         assert sorted(numbers) == list(range(400))
         assert (made.read().at_ns > 0).all()
 
-    def test_small_buffer_is_reused_and_large_one_freed(self, gpu: Driver) -> None:
-        """A small buffer is kept for the next stamps, and a large one is freed."""
+    def test_small_buffer_is_reused_and_large_buffer_is_freed(self, gpu: Driver) -> None:
+        """A small buffer is kept for the next stamps, and a large buffer is freed."""
         small, large = stamps(gpu), stamps(gpu, 100)
         for each in (small, large):
             each.close()
@@ -135,7 +135,7 @@ class TestStamps:
 
 
 class TestMarks:
-    def test_marks_time_nested_iterations_apart(self, gpu: Driver, cuda: Cuda) -> None:
+    def test_marks_time_nested_iterations_separately(self, gpu: Driver, cuda: Cuda) -> None:
         """Iterations have their clock, and nested iterations have separate times."""
         marks = CudaMarks(cuda, 10, gpu)
         outer = marks.begin()

@@ -40,7 +40,7 @@ def test_unwritable_folder_disables_the_cache(tmp_path: Path) -> None:
     assert cache.read("key") is None
 
 
-def test_digest_keeps_parts_apart() -> None:
+def test_digest_depends_on_part_boundaries() -> None:
     assert digest([b"ab", b"c"]) != digest([b"a", b"bc"])
 
 

@@ -55,7 +55,7 @@ def test_jumps_out_of_the_function_are_ignored() -> None:
     assert loop_depths([branch(99), branch(-3), END]) == [0, 0, 0]
 
 
-def test_thousands_of_nested_blocks_end_soon() -> None:
+def test_loop_depth_of_thousands_of_blocks_is_one() -> None:
     count = 2000
     steps = [branch(index + 2) for index in range(count)] + [branch(0), END]
     assert loop_depths(steps)[0] == 1

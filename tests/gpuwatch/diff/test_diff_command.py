@@ -31,7 +31,7 @@ def test_kernel_is_named_after_its_file(gpuwatch: Gpuwatch, source: WriteSource)
     assert [(each["a"]["code"]["name"], each["b"]["code"]["name"]) for each in found] == [("f", "g")]
 
 
-def test_kernels_of_other_arguments_compare_on_request(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_different_arguments_are_accepted_with_no_check(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("a.cu", KERNELS)
     assert gpuwatch("diff", "a.cu:f", "a.cu:h").code == 2
     assert gpuwatch("diff", "a.cu:f", "a.cu:h", "--no-check").code == 0

@@ -64,7 +64,7 @@ def test_given_size_wins_by_either_name() -> None:
     assert plan_sizes(joined, {"n_elements": 1000}, 1 << 20, is_plane=False).sizes == {"n": 1000}
 
 
-def test_two_sizes_make_a_plane() -> None:
+def test_plane_follows_from_two_sizes() -> None:
     found = plan_sizes(slots("float const* in", "float* out", "int rows", "int cols"), {}, 1 << 20, is_plane=True)
     assert (found.sizes, found.elements_count) == ({"rows": 1024, "cols": 1024}, 1 << 20)
     given = plan_sizes(slots("float const* in", "float* out", "int rows", "int cols"), {"cols": 512}, 1 << 20, is_plane=True)

@@ -138,7 +138,7 @@ def test_grid_of_transposed_tiles_is_found(tile: tuple[int, int], grid: Threads)
     assert geometry(partial(transpose, tile=tile), PLANE, (32, 8, 1), rows=256, cols=128) == grid
 
 
-def test_grid_of_rows_is_one_block_each() -> None:
+def test_row_grid_has_one_block_per_row() -> None:
     def softmax(launch: HostLaunch) -> None:
         launch.at(1, 512 * launch.grid[0])[:] = 0.5
 

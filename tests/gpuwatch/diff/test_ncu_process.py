@@ -27,7 +27,7 @@ RAW = f"""==PROF== Connected to process 2206 (/usr/bin/python3.12)
 """
 
 
-def test_page_of_an_h200_gives_every_counter() -> None:
+def test_ncu_page_of_an_h200_gives_every_counter() -> None:
     found = combine(parse(Path(__file__).with_name("ncu_h200.csv").read_text()))
     assert set(found) == {metric.name for metric in METRICS if metric.ncu}
     assert found["dram_bytes"] == (292166144 + 272153600, 292072704 + 272028672, 292058624 + 271973632)
@@ -36,7 +36,7 @@ def test_page_of_an_h200_gives_every_counter() -> None:
     assert found["thread_activity_ratio"] == (1.0, 1.0, 1.0)
 
 
-def test_raw_page_has_a_row_of_units() -> None:
+def test_raw_page_units_are_applied() -> None:
     first, second = parse(RAW)
     assert first == {
         "ID": 0.0, "Process ID": 2206.0, "Context": 1.0, "Stream": 7.0, "Device": 0.0, "CC": 9.0, DURATION: pytest.approx(28448e-9),
@@ -52,7 +52,7 @@ def test_text_without_launches_gives_no_counters(text: str) -> None:
     assert parse(text) == []
 
 
-def test_launches_of_a_pipeline_become_one() -> None:
+def test_pipeline_launches_are_combined() -> None:
     """Amounts are added up and shares averaged by time, separately for each of three repetitions."""
     launches = [
         {DURATION: time, "dram__bytes_read.sum": 10.0, "dram__bytes_write.sum": 1.0, "lts__t_sector_hit_rate.pct": hit}

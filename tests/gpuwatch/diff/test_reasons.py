@@ -67,7 +67,7 @@ def test_few_conflicts_among_many_instructions_explain_little() -> None:
         (static("2 RED@1", "1 RED"), "FASTER", "global atomics (a loop counts 32 times): A 64, B 1 (SASS)"),
     ],
 )
-def test_each_kind_of_difference_is_named(code: StaticComparison, decision: str, words: str) -> None:
+def test_kinds_of_differences_are_named(code: StaticComparison, decision: str, words: str) -> None:
     assert explained(code, decision=decision)[0] == words
 
 
@@ -104,7 +104,7 @@ def test_difference_within_its_interval_is_marked_and_comes_last() -> None:
     assert str(found[1]).endswith("(GPM) ?")
 
 
-def test_one_cause_is_named_once() -> None:
+def test_reasons_name_a_cause_once() -> None:
     """Measured and theoretical occupancy count as one difference."""
     code = static(side("9 FFMA", warps=16), side("9 FFMA"))
     reasons: tuple[RatioReason, ...] = explain(timed(), code, counters(occupancy_ratio=(0.2, 0.9)))

@@ -37,7 +37,7 @@ def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
 
 
 class TestDuration:
-    def test_uncapped_work_takes_one_second_each(self) -> None:
+    def test_uncapped_work_is_measured_for_one_second(self) -> None:
         """Uncapped work is warmed up for 1 s and measured for 1 s."""
         measured, _ = run(constant(1e-3))
         assert measured.warmup.steady
@@ -46,7 +46,7 @@ class TestDuration:
         assert measured.attempt.stopped is Stopped.TARGET
         assert measured.attempt.power_limited is False
 
-    def test_capped_work_gets_three_seconds_of_each(self) -> None:
+    def test_capped_work_is_measured_for_three_seconds(self) -> None:
         measured, _ = run(capped)
         assert measured.attempt.power_limited is True
         assert measured.warmup.took_s >= 3.0
@@ -91,7 +91,7 @@ class TestDuration:
 
 class TestLaunches:
     def test_bench_prints_the_gpu_share(self) -> None:
-        """One line, the JSON and the declared facts show the launches, the host's time and the gaps."""
+        """The text, the JSON and the declared facts show the launches, the host's time and the gaps."""
         world = World(ScriptedTimer(constant(13.5e-6), overhead=0.4e-6, issue_s=23.6e-6, gap_s=5e-6))
         measured, _ = run(constant(13.5e-6), world)
         assert "GPU's share 97 %: 0.4 µs of 13.5 µs is launch" in str(measured)

@@ -25,7 +25,7 @@ def requests(*begins_s: float, ttft_s: float = 0.1, latency_s: float = 1.0) -> S
 
 
 def test_request_has_the_mean_clock_of_its_duration() -> None:
-    """A request has its mean clock before, across and after the fall; outside the observed time it has none."""
+    """A request has its mean clock before, across and after the fall, and NaN outside the observed time."""
     clocks = clocks_of_requests(requests(2.0, 9.5, 12.0, 60.0), falling_clock())
     assert clocks[:3].tolist() == pytest.approx([2000.0, 1500.0, 1000.0], abs=15)
     assert np.isnan(clocks[3])

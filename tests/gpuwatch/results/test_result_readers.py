@@ -1,4 +1,4 @@
-"""Tests of readers of other tools' results, on those tools' files (files/README.md names each source)."""
+"""Tests of readers of other tools' results, on files of the tools (files/README.md names each source)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_serving_requests_have_monotonic_start_times() -> None:
 
 
 def test_serving_leaves_failed_requests_out(tmp_path: Path) -> None:
-    """Requests come in any order; those with an error or without a first token are counted and left out."""
+    """Requests come in any order; requests with an error or without a first token are counted and left out."""
     times = {"start_times": [5.0, 3.0, 4.0, 6.0], "ttfts": [0.1, 0.2, 0.3, 0.0], "itls": [[0.1, 0.1], [], [], []]}
     path = write(tmp_path, {"duration": 4.0, "completed": 2, "errors": ["", "", "refused", ""]} | times)
     requests = read_results(path).requests

@@ -165,7 +165,7 @@ def test_slow_host_gets_short_holds() -> None:
 
 @pytest.mark.parametrize(("call_s", "launch_s", "starved_count"), [(10e-6, 30e-6, 0), (1e-3, 30e-6, 0), (10e-6, 8e-3, 40)])
 def test_entries_longer_than_any_hold_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
-    """A host that needs longer for one call than any hold lasts determines the times."""
+    """Entries count as starved if the host needs longer for a call than any hold lasts."""
     cuda = FakeCuda(launch_s=launch_s)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(call_s, "call"),))
@@ -268,7 +268,7 @@ class FakeStamps:
 
 
 def test_stamps_surround_events_and_give_clock() -> None:
-    """A stamp lies outside the events of each entry and gives its clock."""
+    """Stamps are outside the events of each entry, and give the entry's clock."""
     cuda = FakeCuda()
     stamps = FakeStamps(cuda)
     timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
