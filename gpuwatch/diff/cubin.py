@@ -55,8 +55,10 @@ def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
     Raises UsageError: for bytes that are not a whole cubin.
     """
     if data[:5] != b"\x7fELF\x02" or data[18:20] != _EM_CUDA:
-        found = "another format" if data else "an empty file"
-        raise UsageError(f"{shown}: expected a cubin (64-bit CUDA ELF), found {found}; build one with `nvcc -cubin`")
+        raise UsageError(
+            f"{shown}: expected a cubin (64-bit CUDA ELF), found {'another format' if data else 'an empty file'}; "
+            "build one with `nvcc -cubin`"
+        )
     try:
         elf = open_elf(data)
         flags = elf.header["e_flags"]
