@@ -64,7 +64,7 @@ class BlockTimer(Protocol):
 
 
 class HostBlocks:
-    """The host's clock around each block, for functions that return when their work is done."""
+    """A timer by the host's clock, for functions that return when their work is done."""
 
     name = "host"
 
@@ -109,7 +109,7 @@ class _Launched:
 
 
 class EventBlocks:
-    """CUDA events around each block, on torch's current stream; the host queues blocks ahead so that the GPU never idles."""
+    """A timer by CUDA events on torch's current stream; the host queues blocks ahead so that the GPU never idles."""
 
     name = "events"
 

@@ -66,7 +66,7 @@ def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[
 
 
 def clone(address: str, said: str) -> Path:
-    """Clone a repository, without its files, into a folder that stays as long as a worktree does.
+    """Clone a repository, without its files, into a temporary folder that is removed like a worktree.
 
     ``said`` is the user's text.
     Raises UsageError: when git cannot clone it.

@@ -145,7 +145,7 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
 
 
 def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float) -> list[str]:
-    """Name the variants whose launch overhead exceeds the tolerance."""
+    """Return a reason for each variant whose launch overhead exceeds the tolerance."""
     return [
         f"launching makes up to {share.launch_s / share.call_s:.1%} of {name}: capture a graph to compare the kernels"
         for name, share in shares.items()

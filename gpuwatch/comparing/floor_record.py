@@ -49,7 +49,7 @@ def read(state: Path) -> dict[str, tuple[Floor, ...]]:
 
 
 def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
-    """Return the floor of a kind of kernel; without one the largest floor, None without any."""
+    """Return the floor of a kind of kernel, or the largest floor for another kind; None without floors."""
     found = [floor for floor in read(state).get(uuid, ()) if floor.shared == shared]
     named = [floor.floor_ratio for floor in found if floor.kind == kind]
     return max(named or [floor.floor_ratio for floor in found], default=None)

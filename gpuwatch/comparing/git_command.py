@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuwatch.errors import UsageError
 
-# Git's hooks and some editors name a repository in the environment of every git started below them.
+# Git's hooks and some editors name a repository in the environment of every git that they start.
 _GIT_VARIABLES = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",

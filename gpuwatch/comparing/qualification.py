@@ -117,7 +117,7 @@ class Qualification:
         return _key(self.device.uuid)
 
     def without_uuids(self) -> Qualification:
-        """Return the qualification for a public reference: like a redacted report, it omits the board's serial number."""
+        """Return the qualification for a public reference, without the board's serial number."""
         parent = None if self.device.parent_uuid is None else _key(self.device.parent_uuid)
         return replace(self, device=replace(self.device, uuid=self.card_key, parent_uuid=parent))
 

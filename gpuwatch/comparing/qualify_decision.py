@@ -38,7 +38,7 @@ class Comparable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probed number.  ``floor_ratio`` is the least half width of its band, however close the reference cards lie."""
+    """A probed number.  ``floor_ratio`` is the least half width of its band, even if the reference cards are closer."""
 
     name: str
     title: str

@@ -135,7 +135,7 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield the hazards in the probes' own windows once each, without neighbours."""
+    """Yield each hazard of the probes' windows once, without neighbours."""
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

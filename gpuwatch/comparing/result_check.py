@@ -1,4 +1,4 @@
-"""The correctness gate: it compares the results of all variants on several sets of inputs before any timing."""
+"""The correctness check before any timing: compares the results of all variants on several sets of inputs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -39,7 +39,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """The result of an interleaved run of two variants, and the share of blocks that found the GPU idle.
+    """The result of an interleaved run of two variants, and the share of blocks before which the GPU was idle.
 
     ``launches`` holds each variant's launches; empty if the timer cannot separate launches from calls.
     """

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _TreeLoader(SourceFileLoader):
-    """A loader of source files whose later imports stay in their tree, also inside functions."""
+    """A loader of source files that keeps later imports in the tree, also inside functions."""
 
     def __init__(self, name: str, path: str, tree: "SourceTree") -> None:
         super().__init__(name, path)
@@ -42,7 +42,7 @@ class SourceTree:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def execute(self, name: str, source: Path) -> ModuleType:
-        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file pass."""
+        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file propagate."""
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)
         if spec is None:
@@ -79,7 +79,7 @@ class SourceTree:
 
     @contextlib.contextmanager
     def _shown(self) -> Iterator[None]:
-        """Show this tree's modules and folders to Python's imports."""
+        """Use this tree's modules and folders for imports in the body."""
         if self in sys.meta_path:  # a nested import
             yield
             return

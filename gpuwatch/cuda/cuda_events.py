@@ -44,7 +44,7 @@ class Events(Protocol):
 
 
 class TorchEvents:
-    """Events of torch: objects that Python's collector tracks, so that creating them triggers young collections."""
+    """Events of torch: Python's collector tracks these objects, so creating events triggers young collections."""
 
     def __init__(self, cuda: Any) -> None:  # torch.cuda has no types
         self._cuda = cuda

@@ -1,4 +1,4 @@
-"""A probe of every few iterations: the host's time to launch one, and whether the GPU waited for it."""
+"""A probe of every seventh iteration: the host's launch time, and whether the GPU waited for the launch."""
 
 from array import array
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class LaunchProbe:
         self._took_ns, self._starved = array("q"), array("b")
 
     def begin(self, number: int) -> None:
-        """Note an iteration by the number of its first event, if it is due for a probe."""
+        """Start a probe if one is due; ``number`` is that of the iteration's first event."""
         self._count += 1
         if self._count % _EVERY_COUNT == 0:
             self._probed = number

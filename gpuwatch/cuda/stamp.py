@@ -183,7 +183,7 @@ class Stamps:
         return self.stamped(self.fetch())
 
     def fetch(self) -> Numbers:
-        """Copy all stamps so far to the host, for ``stamped``: ``stamped`` then needs no GPU."""
+        """Copy all stamps so far to the host, so that ``stamped`` needs no GPU."""
         self.calibrate()
         return self._copied(0, self.used)
 
@@ -224,7 +224,7 @@ class Stamps:
         return out
 
     def close(self, *, is_beside: bool = False) -> None:
-        """Release the buffer, also from a separate thread.  Later stamps are skipped, and unread ones are lost."""
+        """Release the buffer, also from a separate thread.  Later stamps are skipped, and unread stamps are lost."""
         buffer, self._buffer = self._buffer, None
         self._numbers = iter(range(0))
         if buffer is not None:

@@ -57,7 +57,7 @@ class CallSideRun:
         self._nodes = kernel_nodes(graph.raw_cuda_graph())
         graph.instantiate()
 
-        def replay(_held: object = call) -> object:  # keeps the arguments' memory allocated for the graph
+        def replay(_held: object = call) -> object:  # ``_held`` keeps the arguments' memory allocated
             graph.replay()
             return result
 

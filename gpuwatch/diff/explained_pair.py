@@ -110,7 +110,7 @@ def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[T
     a_s, b_s = (each * random.normal(1.0, _NOISE_RATIO, (_QUADS, 2)) for each in times)
     found = decide("A", "B", Quads(a_s, b_s))
     interval = found.ratio
-    assert interval is not None  # noqa: S101 - sixty quads give one
+    assert interval is not None  # noqa: S101 - sixty quads give an interval
     sides = [SideTimes(2 * _QUADS, each, each, each, _CLOCK_MHZ, _SIDE_BYTES // 2, _SIDE_BYTES // 2) for each in times]
     low, ratio, high = (1.0 / each for each in (interval.high, interval.centre, interval.low))
     reason = "; ".join(found.reasons) if found.decision.value == "inconclusive" else ""

@@ -15,7 +15,7 @@ NAMES = ("randn", "zeros", "iota")
 INPUT_FILLS = ("nan", "large")
 # Longer buffers repeat these values.  The period is not a power of two, so that a wrong index reads another value.
 _PERIOD_COUNT = (1 << 24) - 3
-_WHOLE_NUMBERS = 128  # integers are below it: they fit the smallest type and are valid indices of any buffer
+_WHOLE_NUMBERS = 128  # random integers are smaller: they fit the smallest type and are indices of any buffer
 _NAN_EVERY = 61
 _LARGE = 1e4  # factor of a random number; half precision ends at 65504
 _LARGE_HALF = 1e2

@@ -7,7 +7,7 @@ from pathlib import Path
 from gpuwatch.clock import Signal
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
-_MOST_FILES = 2000  # of one project, without CUDA's headers
+_MOST_FILES = 2000  # files of one project, without CUDA's headers
 _POLL_S = 0.5
 
 

@@ -34,7 +34,7 @@ ROW_LENGTHS = ("cols", "columns", "width", "n_cols", "n_columns")
 ROW_LENGTH = 1024  # elements in a row of a row-wise kernel
 _MOST_SIZE, _SIZE_DIGITS = 1 << 40, 13  # more elements than any GPU's memory has bytes
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
-_STEP = 256  # sizes are multiples of it, plus ``extra_count``
+_STEP = 256  # sizes are multiples of this, plus ``extra_count``
 
 
 class NotTimedError(UsageError):
@@ -83,7 +83,7 @@ def read_slots(parameters: Sequence[Parameter], shown: str) -> tuple[Slot, ...]:
 def join_slots(a: Sequence[Slot], b: Sequence[Slot]) -> tuple[Slot, ...]:
     """Return the arguments that both kernels take; a pointer that is const in either kernel is an input.
 
-    Raises UsageError: when the kernels' arguments differ in number, in element size, or as pointers.
+    Raises UsageError: when the arguments differ in number or element size, or a pointer meets a scalar.
     """
     if [(each.is_pointer, each.itemsize) for each in a] != [(each.is_pointer, each.itemsize) for each in b]:
         lists = [", ".join(f"{each.name}: {each.kind}{'*' * each.is_pointer}" for each in slots) for slots in (a, b)]

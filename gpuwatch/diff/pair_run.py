@@ -1,4 +1,4 @@
-"""One pair from its arguments to its decision: sizes, check, launch, interleaved times."""
+"""Preparation and timing of one pair: sizes, check, launch, interleaved times."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from gpuwatch.measuring.environment import BenchEnvironment
 
 STEP_LIMIT_S = 30.0  # for one launch with its copies; a longer launch counts as an endless loop
 TIMING_LIMIT_S = 300.0  # for all timing: compare() takes at most a minute of GPU time, and --own-clock another minute
-_L2_RATIO = 4.0  # size of each buffer over the L2 cache's: no call finds its data in the cache
+_L2_RATIO = 4.0  # buffer size over the L2 cache's size: no call finds its data in the cache
 _FLUSH_L2_RATIO = 2.0  # flushed bytes over the L2 cache's size, as in bench()
 _CHECK_COUNT = 1 << 20  # elements of a buffer in the medium check; the largest check uses the timed size
 _SMALL_COUNT = 1 << 14
@@ -44,7 +44,7 @@ SideRun = KernelSideRun | CallSideRun
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A pair with its sides loaded, and the plans of sizes, the timed one first."""
+    """A pair with its sides loaded, and the plans of sizes, with the timed plan first."""
 
     sides: tuple[SideRun, SideRun]
     slots: tuple[Slot, ...]

@@ -48,7 +48,7 @@ class DiffRequest:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Both sides as compiled, and the comparison of each pair of kernels."""
+    """Both compiled sides, and the comparison of each pair of kernels."""
 
     a: SideCode
     b: SideCode

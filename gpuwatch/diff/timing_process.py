@@ -97,7 +97,7 @@ class TimingProcess:
         return [*self._command, ONCE, side, str(self._job_file)]
 
     def _tell(self, data: bytes) -> None:
-        assert self._child.stdin is not None  # noqa: S101 - it is a pipe
+        assert self._child.stdin is not None  # noqa: S101 - stdin is a pipe
         try:
             self._child.stdin.write(data)
             self._child.stdin.flush()

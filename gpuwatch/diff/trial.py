@@ -31,7 +31,7 @@ class TrialTerms:
     seed: int = 0
     scalars: Mapping[str, float] = field(default_factory=dict)
     arrays: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)  # pointers that share another's buffer
+    aliases: Mapping[str, str] = field(default_factory=dict)  # pointers by name, and the pointers whose buffers they share
 
 
 class Trial:

@@ -47,7 +47,7 @@ class WorkChecks:
 
 
 def check_work(request: BenchRequest, now_ns: Callable[[], int]) -> WorkChecks:
-    """Check the result, detect a cached one, and time the first call.
+    """Check the result, detect a cached result, and time the first call.
 
     Raises WrongResultError: when the result differs from the reference.
     """
@@ -102,7 +102,7 @@ def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]
 
 
 def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
-    """Return True if a GPU's timer reads the same for a call as for no work: the host works, or another stream.
+    """Return True if a GPU's timer reads the same for a call as for no work, because the host or another stream works.
 
     Calls that take the host more than some milliseconds always return False: events then read the host's time too.
     """

@@ -10,7 +10,7 @@ from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.batching import ENTRY_S
 from gpuwatch.measuring.figures import RateFigures
 
-_OVERHEAD_RATIO = 0.02  # ratio of an entry; a note reports a larger one
+_OVERHEAD_RATIO = 0.02  # share of an entry; a note reports a larger share
 
 
 def time(seconds: float) -> str:
@@ -37,7 +37,7 @@ def text(measured: RateFigures) -> str:
 
 
 def html(measured: RateFigures) -> str:
-    """Render a small card for notebooks, followed by the verdict's, without scripts and style sheets."""
+    """Render a small card for notebooks, followed by the verdict's card, without scripts and style sheets."""
     head = f"<b>{escape(report.plain(measured.label))}</b> &nbsp; {escape(time(measured.median_s))} {escape(_width(measured))}"
     body = "".join(f"<div>{escape(line)}</div>" for line in [*figures(measured), *notes(measured)])
     return f'<div style="padding:4px 10px;margin:4px 0"><div>{head}</div>{body}</div>{report.html(measured.verdicts)}'

@@ -34,7 +34,7 @@ def is_result(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError:
-        return False  # its reader reports the fault
+        return False  # ``read_results`` reports the error
     return head[:1] in (b"{", b"[") or head.startswith(_KERNELBOT_LINES)
 
 

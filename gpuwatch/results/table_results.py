@@ -35,7 +35,7 @@ def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
     units = {"--times": _TIMES, "--clock": _CLOCKS, "--begin": _TIMES}
-    # A column's own name may be "a:b", so only a known unit is split off.
+    # A column's name may be "a:b", so only a known unit is split off.
     asked = {option: _split(name, units[option]) for option, name in names.items() if name is not None}
     wanted = {option: column for option, (column, _) in asked.items()}
     found = _json_columns(blob, wanted) if is_json else _csv_columns(blob, wanted)

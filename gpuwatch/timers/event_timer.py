@@ -215,7 +215,7 @@ class EventsTimer:
         return self._pool[:count]
 
     def _hold(self, plan: TimingPlan, entries_count: int) -> bool:
-        """Keep the GPU busy until the host is ahead; return True if that was done."""
+        """Keep the GPU busy until the host is ahead; return True if the GPU is held."""
         sleep = getattr(self._cuda, "_sleep", None)  # a private function of torch, which a later torch may lack
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:

@@ -266,7 +266,7 @@ class TestRight:
         assert "right: largest relative error" in str(measured)
 
     def test_in_place_function_does_not_spoil_reference(self) -> None:
-        """A function that works in place does not change its reference."""
+        """A function that works in place does not change the inputs of the reference."""
 
         def double(x: Values) -> Values:
             x *= 2
