@@ -26,7 +26,7 @@ _COLUMNS_COUNT = 5
 _NO_STAMP = -1
 _SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
-_EVENTS_COUNT = 8 * TIMES_COUNT  # events without an end count, too
+_EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end count, too
 _READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
 _SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
 

@@ -31,9 +31,9 @@ def check_pair(
     """Return the reason why the kernels' results differ; empty if they agree."""
     smallest = min(plans, key=lambda plan: plan.elements_count)
     rounds = [(plans[seed % len(plans)], "randn", seed, f"seed {seed}") for seed in range(max(SEEDS_COUNT, len(plans)))]
-    rounds += [(smallest, fill, 0, f"inputs {said}") for fill, said in SPECIAL_FILLS.items()]
-    for plan, fill, seed, said in rounds:
-        words = f"{plan}, {said}"
+    rounds += [(smallest, fill, 0, f"inputs {condition}") for fill, condition in SPECIAL_FILLS.items()]
+    for plan, fill, seed, condition in rounds:
+        words = f"{plan}, {condition}"
         with make(plan, fill, seed) as trial:
             is_repeated = plan is smallest and fill == "randn"
             why = _check_round(sides, trial, rtol, words, doing, is_repeated=is_repeated)

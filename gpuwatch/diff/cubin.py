@@ -131,11 +131,11 @@ def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
         for unit in info.iter_CUs() if info.has_debug_info else ():
             for entry in unit.get_top_DIE().iter_children():
                 if entry.tag == "DW_TAG_subprogram":
-                    found |= _of_function(entry)
+                    found |= _read_parameter_names(entry)
     return found
 
 
-def _of_function(entry: Any) -> dict[str, list[tuple[str, str]]]:
+def _read_parameter_names(entry: Any) -> dict[str, list[tuple[str, str]]]:
     name = _text(entry, "DW_AT_MIPS_linkage_name") or _text(entry, "DW_AT_linkage_name") or _text(entry, "DW_AT_name")
     parameters = [child for child in entry.iter_children() if child.tag == "DW_TAG_formal_parameter"]
     return {name: [(_text(each, "DW_AT_name"), _type_text(each)) for each in parameters]}

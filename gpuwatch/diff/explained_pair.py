@@ -26,7 +26,7 @@ from gpuwatch.sources import open_source
 
 _SIDE_BYTES, _CLOCK_MHZ, _QUADS, _NOISE_RATIO = 512 << 20, 1830.0, 60, 0.002
 _ITERATIONS = 32  # assumed for every loop
-_SAYS = "GPM, simulated: a share of each side's modelled time"
+_SIMULATED_SOURCE = "GPM, simulated: a share of each side's modelled time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[T
     reason = "; ".join(found.reasons) if found.decision.value == "inconclusive" else ""
     timed = TimedPair(found.decision.value.upper(), reason, ratio, low, high, ratio, "SIMULATED", sides[0], sides[1])
     readings = [_readings(side, time_s, device, random) for side, time_s in zip((static.a, static.b), times, strict=True)]
-    return timed, Counters("GPM", _SAYS, *readings)
+    return timed, Counters("GPM", _SIMULATED_SOURCE, *readings)
 
 
 def _model_s(side: KernelSide, device: Device) -> float:

@@ -45,8 +45,8 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         kept = ["-lineinfo", "-Xptxas", "-v", "-keep", "-keep-dir", str(folder / "kept")]
         done = toolchain.run_tool([*command, *kept, "-o", str(cubin)])
         if done.returncode != 0 or not cubin.is_file():
-            told = refusal(done.stderr + done.stdout, source, shown)
-            raise UsageError(f"{told}; nvcc needs a host compiler, install g++" if _HOST_COMPILER in told else told)
+            message = refusal(done.stderr + done.stdout, source, shown)
+            raise UsageError(f"{message}; nvcc needs a host compiler, install g++" if _HOST_COMPILER in message else message)
         toolchain.run_tool([*command, "-G", "-o", str(debug)])
         ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
         return Compiled(

@@ -123,9 +123,9 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
         text = log.read_text(errors="replace") if log.exists() else (done.stdout + done.stderr).decode(errors="replace")
     launches = parse(text)
     if not launches:
-        said = re.search(r"==ERROR== *(.+)", text)
+        error_line = re.search(r"==ERROR== *(.+)", text)
         raise CountersRefusedError(
-            f"ncu: {said[1].strip() if said else f'no kernel was counted (exit code {done.returncode})'}"
+            f"ncu: {error_line[1].strip() if error_line else f'no kernel was counted (exit code {done.returncode})'}"
         )
     return combine(launches)
 
@@ -140,8 +140,8 @@ def parse(text: str) -> list[dict[str, float]]:
     return [
         {
             name: value * _scale(unit)
-            for name, unit, said in zip(header, units, row, strict=True)
-            if (value := _number(said)) is not None
+            for name, unit, cell in zip(header, units, row, strict=True)
+            if (value := _number(cell)) is not None
         }
         for row in launches
     ]

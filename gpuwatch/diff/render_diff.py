@@ -115,13 +115,13 @@ def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Itera
 
 def _limits(found: StaticComparison) -> Iterator[str]:
     sides = [(name, side) for name, side in (("A", found.a), ("B", found.b)) if side.occupancy is not None]
-    told = [
+    limits = [
         f"{name} {side.occupancy.limited_by} at {side.occupancy.block_threads} threads ({side.launches[0].because})"
         for name, side in sides
         if side.occupancy is not None
     ]
-    if told:
-        yield f"occupancy is limited by: {'; '.join(told)}"
+    if limits:
+        yield f"occupancy is limited by: {'; '.join(limits)}"
 
 
 def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> Iterator[str]:

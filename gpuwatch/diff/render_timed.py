@@ -65,8 +65,8 @@ def decision_line(timed: TimedPair) -> str:
     at = f" at one clock, {sum(clocks) / len(clocks):.0f} MHz true" if clocks else ", clock not known"
     decimals = 3 if timed.ratio_high - timed.ratio_low >= _NARROW_RATIO else 4
     ratio, low, high = (f"{each:.{decimals}f}" for each in (timed.ratio, timed.ratio_low, timed.ratio_high))
-    said = f"{timed.decision} {ratio}x [{low}, {high}]{at}"
-    return f"{said}: {timed.reason}" if timed.reason else said
+    text = f"{timed.decision} {ratio}x [{low}, {high}]{at}"
+    return f"{text}: {timed.reason}" if timed.reason else text
 
 
 def own_clock_lines(timed: TimedPair) -> Iterator[str]:

@@ -31,11 +31,11 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
 
     Raises UsageError: when nvdisasm cannot read the cubin.
     """
-    output, said = _run_disassembler(cubin)
+    output, complaint = _run_disassembler(cubin)
     try:
         return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
     except (ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
+        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {complaint or 'no code'}") from error
 
 
 @functools.lru_cache(maxsize=16)  # nvdisasm is slow, and both sides are often kernels of one file
@@ -48,8 +48,8 @@ def _run_disassembler(cubin: bytes) -> tuple[str, str]:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
         done = toolchain.run_tool([str(tool), "-json", str(path)])
-    said = next((line for line in done.stderr.splitlines() if line.strip()), "")
-    return done.stdout, said.replace(str(path), "it")
+    complaint = next((line for line in done.stderr.splitlines() if line.strip()), "")
+    return done.stdout, complaint.replace(str(path), "the cubin")
 
 
 def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:

@@ -15,7 +15,9 @@ from gpuwatch.diff.launch_geometry import LaunchCandidate, Occupancy, SmLimits, 
 Unit = Literal["count", "bytes", "share"]
 Language = Literal["sass", "ptx"]
 # Classes that describe a kernel better than address arithmetic does: memory, barriers, thread exchange, tensor cores.
-_TELLING = re.compile(r"U?LD[GSL]|ST[GSL]|ATOM|RED|BAR|SHFL|UTMA|[HIQ]G?MMA|(?:ld|st)\.(?!param)|atom|red|bar|cp|shfl|w?g?mma")
+_INFORMATIVE = re.compile(
+    r"U?LD[GSL]|ST[GSL]|ATOM|RED|BAR|SHFL|UTMA|[HIQ]G?MMA|(?:ld|st)\.(?!param)|atom|red|bar|cp|shfl|w?g?mma"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,9 @@ def _instructions(a: Sequence[CodeLine], b: Sequence[CodeLine]) -> tuple[Instruc
         return ()  # only PTX or only a cubin on one side: nothing to compare
     counts = [Counter((each.kind, each.depth) for each in code) for code in (a, b)]
     rows = [InstructionRow(*key, counts[0][key], counts[1][key]) for key in {**counts[0], **counts[1]}]
-    return tuple(sorted(rows, key=lambda row: (-row.loop_depth, not _TELLING.match(row.kind), -abs(row.b - row.a), row.kind)))
+    return tuple(
+        sorted(rows, key=lambda row: (-row.loop_depth, not _INFORMATIVE.match(row.kind), -abs(row.b - row.a), row.kind))
+    )
 
 
 def _side_dict(side: KernelSide) -> dict[str, Any]:

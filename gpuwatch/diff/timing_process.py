@@ -22,7 +22,7 @@ from gpuwatch.errors import SourceGoneError, UsageError
 START_LIMIT_S = 120.0  # importing torch from a cold disk can take a minute
 COMMAND = (sys.executable, "-P", "-m", "gpuwatch.diff.timed_child")
 _KILL_S = 10.0  # the driver needs seconds to end a context with a running kernel
-_TOLD_LENGTH = 300
+_OUTPUT_LENGTH = 300
 
 
 class TimingProcess:
@@ -66,7 +66,7 @@ class TimingProcess:
     def time(self) -> TimedPair:
         """Check and time the pair.  Raises UsageError: for an invalid request, and when the process ends without times."""
         data = msgspec.msgpack.encode(self._job)
-        self._tell(len(data).to_bytes(LENGTH_BYTES, "little") + data)
+        self._send(len(data).to_bytes(LENGTH_BYTES, "little") + data)
         last = self._wait("start", START_LIMIT_S)
         if last.timed is not None:
             self._device = last.device
@@ -82,7 +82,7 @@ class TimingProcess:
 
     def run_alone(self, side: Literal["a", "b"], seconds: float) -> None:
         """Run one side back to back for ``seconds``, and wait for the end.  Raises UsageError: when the side fails."""
-        self._tell(f"{side} {seconds}\n".encode())
+        self._send(f"{side} {seconds}\n".encode())
         last = self._wait(f"{side.upper()} alone", START_LIMIT_S)
         if not last.has_run_alone:
             raise UsageError(last.fault or (last.timed.reason if last.timed is not None else "the timing process ended"))
@@ -96,7 +96,7 @@ class TimingProcess:
             self._job_file = Path(name)
         return [*self._command, ONCE, side, str(self._job_file)]
 
-    def _tell(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         assert self._child.stdin is not None  # noqa: S101 - stdin is a pipe
         try:
             self._child.stdin.write(data)
@@ -132,5 +132,5 @@ class TimingProcess:
         code = self._child.wait(_KILL_S)
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
-        said = " ".join(lines[-1].split())[-_TOLD_LENGTH:] if lines else "it printed nothing"
-        return UsageError(f"expected times, found: the timing process ended with {code} ({doing}): {said}")
+        output = " ".join(lines[-1].split())[-_OUTPUT_LENGTH:] if lines else "it printed nothing"
+        return UsageError(f"expected times, found: the timing process ended with {code} ({doing}): {output}")

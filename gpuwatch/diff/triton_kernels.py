@@ -42,14 +42,14 @@ def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mappi
                 source, target=GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32), options=options
             )
         except Exception as error:
-            said = " ".join(str(error).split())[-200:]  # the reason is at the end, after the source
+            reason = " ".join(str(error).split())[-200:]  # the reason is at the end, after the source
             given = ", ".join(f"{name}={type_}" for name, type_ in signature.items() if type_ != "constexpr")
             # The first argument in --dtype, else the first of all, may be a pointer without its star.
             name, type_ = next(((each, types[each]) for each in types if each in signature), next(iter(signature.items())))
             hint = "names another type" if type_.startswith("*") else "makes it a pointer"
             raise UsageError(
                 f"{side.shown}: expected a kernel that Triton compiles with the types {given}, found {type(error).__name__}: "
-                f"{said}; --dtype '{name}=*{'fp16' if type_.startswith('*') else type_}' {hint}"
+                f"{reason}; --dtype '{name}=*{'fp16' if type_.startswith('*') else type_}' {hint}"
             ) from error
     flags = tuple(f"{name}={value}" for name, value in {**signature, **constants}.items())
     return Compiled(
@@ -71,8 +71,8 @@ def _kernel(side: Side) -> Any:  # triton has no types
     except GpuwatchError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {said}") from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {reason}") from error
     while not hasattr(found, "arg_names") or not hasattr(found, "cache_key"):
         if not hasattr(found, "fn"):  # @triton.autotune and @triton.heuristics wrap the kernel as ``fn``
             raise PlainFunctionError(

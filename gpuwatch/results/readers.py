@@ -49,8 +49,8 @@ def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
     except UsageError:
         raise
     except (ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        said = plain(" ".join(str(error).split()))
-        raise UsageError(f"{path}: {said[:300] or type(error).__name__}") from error
+        message = plain(" ".join(str(error).split()))
+        raise UsageError(f"{path}: {message[:300] or type(error).__name__}") from error
 
 
 def _reader_of(blob: bytes) -> ResultReader:

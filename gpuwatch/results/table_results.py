@@ -101,19 +101,19 @@ def _json_columns(blob: bytes, wanted: Mapping[str, str]) -> dict[str, Values]:
     return found
 
 
-def _walk(value: object, names: list[str], said: str) -> object:
+def _walk(value: object, names: list[str], place: str) -> object:
     """Follow a dotted path; a list without a number in the path stands for all its items."""
     if len(names) > _MOST_LEVELS_COUNT:
-        raise ValueError(f"{said}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
+        raise ValueError(f"{place}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
     if not names or names == [""]:
         return value
     name, rest = names[0], names[1:]
     if isinstance(value, dict) and name in value:
-        return _walk(value[name], rest, said)
+        return _walk(value[name], rest, place)
     if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-        return _walk(value[int(name)], rest, said)
+        return _walk(value[int(name)], rest, place)
     if isinstance(value, list) and value and not name.isdecimal():
-        inner = [_walk(each, names, said) for each in value]
+        inner = [_walk(each, names, place) for each in value]
         return [one for each in inner for one in (each if isinstance(each, list) else [each])]
     has = ", ".join(map(str, value))[:200] if isinstance(value, dict) else type(value).__name__
-    raise ValueError(f"{said}: expected {name!r}, found {has or 'nothing'}")
+    raise ValueError(f"{place}: expected {name!r}, found {has or 'nothing'}")
