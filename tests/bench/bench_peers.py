@@ -190,7 +190,7 @@ def windows(scene: Scene, library: Path) -> list[tuple[str, float, float]]:
 def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
     figures: Figures = {}
     if why := no_double():
-        print(f"\nwatching beside others: {why}")
+        print(f"\ncomparison with other watchers: {why}")
         return figures
     absent = [
         "nvidia-smi -lms: " + ("left out, it needs more of a driver" if shutil.which("nvidia-smi") else "not on this machine")

@@ -186,7 +186,7 @@ def _first_window(found: Data) -> Measured:
 def _closing(found: Data) -> Measured:
     """Compare the slowest close on a real GPU, and the quickest close on a shared machine."""
     parts = [_below(found.figure("window", "close_timed_ms"), 10.0, lambda ms: f"{ms:.1f} ms (host's clock)")]
-    for how, what in (("host", "host's clock"), ("stamped", "15 000 stamped, read beside the program")):
+    for how, what in (("host", "host's clock"), ("stamped", "15 000 stamped, read in a separate thread")):
         took_ms = [row["close_s"] * 1e3 for row in _latest(found, "closing", how)]
         parts.append(_below(max(took_ms, default=None), 10.0, lambda ms, what=what: f"at most {ms:.1f} ms ({what}, H200)"))  # type: ignore[misc]
     return _all(parts)
