@@ -1,4 +1,4 @@
-"""Cells of the tables of scores: shares, intervals and ratios as they are printed, and the rows they are taken of."""
+"""Cells of the tables of scores: selected rows, and printed shares, intervals and ratios."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNPROVEN = "unproven"
 
 
 def claimed_only(row: Row) -> Row:
-    """The row with the numbers that decide its status: without times the throughput alone."""
+    """Return the row with the claimed numbers, or with the throughput alone in a plain window."""
     names = CLAIMED_NAMES if row.variant != Variant.PLAIN else ("throughput",)
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}
     return replace(row, answer=replace(row.answer, bounds=bounds))

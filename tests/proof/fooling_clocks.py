@@ -1,4 +1,4 @@
-"""Windows whose clock, limit or memory was not what it seems, meant to be called valid."""
+"""Windows with a hidden change of clock, power limit or memory, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _EVER_S = 1e3
 
 
 def switch_early() -> Attempt:
-    """Somebody's cron job runs ``nvidia-smi -lgc 1822`` 0.3 s after the begin: 92 % of the window has the lower clock.
+    """A cron job runs ``nvidia-smi -lgc 1822`` 0.3 s after the start: 92 % of the window has the lower clock.
 
-    Truth: throughput 7 % below the card's.  NVML shows 1980, then 1820, no reason bit, as a lock does; power falls with it.
+    Truth: throughput 7 % low.  NVML shows 1980 MHz, then 1820 MHz, without a reason bit.  Power falls with the clock.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=0.3, end_s=_EVER_S, level="clock", value=0.92)])
     return Attempt(evidence=found.evidence(), truth=found.truth)
@@ -27,7 +27,7 @@ def switch_early() -> Attempt:
 def staircase() -> Attempt:
     """A rack controller lowers the clock by 1 % every 0.8 s, so no level holds a fifth of the window.
 
-    Truth: throughput 4 to 5 % low.  NVML shows each step in its 15 MHz, power follows, no reason bit.
+    Truth: throughput 4 to 5 % low.  NVML shows each step, rounded to 15 MHz, without a reason bit.  Power follows.
     """
     steps = [Edit(begin_s=0.8 * i, end_s=0.8 * (i + 1), level="clock", value=1.0 - 0.01 * i) for i in range(1, 10)]
     found = act(Setting(work=WORK["fp32 gemm"], length_s=8.0), steps)
@@ -35,10 +35,10 @@ def staircase() -> Attempt:
 
 
 def dips_between_refreshes() -> Attempt:
-    """A regulator answers a neighbour board's 10 Hz load with 30 ms at three quarters of the clock, in step with NVML's page.
+    """A regulator lowers the clock to three quarters for 30 ms, ten times a second, in step with the refresh of NVML's page.
 
-    Truth: throughput 9 % low, as the clock takes 50 ms more to come back.  Every refresh of the page falls in the high phase, so NVML's clock stands
-    at 1980; the 20 ms power record shows dips.  Nothing is stamped.
+    Truth: throughput 9 % low, because the clock takes 50 ms more to recover.  Every refresh falls in the high phase, so NVML shows
+    1980 MHz.  The 20 ms power record shows dips.  The window has no stamps.
     """
     dips = [Edit(begin_s=0.7 + 0.1 * i, end_s=0.73 + 0.1 * i, level="clock", value=0.75) for i in range(34)]
     found = act(Setting(work=WORK["fp32 gemm"], stamped=False), dips)
@@ -47,10 +47,10 @@ def dips_between_refreshes() -> Attempt:
 
 
 def stretched_clock() -> Attempt:
-    """The adaptive clock stretches its cycles against voltage droop for 40 % of the window; NVML shows the programmed clock.
+    """The adaptive clock stretches cycles against voltage droop for 40 % of the window; NVML shows the programmed clock.
 
-    Truth: throughput 4 % low.  Nothing is capped; power falls with the true clock, and the two stamps at the edges give its
-    mean, 4 % below the 1980 MHz that NVML shows throughout.
+    Truth: throughput 4 % low, without a cap.  Power falls with the true clock.  The two stamps at the edges give the mean clock, 4 %
+    below the 1980 MHz that NVML shows throughout.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=1.5, end_s=3.1, level="clock", value=0.9)])
     evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
@@ -58,9 +58,9 @@ def stretched_clock() -> Attempt:
 
 
 def creeping_limit() -> Attempt:
-    """A power manager of the room lowers the limit from 700 to 600 W, 2 W at a time, over a window of 50 s.
+    """A room's power manager lowers the limit from 700 to 600 W over a window of 50 s, in steps of 2 W.
 
-    Truth: throughput 3 to 5 % low.  Power sinks by 2 W a second; the slow lane's limit is not readable in this VM.
+    Truth: throughput 3 to 5 % low.  Power falls by 2 W per second.  The power limit is not readable in this VM.
     """
     steps = [Edit(begin_s=1.0 * i, end_s=1.0 * (i + 1), level="power_limit_w", value=700.0 - 2.0 * i) for i in range(1, 52)]
     found = act(Setting(work=WORK["large gemm"], length_s=50.0), steps)
@@ -68,9 +68,9 @@ def creeping_limit() -> Attempt:
 
 
 def limit_cut_between_polls() -> Attempt:
-    """A rack's emergency cut to 480 W for 0.85 s, between two readings of the limit, which is asked once a second.
+    """A rack's emergency cut sets the limit to 480 W for 0.85 s, between two readings of the limit once a second.
 
-    Truth: throughput 2 to 3 % low.  Power falls to 480 W; the limit's two readings around it both say 700 W.
+    Truth: throughput 2 to 3 % low.  Power falls to 480 W.  Both readings of the limit around the cut show 700 W.
     """
     found = act(
         Setting(work=WORK["attention"], length_s=6.0), [Edit(begin_s=2.1, end_s=2.95, level="power_limit_w", value=480.0)]
@@ -80,9 +80,9 @@ def limit_cut_between_polls() -> Attempt:
 
 
 def lock_lost_after_stamps() -> Attempt:
-    """A fixed clock of 1500 MHz is claimed; the stamps' buffer is full after 40 % of the iterations, then the lock is removed.
+    """The claim is a fixed clock of 1500 MHz; stamps end after 35 % of the iterations, and the lock is then removed.
 
-    Truth: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 for the first part, NVML shows 1980 in the rest.
+    Truth: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 MHz for the first part, NVML shows 1980 MHz for the rest.
     """
     low = 1500.0 / 1980.0
     always = (
@@ -105,9 +105,9 @@ def lock_lost_after_stamps() -> Attempt:
 
 
 def heat_that_varies() -> Attempt:
-    """Software slows the card for heat by a tenth for 45 % of the window; the loop says that its times vary by design.
+    """Software thermal slowdown lowers the clock by 10 % for 45 % of the window; the loop declares ``varies=True``.
 
-    Truth: mean 4 % long.  A driver before R575 without the thermal counters, and reasons that this VM hides; it is 83 °C hot.
+    Truth: mean 4 % long.  The driver (before R575) lacks thermal counters, and this VM hides the reasons.  The GPU is at 83 °C.
     """
     slow = (
         Edit(begin_s=1.4, end_s=3.2, level="clock", value=0.9),
@@ -120,10 +120,10 @@ def heat_that_varies() -> Attempt:
 
 
 def hot_memory() -> Attempt:
-    """The memory passes 95 °C in the middle and is refreshed twice as often: its bandwidth falls by 6 %, its clock does not.
+    """The memory passes 95 °C at half time and doubles its refresh rate: bandwidth falls by 6 % at the same memory clock.
 
-    Truth: throughput 3 % low, plain.  The witnesses are GPM's share of the bandwidth, which falls from 91 to 86 %, the
-    memory's temperature, and a power a little lower.
+    Truth: throughput 3 % low in a plain window.  The witnesses are GPM's memory activity, which falls from 91 to 86 %, the memory
+    temperature and a slightly lower power.
     """
     found = act(
         Setting(work=WORK["copy"], length_s=6.0),
@@ -142,10 +142,10 @@ def hot_memory() -> Attempt:
 
 
 def frozen_page() -> Attempt:
-    """The driver's page of cheap readings hangs (firmware busy): every fast signal stands still, to the milliwatt.
+    """The driver's page of cheap readings hangs (busy firmware): every fast-lane signal is constant to the milliwatt.
 
-    Truth: the clock fell by 12 % in the second half, throughput is 5 to 6 % low.  Energy goes on, the power record is not
-    supported here.
+    Truth: the clock falls by 12 % in the second half, and throughput is 5 to 6 % low.  The energy counter still grows.  The driver
+    has no power record.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=2.0, end_s=_EVER_S, level="clock", value=0.88)])
     evidence = without(found.evidence(), "dense_power")
@@ -163,7 +163,7 @@ def frozen_page() -> Attempt:
 def slowdown_spikes() -> Attempt:
     """The over-current protection halves the clock for 60 ms about once a second, on a driver without reasons and counters.
 
-    Truth: throughput 3 % low.  The 100 ms page shows some of the dips, others not; the dense record is missing too.
+    Truth: throughput 3 % low.  The 100 ms page shows some of the dips.  The driver has no dense power record.
     """
     rng = generator(5, "spikes")
     begins_s = np.cumsum(rng.uniform(0.7, 1.3, 9))
@@ -174,9 +174,9 @@ def slowdown_spikes() -> Attempt:
 
 
 def ramp_of_another_model() -> Attempt:
-    """An L4 leaves its idle clock only 0.12 s after the work begins, in a window of 1.5 s; the daemon began with the window.
+    """An L4 keeps the idle clock for the first 0.12 s of a window of 1.5 s; the daemon starts with the window.
 
-    Truth: throughput 5 to 6 % low.  L4s idle at a few hundred MHz, unlike the H200; nothing is known from before the window.
+    Truth: throughput 5 to 6 % low.  L4s idle at a few hundred MHz, unlike the H200.  No reading precedes the window.
     Clocks, power and limit are scaled to an L4's 2040 MHz and 72 W.
     """
     found = act(
@@ -188,7 +188,7 @@ def ramp_of_another_model() -> Attempt:
         without(found.evidence(), "dense_power"), name="NVIDIA L4", sm_clock_max_mhz=2040, mem_clock_max_mhz=6251,
         power_limit_min_w=40.0, **limits,
     )  # fmt: skip
-    evidence = _from_its_begin(evidence)
+    evidence = _from_window_start(evidence)
     for name in ("power_w", "power_average_w", "energy_j", "power_limit_w"):
         evidence = column(evidence, name, lambda at_ns, watts: watts * 72.0 / 700.0)
     evidence = column(evidence, "sm_clock_mhz", lambda at_ns, mhz: 15.0 * np.round(mhz * 2040.0 / 1980.0 / 15.0))
@@ -196,8 +196,8 @@ def ramp_of_another_model() -> Attempt:
     return Attempt(evidence=evidence, truth=found.truth)
 
 
-def _from_its_begin(evidence: Evidence) -> Evidence:
-    """What a daemon that began with the window has read."""
+def _from_window_start(evidence: Evidence) -> Evidence:
+    """Return the evidence of a daemon that started with the window."""
     first_ns = evidence.window.begin_ns - 1_000_000
     columns = {name: each.where(each.at_ns >= first_ns) for name, each in evidence.trace.columns.items()}
     lists = tuple(each for each in evidence.trace.process_lists if each.at_ns >= first_ns)
@@ -205,18 +205,18 @@ def _from_its_begin(evidence: Evidence) -> Evidence:
 
 
 def cold_burst() -> Attempt:
-    """1.2 s of a capped product, straight after 3 s of rest, seen by a daemon that began with it and has no power record.
+    """Capped products run for 1.2 s right after a rest, under a daemon that starts with the window and has no power record.
 
-    Truth: throughput 1.3 % and median more above the sustained rate, which is what is claimed; H200s were measured so.
+    Truth: throughput is 1.3 % above the claimed sustained rate, and the median deviates more.
     """
     found = act(Setting(work=WORK["large gemm"], length_s=1.2), [Edit(begin_s=-4.0, end_s=-0.005, level="working", value=0.0)])
-    return Attempt(evidence=_from_its_begin(without(found.evidence(), "dense_power")), truth=found.truth)
+    return Attempt(evidence=_from_window_start(without(found.evidence(), "dense_power")), truth=found.truth)
 
 
 def switched_before() -> Attempt:
-    """The clock was lowered by a lock a minute before the window; the record of this work says what is usual on this card.
+    """A lock lowered the clock long before the window; the record of this work has this card's usual numbers.
 
-    Truth: throughput 8 % below the record of six windows.  NVML shows 1800 throughout, with no reason bit.
+    Truth: throughput 8 % below the record of six windows.  NVML shows 1800 MHz throughout, without a reason bit.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=0.91)])
     evidence = replace(found.evidence(), record=recorded(found, power_w=571.0, clock_mhz=1978.0))
@@ -225,28 +225,28 @@ def switched_before() -> Attempt:
 
 ENTRIES: tuple[Entry, ...] = (
     off(switch_early, "clock 8 % low for all but the first 0.3 s", "throughput"),
-    off(staircase, "ten clock levels of a tenth each, up to 9 % low", "throughput"),
+    off(staircase, "ten clock levels, each a tenth of the window, up to 9 % low", "throughput"),
     off(dips_between_refreshes, "30 ms clock dips in step with NVML's refresh, 9 %", "throughput"),
-    off(stretched_clock, "true clock low for 40 %, NVML's unmoved", "throughput"),
+    off(stretched_clock, "true clock low for 40 % of the window, NVML's clock constant", "throughput"),
     off(
         creeping_limit,
-        "power limit creeps from 700 to 600 W, unread",
+        "power limit falls slowly from 700 to 600 W, unread",
         "throughput",
-        limit="flagged, and the bound lacks 0.2 points: a reference is a level of a fifth of the window, and in the first fifth the limit "
-        "has crept by 20 W already.",
+        limit="the bound of the flagged verdict is 0.2 percentage points too small: a reference is a level of a fifth of the window, and "
+        "the limit falls by 20 W in the first fifth.",
     ),
     off(limit_cut_between_polls, "limit 480 W for 0.85 s, unread", "throughput"),
-    off(lock_lost_after_stamps, "fixed clock lost where stamps end, mean 15 %", "mean"),
-    off(heat_that_varies, "a tenth slower for 45 %, under varies=True", "mean"),
+    off(lock_lost_after_stamps, "fixed clock lost after the last stamp, mean 15 % short", "mean"),
+    off(heat_that_varies, "clock 10 % low for 45 % of the window, under varies=True", "mean"),
     off(hot_memory, "memory bandwidth 6 % low in the second half", "throughput"),
     off(frozen_page, "clock 12 % low behind a hung page", "throughput"),
-    off(slowdown_spikes, "60 ms at half the clock each second, 3 %", "throughput"),
-    off(ramp_of_another_model, "0.12 s at the idle clock of 1.5 s", "throughput"),
-    off(cold_burst, "1.2 s from rest claimed as sustained", "throughput"),
+    off(slowdown_spikes, "half the clock for 60 ms each second, 3 %", "throughput"),
+    off(ramp_of_another_model, "0.12 s of 1.5 s at the idle clock", "throughput"),
+    off(cold_burst, "1.2 s right after a rest, claimed as sustained", "throughput"),
     off(switched_before, "8 % below this card's own record", "throughput"),
 )
 
-# Windows that the evidence cannot bound, or not wholly, and why.
+# Windows without a sufficient bound, and the reasons.
 LIMITS: dict[str, str] = {
-    "creeping-limit": "the bound is 0.2 points short of a drift of 50 s: its reference is the first fifth, in which it had begun already",
+    "creeping-limit": "the bound is 0.2 percentage points too small: the reference is the first fifth, which contains part of the drift",
 }

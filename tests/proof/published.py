@@ -55,7 +55,7 @@ def section() -> list[str]:
         "- Times with an error up to the books' own error of 1.3 percentage points, and wrong times in windows under 1 s, which have no books.",
         "- Changes of the measured process's own work, other than easier data, in windows without times.\n",
         "Three of these cases were separated after a look at even seeds: combinations with a lasting disturbance, sines and levels.  The",
-        "columns with nothing left out include these cases.  Three changes to the judge followed a look at odd seeds:\n",
+        'column "with nothing left out" includes these cases.  Three changes to the judge followed a look at odd seeds:\n',
         "- The judge counts the clock that pauses allow even if times have no start times.  Even seeds had shown the fault.  The change",
         "  flagged one more window of an odd seed.",
         "- Crests of a controller's swing are not references.  Even seeds had shown the fault.  Recorded clocks set the reach of a swing,",

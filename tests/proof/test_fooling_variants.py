@@ -38,7 +38,7 @@ def test_duplicate_entries_bound_the_rate(work: str, every: int, variant: Varian
         again = np.sort(np.concatenate([np.arange(ran.count), np.arange(0, ran.count, every)]))
         return replace(ran, begin_s=ran.begin_s[again], took_s=ran.took_s[again], clock_mhz=ran.clock_mhz[again])
 
-    verdict = judge(_run(work, variant).told(change))
+    verdict = judge(_run(work, variant).reporting(change))
     assert verdict.status.value == "flagged"
     assert _bound(verdict, "throughput") >= 1 / every
 
@@ -46,7 +46,7 @@ def test_duplicate_entries_bound_the_rate(work: str, every: int, variant: Varian
 @pytest.mark.parametrize(("work", "factor"), [("softmax", 1.15), ("gemm", 1.4), ("fp32 gemm", 3.0), ("small launches", 2.5)])
 def test_inflated_times_are_bounded(work: str, factor: float) -> None:
     """Times that include other calls' work are rejected, or flagged with a bound that covers the excess."""
-    verdict = judge(_run(work).told(lambda ran: replace(ran, took_s=ran.took_s * factor)))
+    verdict = judge(_run(work).reporting(lambda ran: replace(ran, took_s=ran.took_s * factor)))
     assert verdict.status.value in ("flagged", "rejected")
     assert verdict.status.value == "rejected" or _bound(verdict, "mean") >= factor - 1
 
@@ -73,7 +73,7 @@ def test_early_returning_calls_bound_the_mean(work: str, share: float, quick: fl
         kept = begin_s + took_s < ran.window_end_s - 1e-4
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
-    verdict = judge(act(Setting(work=faster, variant=Variant.TIMES)).told(change))
+    verdict = judge(act(Setting(work=faster, variant=Variant.TIMES)).reporting(change))
     assert verdict.status.value in ("flagged", "rejected")  # a few slow calls among quick ones count as late
     assert _bound(verdict, "mean") > 0.9 * (1 - whole)
 
@@ -130,7 +130,7 @@ def test_host_copies_with_readings_of_an_h200_are_valid() -> None:
 def test_times_that_fill_the_window_are_valid(work: str, change: Callable[[Iterations], Iterations]) -> None:
     """Times without overlap that fill the window, or 99.9 % of it, are valid."""
     for variant in (Variant.TIMES, Variant.DURATIONS, Variant.STAMPED):
-        verdict = judge(_run(work, variant).told(change))
+        verdict = judge(_run(work, variant).reporting(change))
         assert verdict.status.value == "valid", str(verdict)
 
 
