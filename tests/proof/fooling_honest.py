@@ -36,7 +36,7 @@ _EVER_S = 1e3
 def copies_from_the_host() -> Attempt:
     """A benchmark copies pinned memory: the copy engines always work, and no kernel runs.
 
-    Power is about 185 W (123 W when idle), utilisation reads 0 to 2 %, and SM activity 0.
+    Power is 182 W (123 W when idle), utilisation reads 2 %, and SM activity 0.
     """
     always = (
         Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="copies", value=1.0),
@@ -126,7 +126,7 @@ def first_window_of_a_daemon() -> Attempt:
 
 
 def just_below_the_limit() -> Attempt:
-    """A kernel draws 660 to 675 W of 700 W without a cap, right after a rest of 1 s; the clock is at its level at once."""
+    """A kernel draws 650 W of 700 W without a cap, right after a rest of 1 s; the clock is at its level at once."""
     base = WORK["copy"]
     work = replace(base, kernel=replace(base.kernel, dynamic_w=528.0))
     found = act(Setting(work=work), (), [Edit(begin_s=-1.0, end_s=-0.01, level="working", value=0.0)])
@@ -243,7 +243,7 @@ ENTRIES: tuple[Entry, ...] = (
     honest(neighbour_that_holds_memory, "a neighbour that only holds memory; record"),
     honest(alone_in_a_container, "no list, one unknown PID: the own process"),
     honest(first_window_of_a_daemon, "only power known from before the window"),
-    honest(just_below_the_limit, "94 to 96 % of the limit, never capped"),
+    honest(just_below_the_limit, "93 % of the limit, never capped"),
     honest(thirty_frames_a_second, "regular waits, declared, burst"),
     honest(flushes_declared, "declared flushes for a fifth of the busy time"),
     honest(routed_experts, "15 % of natural noise, 20 s"),

@@ -15,7 +15,7 @@ from tests.proof.fooling_table import Entry, off
 def pinpricks() -> Attempt:
     """A data loader starves the loop sixty times at random, for 4 to 9 ms: each pause is shorter than a power sample.
 
-    Truth: throughput 5 to 9 % low in a plain window.  The 20 ms power record dips irregularly, and utilisation is slightly lower.
+    Truth: throughput 5 to 9 % low in a plain window.  The 20 ms power record dips irregularly, and utilisation is lower.
     """
     rng = generator(11, "pinpricks")
     begins_s = np.sort(rng.uniform(0.05, 3.9, 60))
@@ -44,7 +44,7 @@ def dark_pause_of_the_machine() -> Attempt:
 def short_freezes() -> Attempt:
     """All virtual CPUs and the watcher freeze 25 times for 45 ms, too short for a recorded gap.
 
-    Truth: throughput 11 to 14 % low in a plain window.  The GPU has no power record.  The 200 ms utilisation reads 78 to 100 %.
+    Truth: throughput 14 % low in a plain window.  The GPU has no power record.  The 200 ms utilisation reads 75 to 97 %.
     """
     begins_s = np.arange(25) * 0.31 + generator(3, "freezes").uniform(0.02, 0.2, 25)
     stalls = [Edit(begin_s=float(at_s), end_s=float(at_s) + 0.045, level="working", value=0.0) for at_s in begins_s]
@@ -65,7 +65,7 @@ def long_window_seldom_read() -> Attempt:
 def spinning_megakernel() -> Attempt:
     """A persistent kernel polls for work and spins during a host stall of 0.35 s; every meter reports a busy GPU.
 
-    Truth: throughput 8 % low in a plain window.  Utilisation and SM activity do not change.  Power falls to about 350 W.
+    Truth: throughput 8 % low in a plain window.  Utilisation and SM activity do not change.  Power falls to about 370 W.
     """
     spinning = (
         Edit(begin_s=2.2, end_s=2.55, level="slower", value=1e6),
@@ -96,7 +96,7 @@ def waiting_collectives() -> Attempt:
 def spells_of_the_interpreter() -> Attempt:
     """A logging thread holds Python's lock from time to time: the gaps between small launches double for spells of 0.4 s.
 
-    Truth: throughput 10 % low in a plain window.  The GPU is 63 % busy outside the spells, and 47 % busy at lower power inside.
+    Truth: throughput 9 % low in a plain window.  The GPU is 63 % busy outside the spells, and 47 % busy at lower power inside.
     """
     rng = generator(8, "spells")
     edits: list[Edit] = []
@@ -114,7 +114,7 @@ def spells_of_the_interpreter() -> Attempt:
 def late_start_and_early_end() -> Attempt:
     """A parent opens the window 0.15 s before the worker starts and closes the window 0.12 s after the worker ends.
 
-    Truth: throughput 6 % low in a plain window.  Neither pause lies between two stretches of work.
+    Truth: throughput 7 % low in a plain window.  Neither pause lies between two stretches of work.
     """
     setting = Setting(work=WORK["softmax"])
     edges = (

@@ -20,8 +20,8 @@ _EVER_S = 1e3
 def zeros_throughout() -> Attempt:
     """A leaderboard entry multiplies zeros: the window and the warm-up are cooler and faster.
 
-    Truth: mean 16 % short of this card's record of the same label and program, made with random data.  As on an H200: 415 W, NVML
-    near 1725 MHz, a true clock of 1566 MHz, and the power cap's reason nearly always set.
+    Truth: mean 16 % short of this card's record of the same label and program, made with random data.  Power is about 410 W.
+    NVML shows 1725 MHz at a true clock of 1564 MHz, with the power cap's reason set during the work.
     """
     setting = Setting(work=WORK["large gemm"], variant=Variant.TIMES)
     found = act(setting, [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="load", value=0.353)])
@@ -88,7 +88,7 @@ def memoised() -> Attempt:
 def early_exit_in_five_batches() -> Attempt:
     """A solver converges: each call of the last fifth does 20 % less work; the harness times five batches of 1 s.
 
-    Truth: mean 4 % short and throughput 4 % high, compared with full calls.  Utilisation, clock and power do not change, so the
+    Truth: mean 5 % short and throughput 5 % high, compared with full calls.  Utilisation, clock and power do not change, so the
     fifth entry is the only witness.
     """
     setting = Setting(work=WORK["fp32 gemm"], length_s=5.0, variant=Variant.TIMES)
