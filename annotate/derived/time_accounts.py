@@ -17,7 +17,7 @@ BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean windows of an H20
 SHORTEST_NS = 1_000_000_000
 _LEAST_RATIO = 1e-3  # of the window: times of less are wrong by any factor
 GAUGE_ERROR_RATIO = 0.03  # utilisation of ten clean scenarios fell up to 2.7 points short of what was timed
-# Decision 0113: gaps alike in nearly every iteration are the GPU's work, and long ones that vary are the host's pauses.
+# Decision 0113: equal gaps after nearly every call may be the GPU's work; long gaps that vary are the host's pauses.
 FIXED_ERROR_RATIO = 0.01
 _ALIKE_RATIO = 0.85  # fixed over all regular idle time
 _PAUSE_S = 100e-6
@@ -77,10 +77,15 @@ class TimeAccounts:
         """Return the rest, with its sign, as far as neither witness nor books can be wrong by it."""
         known_ratio = self.accounted_ratio + self.foreign_ratio
         above = self.busy.least_ratio - known_ratio - self.between_ratio - self.pauses_ratio - error_ratio
-        if self.busy.most_ratio >= 1.0 - GAUGE_ERROR_RATIO:
-            above = max(above, min(self.fixed_ratio, 1.0 - known_ratio) - FIXED_ERROR_RATIO)
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
-        return max(0.0, above) or -max(0.0, below)
+        return max(0.0, above) or self.hidden_ratio or -max(0.0, below)
+
+    @property
+    def hidden_ratio(self) -> float:
+        """Return the share of work in equal gaps after the calls that the gauge's shortfall can hide, beyond its error."""
+        if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
+            return 0.0
+        return max(0.0, min(self.fixed_ratio, 1.0 - self.accounted_ratio - self.foreign_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -174,7 +179,8 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
     if lost_ratio > 0.0:
         found.append(Bound(number=Number.THROUGHPUT, rule=rule, group=Group.BOOKS, ratio=min(1.0, lost_ratio)))
     if accounts.has_times:
-        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, accounts.rest_ratio, farthest))
+        rest_ratio = max(counted, accounts.rest_ratio) if counted > 0.0 else accounts.rest_ratio
+        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, rest_ratio, farthest))
         low, middle, high = sorted((nearer, value, farther))
         # How much of so short a call is launching is not known, so that its times flag and never reject.
         is_launching = counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S
