@@ -46,6 +46,7 @@ class Grounds:
     missing: Mapping[str, str] = field(default_factory=dict)  # unknown preconditions, and the reasons
     is_stamped: bool = False
     has_times: bool = False
+    are_times_outside: bool = False  # none of them lies in the window
     leading: Number | None = None
     scope: BoundScope = ITSELF
 
@@ -126,7 +127,9 @@ def decide(grounds: Grounds, policy: Policy) -> StatusDecision:
 
 def _claimed(grounds: Grounds, claim: Claim) -> tuple[Number, ...]:
     """The numbers that decide: throughput without times, and the ratio where windows are compared."""
-    numbers = CLAIMED[claim] if grounds.has_times else (Number.THROUGHPUT,)
+    numbers = CLAIMED[claim] if grounds.has_times else ()
+    if Number.THROUGHPUT not in numbers and (not grounds.has_times or grounds.are_times_outside):
+        numbers = (*numbers, Number.THROUGHPUT)
     compared = any(bound.number is Number.RATIO for bound in grounds.causes)
     return (*numbers, Number.RATIO) if compared else numbers
 

@@ -98,6 +98,7 @@ def _grounds(rules: Sequence[Rule], evidence: Evidence, inquired: Inquired, poli
         missing=_missing(rules, inquired.answers),
         is_stamped=case.is_stamped,
         has_times=evidence.timings is not None,
+        are_times_outside=evidence.timings is not None and all(each.value is None for each in numbers.budgets),
         leading=numbers.leading,
         scope=_scope(evidence, numbers, policy),
     )

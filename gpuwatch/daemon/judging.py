@@ -57,8 +57,9 @@ class Judge:
             except TimeoutError:
                 _log.warning("the judge's worker needs longer than %g s to start; the first verdicts may be late", patience_s)
             except (OSError, EOFError, msgspec.DecodeError) as error:
-                _log.warning("the judge's worker failed to start: %r", error)
-                self.stop()
+                if not self._is_closed:
+                    _log.warning("the judge's worker failed to start: %r", error)
+                    self.stop()
 
     async def judge(self, run: str, length_s: float = 0.0) -> Judgement:
         """Have a run judged.  Never raises for a failing worker: the judgement then has no verdicts and says why."""

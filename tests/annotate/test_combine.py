@@ -206,6 +206,13 @@ def test_decide_follows_the_numbers_of_the_claim(claim: Claim, number: Number) -
         assert budget.bound_ratio == 0.02  # those the claim does not name have their bound too
 
 
+def test_times_outside_the_window_leave_throughput_claimed() -> None:
+    """A list of times without one in the window does not improve the status of a window that idled."""
+    found = cause("idle-stretch", Group.IDLE, 0.09, -0.09)
+    decision = decide(replace(clean(found), are_times_outside=True), Policy(claim=Claim.BURST))
+    assert decision.status is Status.REJECTED
+
+
 def test_decide_counts_the_ratio_of_a_comparison() -> None:
     found = replace(cause("clock-between-arms", Group.PAIR, 0.02), number=Number.RATIO)
     decision = decide(clean(found), Policy())

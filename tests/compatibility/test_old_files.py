@@ -188,9 +188,10 @@ def test_daemon_continues_an_old_store(tmp_path: Path) -> None:
     """A daemon takes over the earlier version's store, adds a window, and loses none."""
     old_version.unpack(tmp_path)
     before = _windows(tmp_path / "state")
-    with live.running(tmp_path) as running, product.window("after", settings=running.settings, claim=Claim.BURST) as w:
-        pass
-    assert w.verdict.findings
+    with live.running(tmp_path) as running:
+        with product.window("after", settings=running.settings, claim=Claim.BURST) as w:
+            pass
+        assert w.verdict.findings
     after = _windows(tmp_path / "state")
     assert {run: after.get(run) for run in before} == before
     assert len(after) == len(before) + 1
