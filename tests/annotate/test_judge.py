@@ -69,8 +69,10 @@ def test_the_same_evidence_gives_the_same_verdict(about: Evidence, policy: Polic
 def test_what_is_told_may_worsen_a_status_and_never_improves_it(
     about: Evidence, policy: Policy, declared: Mapping[str, Fact], times: Timings | None
 ) -> None:
+    # With times the other claims are about other numbers than without.
+    about_same = times if policy.claim is Claim.SUSTAINED else None
     untold = judge(about, policy).status
-    assert judge(replace(about, declared=declared, timings=times), policy).status.badness >= untold.badness
+    assert judge(replace(about, declared=declared, timings=about_same), policy).status.badness >= untold.badness
 
 
 @given(evidences(), tolds, st.none() | timings(), evidences())
