@@ -22,6 +22,7 @@ BEYOND, _OFTEN_PERCENT, _MOST_PERCENT = 5.0, 80.0, 99.0
 _SHORTEST_S = 1e-3
 _FEWEST_RUNS = 5  # so many may be a rhythm
 _FEWEST_STALLS = 3  # so many within the window have a kind
+_NEARLY_EVERY_PERCENT = 5.0
 _ALIKE_RATIO = 0.25  # robust spread over median of their lengths
 
 
@@ -61,6 +62,26 @@ class IdleGaps:
     def regular_ratio(self) -> float:
         """Return the share of the window that all other idle time takes."""
         return max(0.0, float(self.idle_s.sum()) / self.window_s - self.irregular_ratio)
+
+    @property
+    def fixed_s(self) -> float:
+        """Return the idle time that nearly every regular gap between entries holds: their 5th percentile."""
+        between_s = self._between_s
+        return float(np.percentile(between_s, _NEARLY_EVERY_PERCENT)) if len(between_s) else 0.0
+
+    @property
+    def fixed_ratio(self) -> float:
+        """Return the share of the window that this idle time takes."""
+        return len(self._between_s) * self.fixed_s / self.window_s
+
+    @property
+    def varying_ratio(self) -> float:
+        """Return the share of the window that regular gaps between entries take beyond it."""
+        return max(0.0, float(self._between_s.sum()) / self.window_s - self.fixed_ratio)
+
+    @property
+    def _between_s(self) -> Values:
+        return self.idle_s[1:-1][~self.irregular[1:-1]]
 
     def spans_ns(self, *, least_s: float = 0.0) -> tuple[Span, ...]:
         """Return begin and end of each irregular gap of at least this length."""

@@ -17,6 +17,11 @@ BOOKS_ERROR_RATIO = 0.013  # the specification: 42 of 44 clean windows of an H20
 SHORTEST_NS = 1_000_000_000
 _LEAST_RATIO = 1e-3  # of the window: times of less are wrong by any factor
 GAUGE_ERROR_RATIO = 0.03  # utilisation of ten clean scenarios fell up to 2.7 points short of what was timed
+# Decision 0113: equal gaps after nearly every call may be the GPU's work; long gaps that vary are the host's pauses.
+FIXED_ERROR_RATIO = 0.01
+_ALIKE_RATIO = 0.85  # fixed over all regular idle time
+_PAUSE_S = 100e-6
+_PAUSES_RATIO = 0.01
 _LAUNCH_BOUND_S = 50e-6  # two calls in three of 15 µs took 29 where processors were short
 _LAUNCH_S = 8e-6  # an event pair around nothing reads 2 to 8 µs: ``short-kernel`` counts it
 
@@ -39,6 +44,8 @@ class TimeAccounts:
     call_s: float = 0.0  # the median
     between_ratio: float = 0.0  # what the timer can have kept busy between entries, or an entry cut off at an edge
     launches_ratio: float = 0.0  # of the entries' time, what launching can have added
+    fixed_ratio: float = 0.0  # gaps that hold the same time after nearly every entry
+    pauses_ratio: float = 0.0  # the host's pauses that utilisation can have counted as busy
 
     @property
     def claimed_ratio(self) -> float:
@@ -68,9 +75,17 @@ class TimeAccounts:
 
     def counted_ratio(self, error_ratio: float = BOOKS_ERROR_RATIO) -> float:
         """Return the rest, with its sign, as far as neither witness nor books can be wrong by it."""
-        above = self.busy.least_ratio - self.accounted_ratio - self.foreign_ratio - self.between_ratio - error_ratio
+        known_ratio = self.accounted_ratio + self.foreign_ratio
+        above = self.busy.least_ratio - known_ratio - self.between_ratio - self.pauses_ratio - error_ratio
         below = self.claimed_ratio - self.busy.most_ratio - self.launches_ratio - max(error_ratio, GAUGE_ERROR_RATIO)
-        return max(0.0, above) or -max(0.0, below)
+        return max(0.0, above) or self.hidden_ratio or -max(0.0, below)
+
+    @property
+    def hidden_ratio(self) -> float:
+        """Return the share of work in equal gaps after the calls that the gauge's shortfall can hide, beyond its error."""
+        if self.busy.most_ratio < 1.0 - GAUGE_ERROR_RATIO:
+            return 0.0
+        return max(0.0, min(self.fixed_ratio, 1.0 - self.accounted_ratio - self.foreign_ratio) - FIXED_ERROR_RATIO)
 
 
 def timed_accounts(
@@ -113,7 +128,14 @@ def timed_accounts(
         between_ratio=min(between_ns, idle_ns - other_ns - stamps_ns) / window.length_ns,
         call_s=centre(timings.took_s),
         launches_ratio=launches_ratio(timings, window.length_s),
+        fixed_ratio=gaps.fixed_ratio if gaps is not None and _is_alike(gaps) else 0.0,
+        pauses_ratio=min(_PAUSES_RATIO, gaps.varying_ratio) if gaps is not None and gaps.usual_s >= _PAUSE_S else 0.0,
     )
+
+
+def _is_alike(gaps: IdleGaps) -> bool:
+    """Return True if the regular gaps between entries vary as little as the times of a kernel."""
+    return gaps.fixed_ratio >= _ALIKE_RATIO * (gaps.fixed_ratio + gaps.varying_ratio)
 
 
 def launches_ratio(timings: Timings, length_s: float) -> float:
@@ -157,7 +179,8 @@ def rest_bounds(accounts: TimeAccounts, rule: str, *, error_ratio: float = BOOKS
     if lost_ratio > 0.0:
         found.append(Bound(number=Number.THROUGHPUT, rule=rule, group=Group.BOOKS, ratio=min(1.0, lost_ratio)))
     if accounts.has_times:
-        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, accounts.rest_ratio, farthest))
+        rest_ratio = max(counted, accounts.rest_ratio) if counted > 0.0 else accounts.rest_ratio
+        nearer, value, farther = (_moved(accounts, rest) for rest in (counted, rest_ratio, farthest))
         low, middle, high = sorted((nearer, value, farther))
         # How much of so short a call is launching is not known, so that its times flag and never reject.
         is_launching = counted < 0.0 and accounts.call_s < _LAUNCH_BOUND_S

@@ -32,6 +32,7 @@ def unaccounted_time(
 
     What it cannot see:
         Windows below a second, where utilisation says too little.  Times that are too short by less than the books' error.
+        Host pauses that are equal after every call: they count as untimed work.
         Times too long by less than 8 µs a call, which is what launching adds, or by less than 3 points.  Which of the
         overlapping calls are honest.  On several streams all are, so overlap flags and never rejects.
 
@@ -55,7 +56,8 @@ def unaccounted_time(
     if not bounds:
         return Clear(facts)
     if counted > 0.0:
-        what = f"{_closed(accounts)}: {counted:.1%} is work that was not timed, or the times are too short"
+        after = "" if counted != accounts.hidden_ratio else ", and equal gaps after the calls may hide more"
+        what = f"{_closed(accounts)}{after}: {counted:.1%} is work that was not timed, or the times are too short"
         advice = "Time every call, or declare what else ran: a flush, a warm-up, a check."
     else:
         what = f"{_closed(accounts)}: {-counted:.1%} is time in which the GPU did not work, or the times are too long"
