@@ -44,6 +44,7 @@ STATEMENTS_COUNT = sum(
         "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "the interval of a number at one clock on other cards": 14,
+        "times too short that the gauge hides, and the pauses of a host": 32,
         "how far clean windows differ, by number, cap and memory; crests of a swing; a set spread of cards": 50,
         "many GPUs measured without holding each other up": 12,
         "refusals of every wrong value in one form, paths checked before the work, labels harmless in every log and face": 325,

@@ -70,8 +70,7 @@ class Client:
         _clients.add(self)
         self.pid = os.getpid()
         pid, _ = peer_uid(connection)
-        if pid not in _answering and is_manager(pid):
-            patience_s = START_S
+        patience_s = START_S if pid not in _answering and is_manager(pid) else patience_s
         hello = messages.Hello(
             protocol=protocol,
             version=__version__,
@@ -221,8 +220,7 @@ def connect(settings: Settings, *, start: bool = True, meanwhile: Callable[[], o
 
     Raises DaemonError: when no daemon serves this client; its one line says what to do.
     """
-    client, _ = connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)
-    return client
+    return connect_and(lambda _: None, settings, start=start, meanwhile=meanwhile)[0]
 
 
 def connect_and(
