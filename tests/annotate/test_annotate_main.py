@@ -92,7 +92,7 @@ def test_main_refuses_bad_input_in_one_line(
 
 def test_main_refuses_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
-    assert "found no regular file" in capsys.readouterr().err
+    assert "found a folder or a pipe" in capsys.readouterr().err
 
 
 def test_main_refuses_unknown_claims(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:

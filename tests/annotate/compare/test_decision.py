@@ -245,7 +245,7 @@ class TestRecordedRuns:
         """Without times the conditions are compared and what is missing is said."""
         found = of_runs(evidence(), self.later(evidence(timings=times(2e-3))), names=("one", "two"))
         assert found.decision is Decision.INCONCLUSIVE
-        assert any(reason.startswith("one kept no times") for reason in found.reasons)
+        assert any(reason.startswith("one recorded no times") for reason in found.reasons)
         assert ("GPU", False) in [(condition.name, condition.differs) for condition in found.conditions]
 
 

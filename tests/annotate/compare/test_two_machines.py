@@ -151,13 +151,13 @@ class TestRefusal:
         [
             (there(name="NVIDIA H100"), {}, "two models of GPU (model H200 -> H100)"),
             (there(mig_mode=True), {}, "two models of GPU (MIG mode off -> on)"),
-            (elsewhere(evidence(timings=times(2e-3, clock_mhz=1975.0))), {}, "stood still at 1975 MHz"),
+            (elsewhere(evidence(timings=times(2e-3, clock_mhz=1975.0))), {}, "was constant at 1975 MHz"),
             (
                 there(),
                 {"clock_mhz": 900.0},
-                "at 1492 MHz, which does not tell its time at 900 (--clock 1492 asks for that one)",
+                "at 1492 MHz, so its time at 900 MHz is unknown (use --clock 1492 for that clock)",
             ),
-            (elsewhere(evidence()), {}, "b has no number at one clock: it kept no times"),
+            (elsewhere(evidence()), {}, "b has no number at one clock: no times"),
             (there(name="NVIDIA H100"), {"is_ratio": True}, "no reference clock of NVIDIA H100 is on record"),
         ],
     )

@@ -145,7 +145,7 @@ def test_nobody_else_bounds_the_same_neighbour_with_times() -> None:
     """One iteration in 200 late by 2.4 ms is 5.9 %: proof shown, bound above it, and flagged or rejected."""
     seen = joined_by(evidence(timings=times(late_every=200)), process(memory_bytes=669_000_000))
     found, bounds = proof(seen), bound_of(seen)
-    assert (found.state, found.says) == (ProofState.SHOWN, "1 other process beside it")
+    assert (found.state, found.says) == (ProofState.SHOWN, "1 other process")
     assert found.facts["late_ratio"] == pytest.approx(0.059, abs=0.01)
     assert 0.059 < bounds[Number.MEAN] < 0.12
     assert 0.055 < bounds[Number.THROUGHPUT] < 0.12
@@ -205,7 +205,7 @@ def test_nobody_else_counts_memory_of_nobody() -> None:
     hidden = {"memory_used_bytes": 4_000_000_000}
     for seen in (evidence(signals=hidden), evidence(signals=hidden, timings=times())):
         assert proof(seen).broken_by == ("contention-residual",)
-        assert proof(seen).says == "1000 MB of nobody listed beside it, and what it took is not known"
+        assert proof(seen).says == "1000 MB of unlisted processes with an unknown share"
 
 
 def test_nobody_else_lets_an_idle_display_be() -> None:
@@ -254,7 +254,7 @@ def test_overlapping_window_is_foreign() -> None:
     )
     assert [bound.ratio for bound in answer.bounds] == [None]
     assert proof(seen).broken_by == ("overlapping-window",)
-    assert proof(replace(seen, timings=times())).says == "1 other window beside it"
+    assert proof(replace(seen, timings=times())).says == "1 other window"
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ class TestAtClock:
         timings = run()
         found = fitted(timings).at_clock(timings, mhz)
         assert isinstance(found, NoFit)
-        assert "outside the clocks seen" in found.reason
+        assert "outside the fitted clocks" in found.reason
 
     def test_iterations_that_ran_outside_them_are_refused(self) -> None:
         timings = run()
@@ -233,7 +233,7 @@ class TestAtClock:
         faster = Timings(timings.at_ns, timings.took_s, timings.sm_clock_mhz * 1.3)
         found = fitted(timings).at_clock(faster, 1400.0)
         assert isinstance(found, NoFit)
-        assert "outside the clocks the fit saw" in found.reason
+        assert "outside the fitted clocks" in found.reason
 
     def test_without_clocks_there_is_nothing_to_correct(self) -> None:
         timings = run()
