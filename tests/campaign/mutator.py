@@ -15,7 +15,7 @@ from annotate.rule import Rule, RuleKind, Severity
 from annotate.rules import RULES
 
 MULTIPLES = (1.0, 1.5, 2.0, 3.0)
-# The evidence with the hazard; None if this window cannot have it (a cap's hazard in a copy).
+# Returns the evidence with the hazard; None if this window cannot have the hazard (a cap's hazard in a copy).
 Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | None]
 
 
@@ -41,7 +41,7 @@ class Mutator:
 
     @property
     def is_label(self) -> bool:
-        """Return True if its rule only ever adds a label to the number, so that a finding is all to expect."""
+        """Return True if the rule only adds a label to the number; any finding then counts as caught."""
         return rule_named(self.rule).kind is RuleKind.LABEL
 
     @property
@@ -55,5 +55,5 @@ def rule_named(name: str) -> Rule:
 
 
 def limit_of(rule: str, name: str) -> float:
-    """Return a rule's present limit, so that a mutator follows it."""
+    """Return a rule's current limit, so that a mutator follows the rule."""
     return rule_named(rule).limits[name].default
