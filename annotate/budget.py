@@ -165,9 +165,7 @@ class NumberBudget:
     estimate: Estimate | None = None
     bounds: tuple[Bound, ...] = ()
     repeatability: Repeatability = NOT_REPEATED
-    other_cards_ratio: float | None = (
-        None  # of the median at one clock: repeatability plus spread between cards; None if not on record
-    )
+    other_cards_ratio: float | None = None  # of the median at one clock: repeatability plus recorded spread between cards
 
     @property
     def counted(self) -> tuple[Bound, ...]:

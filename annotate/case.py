@@ -46,7 +46,7 @@ class Case(CaseSeries):
     def accounts(self) -> TimeAccounts | None:
         """Return the books: timed and declared time or, without times, the window's processes' time against busy time.
 
-        None if the witnesses of busy time contradict each other.
+        None without a usable busy share.
         """
         if not self.has_times:
             return untimed_accounts(self.evidence, self.busy_shares)
@@ -82,7 +82,7 @@ class Case(CaseSeries):
 
     @property
     def reference_mhz(self) -> float | None:
-        """Return the clock for numbers at one clock: the given one, else that of the model; None if the model has none."""
+        """Return the clock for numbers at one clock: the given one, else that of the model, or None for an unknown model."""
         device = self.evidence.device
         return reference_clock_mhz(device.name if device is not None else None, self._given_mhz)
 

@@ -43,9 +43,7 @@ class Grounds:
     causes: tuple[Bound, ...] = ()  # of all passes, in the order of RULES
     integrity: Mapping[str, Severity] = field(default_factory=dict)  # severity of each integrity finding, by rule
     proofs: tuple[ProofShown, ...] = ()
-    missing: Mapping[str, str] = field(
-        default_factory=dict
-    )  # reason of each required rule without an answer and of each failed rule
+    missing: Mapping[str, str] = field(default_factory=dict)  # reasons of unanswered required rules and of failed rules
     is_stamped: bool = False
     has_times: bool = False
     leading: Number | None = None

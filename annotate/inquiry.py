@@ -18,7 +18,7 @@ from annotate.proofs import books, conditions_held, nobody_else, steady_times, w
 from annotate.rule import Rule, RuleKind
 from annotate.user_policy import Policy
 
-_Said = TypeVar("_Said")
+_Answered = TypeVar("_Answered")
 _Prove: TypeAlias = Callable[[Case, Mapping[str, Answer]], ProofShown]
 
 _PROOFS: Mapping[Proof, _Prove] = {
@@ -45,10 +45,10 @@ class Inquired:
 def inquire(rules: Sequence[Rule], evidence: Evidence, policy: Policy) -> Inquired:
     """Ask every rule and proof in each pass, and merge the answers."""
     passes = _Passes(evidence, policy)
-    said = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
+    by_rule = {rule.name: passes.ask(partial(_answer, rule, policy.limits.get(rule.name))) for rule in rules}
     is_strict = is_untrusted(evidence)
-    causes = _causes(rules, said, is_strict=is_strict)
-    answers = {rule.name: _together(rule, list(said[rule.name].values()), causes) for rule in rules}
+    causes = _causes(rules, by_rule, is_strict=is_strict)
+    answers = {rule.name: _together(rule, list(by_rule[rule.name].values()), causes) for rule in rules}
     proofs = tuple(_proof(passes.ask(partial(_proven, proof, answers)), causes, is_strict=is_strict) for proof in _PROOFS)
     return Inquired(passes.last, answers, causes, proofs)
 
@@ -73,7 +73,7 @@ class _Passes:
         self._witnessed = Case(Asked.of(replace(timed, timings=None, other_work=None), none), policy.claim, whole=evidence)
         self._has_times = evidence.timings is not None or evidence.other_work is not None
 
-    def ask(self, question: Callable[[Case], _Said]) -> dict[AskingPass, _Said]:
+    def ask(self, question: Callable[[Case], _Answered]) -> dict[AskingPass, _Answered]:
         """Return the answer of each pass, in the order of the passes."""
         last, read = self._all.noting(partial(question, self.last))
         timed = last
@@ -127,10 +127,10 @@ def _proven(proof: Proof, answers: Mapping[str, Answer], case: Case) -> ProofSho
         return ProofShown(proof=proof, state=ProofState.UNPROVEN, missing=missing)
 
 
-def _causes(rules: Sequence[Rule], said: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
+def _causes(rules: Sequence[Rule], by_rule: Mapping[str, Mapping[AskingPass, Answer]], *, is_strict: bool) -> tuple[Bound, ...]:
     """Return the causes of all passes in the order of the rules, without labels; for untrusted code no bound replaces another."""
     order = {rule.name: place for place, rule in enumerate(rules) if rule.kind is not RuleKind.LABEL}
-    found = {asking: [bound for name in order for bound in _bounds(said[name][asking])] for asking in AskingPass}
+    found = {asking: [bound for name in order for bound in _bounds(by_rule[name][asking])] for asking in AskingPass}
     if is_strict:
         found = {each: [replace(bound, replaces=Replaces.NOTHING) for bound in bounds] for each, bounds in found.items()}
     return tuple(sorted(merge_passes(found), key=lambda bound: order.get(bound.rule, len(order))))
@@ -140,16 +140,16 @@ def _bounds(answer: Answer) -> Sequence[Bound]:
     return answer.bounds if isinstance(answer, Found) else ()
 
 
-def _together(rule: Rule, said: Sequence[Answer], causes: Iterable[Bound]) -> Answer:
+def _together(rule: Rule, given: Sequence[Answer], causes: Iterable[Bound]) -> Answer:
     """Merge a rule's answers of all passes: the worst severity, else the answer whose size is nearest to the merged bounds."""
     if rule.kind is RuleKind.LABEL:
-        last = said[-1]
+        last = given[-1]
         return replace(last, severity=Severity.NOTE, bounds=()) if isinstance(last, Found) else last
-    found = [answer for answer in reversed(said) if isinstance(answer, Found)]
+    found = [answer for answer in reversed(given) if isinstance(answer, Found)]
     mine = tuple(bound for bound in causes if bound.rule == rule.name)
     worst = max(found, key=lambda answer: _WEIGHT.index(answer.severity), default=None)
     if worst is None or (rule.name in REQUIRED and worst.severity is Severity.NOTE):
-        return _unobserved(rule, said) or worst or said[-1]
+        return _unobserved(rule, given) or worst or given[-1]
     if worst.severity is Severity.NOTE and any(answer.bounds for answer in found):
         if not any(bound.size_ratio for bound in mine):
             return Clear(found[0].facts)
@@ -158,10 +158,10 @@ def _together(rule: Rule, said: Sequence[Answer], causes: Iterable[Bound]) -> An
     return replace(worst, bounds=mine)
 
 
-def _unobserved(rule: Rule, said: Iterable[Answer]) -> Unobserved | None:
+def _unobserved(rule: Rule, given: Iterable[Answer]) -> Unobserved | None:
     """Return the first Unobserved answer that counts although another pass answered: a failure, or any of a required rule."""
-    untold = (answer for answer in said if isinstance(answer, Unobserved))
-    return next((answer for answer in untold if answer.failure is not None or rule.name in REQUIRED), None)
+    unanswered = (answer for answer in given if isinstance(answer, Unobserved))
+    return next((answer for answer in unanswered if answer.failure is not None or rule.name in REQUIRED), None)
 
 
 def _size(bounds: Iterable[Bound]) -> float:
@@ -169,11 +169,11 @@ def _size(bounds: Iterable[Bound]) -> float:
     return min(max(bound.size_ratio for bound in bounds), 1e9)
 
 
-def _proof(said: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
+def _proof(by_pass: Mapping[AskingPass, ProofShown], causes: Iterable[Bound], *, is_strict: bool) -> ProofShown:
     """Return the proof of the pass with the worst state, the latest on a tie; for untrusted code the witnessed pass counts."""
-    counting = [said[AskingPass.DECLARED], said[AskingPass.TIMED]]
-    if is_strict or _counts(said[AskingPass.WITNESSED], causes):
-        counting.append(said[AskingPass.WITNESSED])
+    counting = [by_pass[AskingPass.DECLARED], by_pass[AskingPass.TIMED]]
+    if is_strict or _counts(by_pass[AskingPass.WITNESSED], causes):
+        counting.append(by_pass[AskingPass.WITNESSED])
     return max(counting, key=lambda proof: _BADNESS.index(proof.state))
 
 

@@ -31,8 +31,8 @@ DIGEST_LENGTH = 32  # hexadecimal: 128 bits, without collisions in practice
 class WorkKey:
     """The facts that the windows of one record share.
 
-    The whole policy is part of the key: a window that is VALID at a wide tolerance, or with an accepted hazard, cannot be
-    the reference of a stricter policy.
+    The key includes the whole policy: a window that is VALID at a wide tolerance, or with an accepted hazard, is not a
+    reference for a stricter policy.
     """
 
     label: str

@@ -18,7 +18,7 @@ LARGEST = float(1 << 64)  # largest value: a mask or a counter of 64 bits
 
 
 def times(at_ns: Times, *, ascending: bool = True) -> Times:
-    """Return times that are in range and in order.  Raises ValueError for others."""
+    """Return times that are in range and, with ``ascending``, in order.  Raises ValueError for others."""
     if len(at_ns) and not (int(at_ns.min()) > -FARTHEST_NS and int(at_ns.max()) < FARTHEST_NS):
         raise ValueError("expected times within 146 years, found one beyond")
     if ascending and (at_ns[1:] < at_ns[:-1]).any():

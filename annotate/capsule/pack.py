@@ -55,7 +55,7 @@ def pack(evidences: Sequence[Evidence], *, decimate: bool = True) -> bytes:
 class _Arrays:
     """Distinct arrays by index: signals of one lane share an array of times."""
 
-    contents: list[list[int]] = field(default_factory=list)  # count and scale of each array; scale 0: unscaled
+    contents: list[list[int]] = field(default_factory=list)  # count and scale of each array; 0 means unscaled
     blocks: list[bytes] = field(default_factory=list)
     _numbers: dict[tuple[int, bytes], int] = field(default_factory=dict)
 

@@ -81,14 +81,14 @@ def block_ratios(quads: Quads, *, least_ratio: float) -> BlockRatios:
     plain, trimmed = _plain_mean(a, b), _trimmed_mean(logs)
     robust_sd = _NORMAL_MAD * float(np.median(np.abs(logs - np.median(logs))))
     # Tails that favour one variant are a real difference, so they stay in the mean.
-    beside = plain.interval(0.95).low <= math.exp(trimmed.log) <= plain.interval(0.95).high
+    is_inside = plain.interval(0.95).low <= math.exp(trimmed.log) <= plain.interval(0.95).high
     pairs = quads.log_ratios
     low, high = _usual_range(pairs.ravel(), least_ratio)
     return BlockRatios(
         logs=pairs,
         plain_mean=plain,
         trimmed_mean=trimmed,
-        is_trimmed=bool(logs.std() > _HEAVY_TAILS_RATIO * robust_sd) and beside,
+        is_trimmed=bool(logs.std() > _HEAVY_TAILS_RATIO * robust_sd) and is_inside,
         usual_logs=np.where((pairs >= low) & (pairs <= high), pairs, np.nan),
         slower_ratio=float((pairs > high).mean()),
         faster_ratio=float((pairs < low).mean()),

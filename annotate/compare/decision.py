@@ -124,7 +124,7 @@ class Comparison:
     b_launch: LaunchShare | None = None
     design: str = "interleaved"
     timer: str = ""  # of interleaved blocks: events or host
-    cache: str | None = None  # the L2 cache at each call: cold or warm; None: not controlled
+    cache: str | None = None  # the L2 cache at each call, cold or warm; None: not controlled
     pairs_count: int = 0
     needed_pairs_count: int | None = None
     floor_ratio: float = FLOOR_RATIO
@@ -140,12 +140,12 @@ class Comparison:
 
     @property
     def change_ratio(self) -> float | None:
-        """Return the difference of b's time as a ratio of a's: -0.1 is a tenth less; None without a ratio."""
+        """Return the difference of b's time as a ratio of a's, such as -0.1 for a tenth less; None without a ratio."""
         return None if self.ratio is None else self.ratio.centre - 1.0
 
     @property
     def reference_ratio(self) -> Interval | None:
-        """Return b's speed as a ratio of a's, with the interval: 0.687 is 68.7 % of the reference; None without a ratio."""
+        """Return b's speed as a ratio of a's, such as 0.687 for 68.7 % of the reference; None without a ratio."""
         found = self.ratio
         if found is None:
             return None

@@ -1,6 +1,6 @@
 """Numbers of two machines, compared at one clock.
 
-Raw times of the same code on two cards differ by more than 1 %; medians at one clock differ by at most the recorded spread of
+Raw times of the same code on two cards differ by more than 1 %.  Medians at one clock differ by at most the recorded spread of
 the model.  Each side's own sensitivity converts its number to the clock.  The interval includes the repeatability of both
 numbers, the disturbances of both windows, and the spread between cards.
 """
@@ -208,7 +208,7 @@ def _spread_ratio(a: _Side, b: _Side, *, are_models: bool) -> float | None:
 
 
 def _levels(a: _Side, b: _Side, ratio: float, spread_ratio: float) -> Levels:
-    """Return the intervals of a ratio: repeatabilities add as squares; bounds and the spread are limits and add in full."""
+    """Return the intervals of a ratio: repeatabilities add as squares, and limits (bounds and the spread) add in full."""
     random = math.hypot(a.random_ratio or 0.0, b.random_ratio or 0.0)
     limits = math.log1p(spread_ratio) + math.log1p(a.bound_ratio or 0.0) + math.log1p(b.bound_ratio or 0.0)
     halves = (random + limits, _NARROW * random + limits)

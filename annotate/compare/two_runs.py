@@ -60,7 +60,7 @@ def of_runs(
         b_launch=declared_share(b),
         design="sequential",
         conditions=conditions(a, b),
-        reasons=tuple(dict.fromkeys((*ending, *_beside(verdicts)))),
+        reasons=tuple(dict.fromkeys((*ending, *_comparison_hazards(verdicts)))),
         margin_ratio=MARGIN_RATIO,
         floor_ratio=SEQUENTIAL_FLOOR_RATIO if common is None else CORRECTED_FLOOR_RATIO,
         simulated=any(each.device is not None and each.device.simulated for each in (a, b)),
@@ -78,15 +78,15 @@ def _between_machines(
 ) -> Comparison | Refusal:
     """Compare the numbers at one clock; conditions that rules on raw pairs object to are only listed as different."""
     kept = [each for each in verdicts[1].hazards if each.rule == comparison_design.multiple_looks.name]
-    beside = tuple(f"{each.rule}: {each.says}" for each in kept)
+    notes = tuple(f"{each.rule}: {each.says}" for each in kept)
     if not terms.is_identified:
         # Equal pseudonyms in two files do not mean one card.
-        told = tuple(each for each in about.conditions if each.differs or each.name not in ("GPU", "boot"))
-        about, beside = replace(about, conditions=told), (*beside, f"{terms.unidentified}: treated as two machines")
+        kept_conditions = tuple(each for each in about.conditions if each.differs or each.name not in ("GPU", "boot"))
+        about, notes = replace(about, conditions=kept_conditions), (*notes, f"{terms.unidentified}: treated as two machines")
     hazards = [finding for verdict in verdicts for finding in verdict.hazards if finding.rule not in _FAMILY]
     if any(finding.severity == "reject" and not finding.accepted for finding in hazards):
         return Refusal("one of the runs was rejected")
-    return compare_numbers(replace(about, reasons=beside), runs, verdicts, terms)
+    return compare_numbers(replace(about, reasons=notes), runs, verdicts, terms)
 
 
 def _as_recorded(
@@ -99,12 +99,12 @@ def _as_recorded(
     """Compare the times as measured, or at the middle of the clocks that both runs had on one card."""
     a, b = runs
     names = (about.a, about.b)
-    untold = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
+    undecided = Decision.INCOMPARABLE if ending else Decision.INCONCLUSIVE
     timed = [name for name, each in zip(names, (a, b), strict=True) if each.timings is not None]
     if len(timed) < 2:
         missing = " and ".join(name for name in names if name not in timed)
         reason = f"{missing} recorded no times of single iterations: use w.iteration(), w.record() or gpuwatch.bench"
-        return replace(about, decision=untold, reasons=(*about.reasons, reason))
+        return replace(about, decision=undecided, reasons=(*about.reasons, reason))
     if common is not None:
         wide, narrow, mhz = common
         about = replace(about, ratio=wide, design=f"sequential, corrected to {mhz:.0f} MHz")
@@ -112,7 +112,7 @@ def _as_recorded(
         ran = [_as_they_ran(a, b, confidence) for confidence in (0.95, 0.9)]
         if ran[0] is None or ran[1] is None:
             reason = "the runs are too short, or their times too correlated, for an interval: measure for 3 s and more"
-            return replace(about, decision=untold, reasons=(*about.reasons, reason))
+            return replace(about, decision=undecided, reasons=(*about.reasons, reason))
         wide, narrow = ran[0], ran[1]
         about = replace(about, ratio=wide)
     if ending:
@@ -178,7 +178,7 @@ def _ending(verdicts: Sequence[Verdict], *, corrected: bool) -> tuple[str, ...]:
     )
 
 
-def _beside(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+def _comparison_hazards(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """Return every hazard of the comparison as a reason of the answer."""
     return tuple(f"{finding.rule}: {finding.says}" for finding in verdicts[1].hazards if finding.rule in _FAMILY)
 

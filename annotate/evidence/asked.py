@@ -16,7 +16,7 @@ from annotate.evidence.evidence import Evidence
 from annotate.evidence.trace import Increase
 from annotate.evidence.window_record import Timings
 
-FACTS, TIMES = 1, 2  # bits of the parts read: declared facts beyond the claim; times or other work
+FACTS, TIMES = 1, 2  # bits of the parts read: declared facts beyond the claim, and times or other work
 
 _Parameters = ParamSpec("_Parameters")
 _Value = TypeVar("_Value")

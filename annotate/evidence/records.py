@@ -134,7 +134,7 @@ class ProcessList:
         if self.tells_use or self.at_ns - earlier.at_ns > USE_STANDS_NS:
             return self
         ratios = {(process.pid, process.started_s): process.utilization_ratio for process in earlier.processes}
-        here = {process.pid for process in self.processes}
+        pids = {process.pid for process in self.processes}
         listed = (replace(each, utilization_ratio=ratios.get((each.pid, each.started_s))) for each in self.processes)
-        unlisted = (each for each in earlier.processes if not each.listed and each.pid not in here)
+        unlisted = (each for each in earlier.processes if not each.listed and each.pid not in pids)
         return replace(self, processes=(*listed, *unlisted))

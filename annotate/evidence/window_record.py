@@ -109,8 +109,8 @@ class Host:
     cpu_busy_ratio: float | None = None  # of the whole machine
     cpu_pressure_ratio: float | None = None  # PSI "some" share of the span
     numa_nodes: str | None = None  # nodes of the allowed CPUs, comma-separated
-    profilers: str | None = None  # tools that profile or slow calls, comma-separated; empty: none found
-    sharing: str | None = None  # designed sharing of the GPUs (MPS, time slices), comma-separated; empty: none found
+    profilers: str | None = None  # tools that profile or slow calls, comma-separated; empty if none
+    sharing: str | None = None  # designed sharing of the GPUs (MPS, time slices), comma-separated; empty if none
     threads_born_count: int | None = None  # threads started after the window began
     processes_born_count: int | None = None
     born_cpu_s: float | None = None  # CPU time of these threads and processes

@@ -58,16 +58,16 @@ def _duration(seconds: float) -> str:
 
 
 def shown_line(verdict: Verdict) -> str:
-    """Return the line "shown": the bound of the claim's numbers, the proofs, and their reference; empty without a proof."""
+    """Return the line "shown" with the bound of the claim's numbers, the proofs and their reference; empty without a proof."""
     budget = verdict.budget
     if budget is None:
         return ""
-    said = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
+    shown = [proof.says for proof in budget.proofs if proof.state in (ProofState.SHOWN, ProofState.NOT_ASKED) and proof.says]
     if not any(proof.state is ProofState.SHOWN for proof in budget.proofs):
         return ""
     count = budget.scope.windows_count
     scope = f"against this card's record of {count} windows" if budget.scope.kind == "record" else "against itself only"
-    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *said, scope])
+    return _SEPARATOR.join([_most_words(budget, verdict.policy.get("card_spread_ratio")), *shown, scope])
 
 
 def claim_line(verdict: Verdict) -> str:
@@ -92,7 +92,7 @@ def bound_words(finding: Finding, budget: Budget | None) -> str:
     return "effect unknown" if largest.ratio is None else f"at most {percent(largest.ratio)}"
 
 
-def is_told(finding: Finding, budget: Budget | None) -> bool:
+def has_own_line(finding: Finding, budget: Budget | None) -> bool:
     """Return True if a hazard has a separate line: labels share one line, and small causes are not printed."""
     if finding.is_label:
         return False
@@ -115,8 +115,8 @@ def _off(budget: Budget) -> str:
 
 def _numbers(budget: Budget) -> list[str]:
     """Return the leading number and the median at one clock, or the mean if that median leads."""
-    beside = Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK
-    wanted = [number for number in (budget.leading, beside) if number is not None] if budget.leading is not None else []
+    second = Number.MEAN if budget.leading is Number.MEDIAN_AT_CLOCK else Number.MEDIAN_AT_CLOCK
+    wanted = [number for number in (budget.leading, second) if number is not None] if budget.leading is not None else []
     return [number_words(found) for number in wanted if (found := budget.number(number)) is not None]
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 
-from annotate.output.budget_words import bound_words, claim_line, headline, is_told, launch_line, limits_line, shown_line
+from annotate.output.budget_words import bound_words, claim_line, has_own_line, headline, launch_line, limits_line, shown_line
 from annotate.output.markup import marked
 from annotate.verdict import Answered, Finding, Status, Verdict
 
@@ -25,7 +25,7 @@ _BORDER = {Status.VALID: "#2e7d32", Status.UNPROVEN: "#6b7280", Status.FLAGGED: 
 def text(verdict: Verdict, *, verbose: bool = False, more: str = _MORE, width: int | None = None) -> str:
     """Return the text for a terminal: one line with status, window and GPU, one line per hazard, and the unchecked rules.
 
-    ``more`` names the command that lists unchecked rules.  Lines wrap at words after ``width`` columns; None: no wrapping.
+    ``more`` names the command that lists unchecked rules.  Lines wrap at words after ``width`` columns, or not at all for None.
     """
     return _text(verdict, _device(verdict), verbose=verbose, more=more, width=width)
 
@@ -57,11 +57,11 @@ def markdown(verdict: Verdict) -> str:
     lines = [f"{status}{label} on {marked(_device(verdict))}, {length_words(verdict.length_s)}{numbers}"]
     if verdict.why:
         lines += ["", f"Not proven: {marked(plain(verdict.why))}"]
-    for line in _beside(verdict):
+    for line in _lines_below(verdict):
         lines += ["", marked(line)]
-    if told := _told(verdict, is_all=False):
+    if listed := _listed(verdict, is_all=False):
         lines += ["", "| Hazard | Severity | What was seen | What to do |", "|---|---|---|---|"]
-        lines += [_row(finding, verdict) for finding in told]
+        lines += [_row(finding, verdict) for finding in listed]
     if verdict.unobserved:
         lines += ["", f"<details><summary>Not checked: {_rules(len(verdict.unobserved))}</summary>", ""]
         lines += [f"- {marked(plain(finding.rule))}: {marked(plain(finding.says))}" for finding in verdict.unobserved]
@@ -89,15 +89,15 @@ def around(verdict: Verdict, *, verbose: bool, more: str) -> tuple[list[str], li
 
 def first_lines(verdict: Verdict) -> list[str]:
     """Return the numbers, the labels, the stated claim, overridden limits and the proofs, each on one line if not empty."""
-    return [line for line in (headline(verdict), *_beside(verdict)) if line]
+    return [line for line in (headline(verdict), *_lines_below(verdict)) if line]
 
 
 def _text(verdict: Verdict, device: str, *, verbose: bool, more: str, width: int | None) -> str:
     lines, rest = (_before(verdict, device), _full(verdict)) if verbose else _briefly(verdict, device, more)
-    told = _told(verdict, is_all=verbose)
-    column = max((len(plain(finding.rule)) for finding in told), default=0)
+    listed = _listed(verdict, is_all=verbose)
+    column = max((len(plain(finding.rule)) for finding in listed), default=0)
     hazards = [
-        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in told
+        f"  {plain(finding.rule):<{column}}   {_marks(finding, verdict)}{_sentence(finding, verdict)}" for finding in listed
     ]
     if width is not None:
         lines = [_wrapped(line, width, 4) for line in lines]
@@ -119,7 +119,7 @@ def _before(verdict: Verdict, device: str) -> list[str]:
     lines = ["  ".join(part for part in head if part)]
     if verdict.why:
         lines.append(f"  {'why' if verdict.status is Status.UNPROVEN else 'not proven'}: {plain(verdict.why)}")
-    lines += [f"  {line}" for line in _beside(verdict)]
+    lines += [f"  {line}" for line in _lines_below(verdict)]
     return lines
 
 
@@ -135,7 +135,7 @@ def _briefly(verdict: Verdict, device: str, more: str) -> tuple[list[str], list[
     return [line for line in (head, middle, shown) if line], []
 
 
-def _beside(verdict: Verdict) -> list[str]:
+def _lines_below(verdict: Verdict) -> list[str]:
     """Return the lines below the first: labels, the GPU's share, the stated claim, overridden limits, and the proofs."""
     labels = _SEPARATOR.join(plain(label).rstrip(".") for label in verdict.labels)
     claim, shown, limits = claim_line(verdict), plain(shown_line(verdict)), plain(limits_line(verdict))
@@ -149,9 +149,9 @@ def _beside(verdict: Verdict) -> list[str]:
     return [line for line in named if line]
 
 
-def _told(verdict: Verdict, *, is_all: bool) -> list[Finding]:
+def _listed(verdict: Verdict, *, is_all: bool) -> list[Finding]:
     """Return the hazards that have a line; with ``is_all``, all except labels."""
-    return [each for each in verdict.hazards if is_told(each, verdict.budget) or (is_all and not each.is_label)]
+    return [each for each in verdict.hazards if has_own_line(each, verdict.budget) or (is_all and not each.is_label)]
 
 
 def _wrapped(line: str, width: int, indent: int) -> str:
@@ -276,13 +276,13 @@ def _card(verdict: Verdict) -> str:
         *([escape(first)] if (first := headline(verdict)) else []),
     ]
     why = f"<div>{escape(verdict.why)}</div>" if verdict.why else ""
-    rows = "".join(_card_row(finding, verdict) for finding in _told(verdict, is_all=False))
-    beside = "".join(f"<div>{escape(line)}</div>" for line in _beside(verdict))
+    rows = "".join(_card_row(finding, verdict) for finding in _listed(verdict, is_all=False))
+    below = "".join(f"<div>{escape(line)}</div>" for line in _lines_below(verdict))
     blind = len(verdict.unobserved)
     rest = f"<div>not checked: {blind} rule{'s' * (blind != 1)}</div>" if blind else ""
     return (
         f'<div style="border-left:4px solid {_BORDER[verdict.status]};padding:4px 10px;margin:4px 0">'
-        f"<div>{' &nbsp; '.join(title)}</div>{why}{beside}<table>{rows}</table>{rest}</div>"
+        f"<div>{' &nbsp; '.join(title)}</div>{why}{below}<table>{rows}</table>{rest}</div>"
     )
 
 

@@ -45,11 +45,11 @@ def words(rule: Rule) -> Words:
 
 def page(rule: Rule) -> str:
     """Return the rule's page in Markdown, beginning with a second-level heading."""
-    said = words(rule)
-    lines = [f"## {rule.name}", "", said.summary, ""]
+    parts = words(rule)
+    lines = [f"## {rule.name}", "", parts.summary, ""]
     if not _ONE_FIELD.fullmatch(rule.says):  # a template of one field says nothing without facts
         lines += [f"*It says:* {rule.says}", ""]
-    for name, body in said.sections.items():
+    for name, body in parts.sections.items():
         lines += [f"**{name}.** {body}", ""]
     needs = ", ".join(f"`{name}`" for name in rule.needs)
     lines.append(f"*Evidence:* {_BASES[rule.basis]}" + (f"; needs {needs}." if needs else "."))

@@ -23,7 +23,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     return ProofShown(
         proof=Proof.BOOKS,
         state=ProofState.BROKEN if broken_by else ProofState.SHOWN,
-        says=_said(case, accounts),
+        says=_text(case, accounts),
         broken_by=broken_by,
         facts=_figures(accounts),
     )
@@ -33,7 +33,7 @@ def _is_hazard(answer: Answer | None) -> bool:
     return isinstance(answer, Found) and answer.severity is not Severity.NOTE
 
 
-def _said(case: Case, accounts: TimeAccounts) -> str:
+def _text(case: Case, accounts: TimeAccounts) -> str:
     """Return the text on the rest, with all declared work, so that a forged account is visible."""
     other = case.evidence.other_work
     kinds = sorted(set(other.kinds)) if other is not None and accounts.other_ratio > 0.0 else []

@@ -31,9 +31,10 @@ _LEAST_SAID = 0.001  # smaller bounds are printed as this one
 
 
 def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
-    """Return the proof of conditions: unproven without evidence, broken by a changed setting or a missed fixed clock.
+    """Return the proof of conditions.
 
-    Any other deviation is a bias with a bound, and leaves the proof shown.
+    Missing evidence leaves the proof unproven.  A changed setting, a hardware error, or a missed or throttled fixed clock
+    breaks it.  Any other deviation is a bias with a bound, and leaves the proof shown.
     """
     bounds = condition_bounds(case)
     named = named_clock(case.evidence) if case.claim is Claim.FIXED_CLOCK else None

@@ -31,7 +31,7 @@ def prove(case: Case, found: Mapping[str, Answer]) -> ProofShown:
     return ProofShown(
         proof=Proof.WORK_SEEN,
         state=ProofState.UNPROVEN if missing else ProofState.SHOWN,
-        says=_said(shares, seen),
+        says=_text(shares, seen),
         missing=missing,
         facts=facts,
     )
@@ -111,7 +111,7 @@ def _facts(case: Case, shares: Sequence[BusyShare], seen: BusyShare | None) -> M
     }
 
 
-def _said(shares: Sequence[BusyShare], seen: BusyShare | None) -> str:
+def _text(shares: Sequence[BusyShare], seen: BusyShare | None) -> str:
     """Return the text "busy 98 %", by utilisation if available, else by the witness that saw the work."""
     shown = gauge_share(shares) or seen
     if shown is None:

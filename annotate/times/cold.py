@@ -26,12 +26,8 @@ def noise_floor_s(took_s: Values, usual_s: float | None = None) -> float:
 def cold_prefix_count(
     took_s: Values,
     *,
-    slow_sd: Annotated[
-        float, "least distance of the first call above the following ones; the clock varies less from call to call"
-    ] = 10.0,
-    slow_ratio: Annotated[
-        float, "least ratio of the first call to the following ones; a power cap alone changes it by less"
-    ] = 1.08,
+    slow_sd: Annotated[float, "least distance of the first call above the following ones; the clock varies less"] = 10.0,
+    slow_ratio: Annotated[float, "least ratio of the first call to the following ones; a cap alone changes it by less"] = 1.08,
     far_ratio: Annotated[float, "sufficient ratio of the first call, if the following ones scatter widely"] = 1.3,
     usual_sd: Annotated[float, "a nearer call is settled"] = 3.0,
     run_count: Annotated[int, "number of settled calls in a row that ends the prefix"] = 5,

@@ -65,15 +65,15 @@ def two_modes(took_s: Values, *, minor_ratio: float = 0.05) -> Modes | None:
     split = float(at[valley])
     slow = logs > split
     minor = left if density[left] < density[right] else right
-    here = int((np.abs(logs - split) <= width).sum())
-    there = int((np.abs(logs - float(at[minor])) <= width).sum())
+    valley_count = int((np.abs(logs - split) <= width).sum())
+    peak_count = int((np.abs(logs - float(at[minor])) <= width).sum())
     return Modes(
         fast_s=float(np.exp(at[left])),
         slow_s=float(np.exp(at[right])),
         split_s=float(np.exp(split)),
         slow_ratio=float(slow.mean()),
         depth_ratio=float(density[valley] / min(density[left], density[right])),
-        p=_p_of_no_valley(here, there, worth_count(slow.astype(np.float64)) / len(logs)),
+        p=_p_of_no_valley(valley_count, peak_count, worth_count(slow.astype(np.float64)) / len(logs)),
     )
 
 
@@ -103,10 +103,10 @@ def _deepest(density: Values, below_ratio: Values, minor_ratio: float) -> int | 
     return int(lowest[(len(lowest) - 1) // 2])
 
 
-def _p_of_no_valley(here_count: int, there_count: int, worth_ratio: float) -> float:
+def _p_of_no_valley(valley_count: int, peak_count: int, worth_ratio: float) -> float:
     """Return the probability of so few times in the valley if the valley were as dense as the lower peak."""
     from scipy.special import bdtr
 
-    total = int((here_count + there_count) * worth_ratio)
-    here = min(int(here_count * worth_ratio), total)
-    return float(bdtr(here, total, 0.5)) if total else 1.0
+    total = int((valley_count + peak_count) * worth_ratio)
+    low = min(int(valley_count * worth_ratio), total)
+    return float(bdtr(low, total, 0.5)) if total else 1.0

@@ -107,13 +107,11 @@ def time_slices(
     # A run of slow iterations is another state of the GPU, not a time slice.
     if not (alike and _are_single(lying.indices[found])):
         return None
-    return Pattern(
-        "time-slice", f"{len(excess_s)} of them {readable(usual_s)} longer each, like time slices of another process"
-    )
+    return Pattern("time-slice", f"{len(excess_s)} of them {readable(usual_s)} longer each, like slices of another process")
 
 
 def _are_single(indices: npt.NDArray[np.intp]) -> bool:
-    """Return True if at least half of the distances between these indices are longer than 1."""
+    """Return True if more than half of the distances between these indices are longer than 1."""
     return len(indices) < 2 or float((np.diff(indices) == 1).mean()) < 0.5
 
 
@@ -161,8 +159,8 @@ def beyond_jitter(
 def beyond_swing(lying: Outlying, swing_ratio: float) -> Outlying:
     """Return the outliers without adjacent late ones that a controller's swing of the clock explains."""
     at = lying.indices
-    beside = np.isin(at + 1, at) | np.isin(at - 1, at)
-    return lying.pick(~(beside & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
+    is_adjacent = np.isin(at + 1, at) | np.isin(at - 1, at)
+    return lying.pick(~(is_adjacent & (lying.excess_s > 0.0) & (lying.excess_s <= swing_ratio * centre(lying.took_s))))
 
 
 def regular(lying: Outlying) -> Pattern | None:

@@ -19,8 +19,8 @@ REFERENCE_CLOCKS_MHZ = {"NVIDIA H200": 1500.0}
 CARD_SPREADS_RATIO = {"NVIDIA H200": 0.0034}
 # Fitted exponents of one kernel differ between cards by up to this, so the times of the cards move apart with the clock.
 #
-# H200: GEMM 8192 on five cards, at 1317 to 1342 MHz: 0.93 to 1.03.  At 1330 MHz the times of the cards differ by 0.25 %, at
-# 1500 MHz by 1.3 % (docs/COMPARE.md).
+# H200: the exponents of a GEMM on five cards are 0.93 to 1.03.  At 1330 MHz the times of the cards differ by 0.25 %, at 1500
+# MHz by 1.3 % (docs/COMPARE.md).
 CARD_EXPONENTS = 0.1
 LEAST_MHZ, MOST_MHZ = 100.0, 10_000.0  # no SM clock lies outside
 

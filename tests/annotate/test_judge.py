@@ -60,7 +60,7 @@ def test_judge_gives_one_finding_per_rule(
 
 @given(evidences(), policies)
 @thorough
-def test_the_same_evidence_gives_the_same_verdict(about: Evidence, policy: Policy) -> None:
+def test_judge_gives_equal_verdicts_for_equal_evidence(about: Evidence, policy: Policy) -> None:
     assert judge(about, policy) == judge(replace(about), policy)
 
 
@@ -75,7 +75,7 @@ def test_declared_facts_and_times_never_improve_a_status(
 
 @given(evidences(), declarations, st.none() | timings(), evidences())
 @thorough
-def test_judge_declared_facts_improve_no_comparison(
+def test_declared_facts_and_times_never_improve_a_comparison(
     about: Evidence, declared: Mapping[str, Fact], times: Timings | None, baseline: Evidence
 ) -> None:
     """Declared facts and times never improve the status of a comparison."""

@@ -21,7 +21,7 @@ def test_policy_default() -> None:
 
 
 @pytest.mark.parametrize("claim", Claim)
-def test_a_policy_survives_json(claim: Claim) -> None:
+def test_policy_survives_json(claim: Claim) -> None:
     policy = Policy(claim=claim, accept=frozenset({"idle-stretch"}), limits={"idle-stretch": {"named_ratio": 1}})
     assert Policy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy
 
@@ -37,7 +37,7 @@ def test_policy_reads_thresholds_from_toml() -> None:
     assert Policy.from_dict(data) == Policy(claim=Claim.BURST, tolerance_ratio=0.005, precision_ratio=0.02)
 
 
-def test_policy_without_thresholds_reads_and_writes_as_before() -> None:
+def test_policy_leaves_out_default_thresholds() -> None:
     """Default thresholds are not written, so earlier versions can read the policy."""
     old = {"claim": "sustained", "accept": [], "limits": {}}
     assert Policy.from_dict(old) == Policy()
@@ -66,7 +66,7 @@ def test_settings_fill_open_thresholds() -> None:
         ({"tolerance": 0.01}, "did you mean 'tolerance_ratio'"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
+def test_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint: str) -> None:
     with pytest.raises(UnknownNameError, match=hint):
         Policy.from_dict(data)
 
@@ -106,7 +106,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(data: dict[str, Any], hint:
         {"precision_ratio": 10**400},
     ],
 )
-def test_a_wrong_value_is_refused_in_one_line(data: Any) -> None:
+def test_wrong_policy_value_is_refused_in_one_line(data: Any) -> None:
     with pytest.raises(InvalidValueError) as refusal:
         Policy.from_dict(data)
     assert "\n" not in str(refusal.value)
@@ -126,6 +126,6 @@ def test_limit_outside_its_range_is_refused_in_one_line(about: Rule) -> None:
             assert str(refusal.value) == expected
 
 
-def test_every_rule_a_claim_requires_exists() -> None:
+def test_every_required_rule_exists() -> None:
     names = {rule.name for rule in RULES}
     assert set(REQUIRED) <= names

@@ -66,7 +66,7 @@ def test_any_verdict_survives_json_and_follows_the_schema(verdict: Verdict) -> N
 
 
 @pytest.mark.parametrize("length_s", [0.1, 2.0, 4.0])
-def test_a_judged_verdict_survives_json_and_follows_the_schema(length_s: float) -> None:
+def test_judged_verdict_survives_json_and_follows_the_schema(length_s: float) -> None:
     policy = Policy(accept=frozenset({"idle-stretch"}), limits={"idle-stretch": {"named_ratio": 1}})
     verdict = judge(evidence(length_s=length_s), policy)
     data = json.loads(json.dumps(verdict.to_dict(), allow_nan=False))
@@ -90,7 +90,7 @@ def test_verdict_marks_overridden_limits_of_every_rule() -> None:
     assert Verdict.from_dict(data) == verdict
 
 
-def test_verdict_without_overridden_limits_reads_as_before() -> None:
+def test_verdict_without_overridden_limits_is_read() -> None:
     """Verdicts of versions without overridden limits read as verdicts under the default limits."""
     verdict = judge(evidence(length_s=1.5))
     data = verdict.to_dict()

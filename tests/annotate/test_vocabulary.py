@@ -93,7 +93,7 @@ def amounts(record: type) -> list[str]:
 
 
 @pytest.mark.parametrize("record", [Reading, Device, Host, Process])
-def test_the_unit_of_an_amount_is_the_last_word_of_its_name(record: type) -> None:
+def test_amount_name_ends_in_its_unit(record: type) -> None:
     assert [name for name in amounts(record) if unit_of(name) is None and name not in NOT_AMOUNTS] == []
 
 
@@ -101,7 +101,7 @@ def test_every_signal_is_an_amount_or_a_switch() -> None:
     assert [name for name in LANES if unit_of(name) is None] == []
 
 
-def test_the_unit_of_a_fact_is_the_last_word_of_its_name() -> None:
+def test_fact_name_ends_in_its_unit() -> None:
     def is_amount(value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -114,7 +114,7 @@ def test_the_unit_of_a_fact_is_the_last_word_of_its_name() -> None:
     assert nameless == set()
 
 
-def test_the_unit_of_a_limit_is_the_last_word_of_its_name() -> None:
+def test_limit_name_ends_in_its_unit() -> None:
     assert [
         (rule.name, name) for rule in RULES for name in rule.limits if unit_of(name) is None and name not in NOT_AMOUNTS
     ] == []
@@ -169,7 +169,7 @@ def test_rule_texts_are_short_sentences(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_rule_needs_only_evidence_that_exists(rule: Rule) -> None:
+def test_rule_needs_only_existing_evidence(rule: Rule) -> None:
     records = {"host": Host, "device": Device}
     for need in rule.needs:
         root, _, name = need.partition(".")

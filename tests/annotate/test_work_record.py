@@ -138,7 +138,7 @@ def test_window_without_any_number_adds_nothing() -> None:
     assert recorded_window(plain, replace(judge(plain), status=Status.VALID)) is None
 
 
-def test_untrue_clock_is_not_recorded_as_steady() -> None:
+def test_unstamped_clock_is_not_recorded_as_steady() -> None:
     """A window without stamps adds no steady clock: under a cap the driver's clock reads too high."""
     unstamped = named(timed(np.concatenate([STEADY, STEADY]), mhz=None))
     found = recorded_window(unstamped, replace(judge(unstamped), status=Status.VALID))

@@ -37,7 +37,7 @@ _WITNESSED = ("clean-copy-1g", "steady-gemm-4096", "steady-gemm-16384", "steady-
 
 
 def simulated(seed: int) -> Evidence:
-    """Return one clean window: its kernel, length, warm-up and air temperature follow from the seed; its label is the kernel.
+    """Return one clean window with kernel, length, warm-up and air temperature by the seed; the label is the kernel.
 
     Every second one has a baseline, another run of the same work.
     """

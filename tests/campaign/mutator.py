@@ -23,7 +23,7 @@ Inject: TypeAlias = Callable[[Evidence, float, np.random.Generator], Evidence | 
 class Mutator:
     """A hazard to inject into a window, and the condition under which it counts as caught.
 
-    ``limit`` names the quantity that the multiple multiplies; empty: the hazard has no size.  ``caught`` is the least severity
+    ``limit`` names the quantity that the multiple multiplies; it is empty for a hazard without a size.  ``caught`` is the least severity
     that counts; with ``unobserved``, unproven counts too, for a rule that never flags.
     """
 

@@ -13,9 +13,7 @@ from tests.proof.timeline import Plan
 from tests.proof.workloads import WORKLOADS, Workload
 
 CLOCKED = next(each for each in WORKLOADS if each.name == "fp32 gemm")
-CLOCKED = replace(
-    CLOCKED, name="clock-bound", kernel=replace(CLOCKED.kernel, beta=1.0)
-)  # time is proportional to one over the clock
+CLOCKED = replace(CLOCKED, name="clock-bound", kernel=replace(CLOCKED.kernel, beta=1.0))  # time × clock is constant
 
 
 def workload(name: str) -> Workload:

@@ -101,7 +101,7 @@ def early_exit_in_five_batches() -> Attempt:
 def slow_buffers() -> Attempt:
     """Return a loop in which every other iteration uses badly aligned buffers and takes 8 % longer.
 
-    Effect: mean 4 % above that of good buffers in the record of this work; the two modes alternate strictly.
+    Effect: mean 4 % above that of good buffers in the record of this work.  The two modes alternate strictly.
     """
     work = WORK["copy"]
     setting = Setting(work=work, variant=Variant.TIMES)

@@ -114,7 +114,7 @@ def truth_of(found: Deviation) -> dict[str, float]:
 
 
 def act(setting: Setting, edits: Sequence[Edit] = (), always: Sequence[Edit] = ()) -> Act:
-    """Run a benchmark twice: undisturbed, and with the edits; ``always`` belongs to both runs."""
+    """Run a benchmark twice, undisturbed and with the edits; ``always`` belongs to both runs."""
     disturbed = _run(setting, (*always, *edits))
     return Act(setting=setting, ran=disturbed, clean=_run(setting, always) if edits else disturbed)
 

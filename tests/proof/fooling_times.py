@@ -126,7 +126,7 @@ def stalls_called_a_period() -> Attempt:
 def slow_steps_left_out() -> Attempt:
     """Return the durations of a harness that drops steps 15 % longer than the median.
 
-    Effect: the mean of all steps is 3 % longer; the dropped steps are in sixteen slow intervals, 8 % of the time.
+    Effect: the mean of all steps is 3 % longer.  The dropped steps are in sixteen slow intervals, 8 % of the time.
     """
     rng = generator(31, "slow steps")
     begins_s = 0.1 + 0.24 * np.arange(16) + rng.uniform(0.0, 0.2, 16)
@@ -146,7 +146,7 @@ def slow_steps_left_out() -> Attempt:
 def counted_twice() -> Attempt:
     """Return durations of which a retry appended a tenth twice.
 
-    Effect: throughput 10 % high: the list has more calls than ran, with a sum of 110 % of the window.
+    Effect: throughput 10 % high.  The list has more calls than ran, with a sum of 110 % of the window.
     """
     found = act(Setting(work=WORK["fp32 gemm"], variant=Variant.DURATIONS))
 
@@ -170,7 +170,7 @@ def overlapping_calls() -> Attempt:
 def coarse_tick() -> Attempt:
     """Return calls of 20 ms timed by a virtual machine's clock with ticks of 15.6 ms: one or two ticks each.
 
-    Effect: the declared median is 22 % short; the mean is correct.  The claim is the median of a burst.
+    Effect: the declared median is 22 % short, and the mean is correct.  The claim is the median of a burst.
     """
     base = WORK["decoding"]
     work = replace(base, kernel=replace(base.kernel, time_s=20.0e-3))
@@ -222,8 +222,8 @@ def flush_that_was_the_work() -> Attempt:
 def forged_regular_times() -> Attempt:
     """Return invented durations, equal to 0.01 %, whose sum is the busy time of the window.
 
-    Effect: a third of the window ran 12 % slower, so the declared times are not those of real calls: the mean is correct,
-    and the median 3 to 4 % long.
+    Effect: the declared mean is correct, and the median 3 to 4 % long.  A third of the window ran 12 % slower, so the declared
+    times are not those of real calls.
     """
     found = act(
         Setting(work=WORK["fp32 gemm"], variant=Variant.DURATIONS), [Edit(begin_s=1.3, end_s=2.6, level="clock", value=0.88)]

@@ -105,12 +105,12 @@ def test_pack_holds_several_windows_or_none() -> None:
     assert unpack(pack([])) == ()
 
 
-def test_a_window_without_any_telemetry_keeps_its_reason() -> None:
+def test_pack_keeps_the_reason_for_missing_telemetry() -> None:
     nothing = Evidence(window=WindowRecord(begin_ns=5, end_ns=6), absence="no daemon")
     assert same(unpack(pack([nothing]))[0], nothing)
 
 
-def test_six_seconds_at_100_hz_take_less_than_ten_kilobytes() -> None:
+def test_pack_of_six_seconds_takes_less_than_10_kb() -> None:
     (scene,) = simulate("steady-gemm")[:1]
     assert scene.window.length_s > 3
     assert len(pack([replace(scene, timings=None)])) < 10_000
@@ -194,7 +194,7 @@ class TestDamage:
             unpack(data)
         assert "\n" not in str(refused.value)
 
-    def test_another_archive_is_refused(self) -> None:
+    def test_unpack_refuses_another_archive(self) -> None:
         with pytest.raises(CapsuleError, match="another archive"):
             unpack(zipped({"readme": b"hello"}))
 

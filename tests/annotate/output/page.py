@@ -1,4 +1,4 @@
-"""The writer of annotate/RULES.md: ``python -m tests.annotate.output.page``; with ``--check``, a check of the page."""
+"""The writer of annotate/RULES.md: ``python -m tests.annotate.output.page``, with ``--check`` a check of the page."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class TestText:
     def test_first_line_has_status_window_gpu_and_length(self) -> None:
         assert text(verdict()) == "FLAGGED  gemm-4096  NVIDIA H200  2.1 s"
 
-    def test_printing_a_verdict_shows_it(self) -> None:
+    def test_str_of_a_verdict_is_its_text(self) -> None:
         assert str(verdict(hazard())) == text(verdict(hazard()))
 
     def test_hazards_have_one_line_each_with_aligned_names(self) -> None:
@@ -55,7 +55,7 @@ class TestText:
         assert lines[1] == "  power-limited     capped for 2.0 of 2.1 s: quote the clock with the number"
         assert lines[2].startswith("  regime-change-x   capped")
 
-    def test_an_acronym_keeps_its_capitals_after_the_colon(self) -> None:
+    def test_acronym_keeps_its_capitals_after_the_colon(self) -> None:
         assert "s: GPU clocks want a lock" in text(verdict(hazard(remedy="GPU clocks want a lock.")))
 
     def test_bound_joins_the_words_in_brackets(self) -> None:
@@ -94,7 +94,7 @@ class TestText:
         assert "  not checked: b: no counter\n  not checked: c: one" in text(mixed, verbose=True)
         assert "not checked" not in text(verdict(unobserved("b", "no counter", "telemetry")))
 
-    def test_a_valid_verdict_takes_three_lines(self) -> None:
+    def test_valid_verdict_has_three_lines(self) -> None:
         """Labels and claim share a line, and unchecked rules follow the proofs."""
         shown = judge(evidence(declared={"whole_program": True}))
         valid = replace(
@@ -149,16 +149,16 @@ class TestText:
         assert all(finding.rule in shown for finding in about.findings)
         assert "clock-controller-present: power_limit_w = 500" in shown
 
-    def test_verbose_facts_are_no_fragments(self) -> None:
+    def test_verbose_facts_have_no_punctuation_or_gaps(self) -> None:
         """Facts lose leading punctuation, empty facts have no line, and missing values read "not observed"."""
         shown = text(verdict(hazard(facts={"figures": ": 683 W", "share": "", "clock_mhz": None})), verbose=True)
         assert "figures = 683 W\n  power-limited: clock_mhz = not observed" in shown
         assert "share" not in shown
 
-    def test_a_long_label_is_cut(self) -> None:
+    def test_long_label_is_cut(self) -> None:
         assert len(text(verdict(label="x" * 10_000)).splitlines()[0]) < 200
 
-    def test_several_gpus_come_worst_first_and_apart(self) -> None:
+    def test_texts_of_several_gpus_are_worst_first_with_uuids(self) -> None:
         other = verdict(device_uuid="GPU-5678efab-0000", status=Status.REJECTED)
         lines = texts([verdict(), other]).splitlines()
         assert lines[0] == "REJECTED  gemm-4096  NVIDIA H200 (GPU-5678…0000)  2.1 s"
@@ -211,7 +211,7 @@ class TestMarkdown:
         assert "Not proven: no daemon" in shown
         assert "<summary>Not checked: 1 rule</summary>" in shown
 
-    def test_an_accepted_hazard_is_marked(self) -> None:
+    def test_accepted_hazard_is_marked_in_markdown(self) -> None:
         shared = evidence(length_s=4.0, processes=[OWN, replace(OWN, pid=7, ownership=Ownership.FOREIGN)])
         accepted = judge(shared, Policy(accept=frozenset({"contention-process"})))
         assert "| reject, accepted |" in markdown(accepted)

@@ -16,7 +16,7 @@ from annotate.rules import RULES
 from tests.annotate.output.page import WRITTEN, main, pages
 
 
-def test_the_written_pages_are_fresh() -> None:
+def test_rule_pages_are_fresh() -> None:
     assert WRITTEN.read_text(encoding="utf-8") == pages(), "stale: python -m tests.annotate.output.page"
 
 

@@ -102,7 +102,7 @@ def test_idle_stretch_quiet_window_is_valid() -> None:
     ("length_s", "stall_s", "due"),
     [(4.4, 0.4, Severity.REJECT), (3.0, 0.3, Severity.REJECT), (4.08, 0.2, Severity.FLAG)],
 )
-def test_idle_stretch_stalls_are_due(length_s: float, stall_s: float, due: Severity, is_timed: bool) -> None:
+def test_idle_stretch_severity_follows_the_stall(length_s: float, stall_s: float, due: Severity, is_timed: bool) -> None:
     """Stalls of 0.4 s in 4.4 s and 0.3 s in 3 s reject, 0.2 s in 4.1 s flags, and the mean is not affected."""
     found = shown(stalled(length_s, (1.7, stall_s), is_timed=is_timed))
     estimate = found.budget().estimate
@@ -121,7 +121,7 @@ def test_idle_stretch_near_five_tolerances(tolerance: float, due: Severity) -> N
 
 
 @pytest.mark.parametrize(("stall_s", "due"), [(0.076, Severity.FLAG), (0.13, Severity.FLAG), (0.255, Severity.REJECT)])
-def test_idle_stretch_by_chance_is_due_by_size(stall_s: float, due: Severity) -> None:
+def test_idle_stretch_severity_follows_the_length(stall_s: float, due: Severity) -> None:
     assert made_of(shown(stalled(4.0, (2.3, stall_s)))) is due
 
 

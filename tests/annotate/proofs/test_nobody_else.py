@@ -165,7 +165,7 @@ def test_nobody_else_excludes_no_process_by_memory(holds_bytes: int) -> None:
     assert status(seen, tolerance_ratio=0.05) is Status.VALID
 
 
-def test_nobody_else_takes_the_record_in_place_of_the_floor() -> None:
+def test_nobody_else_uses_the_record_for_the_median() -> None:
     """With a record, the shift of the median bounds the loss that all iterations share; four windows are too few."""
     seen = joined_by(replace(evidence(timings=times(slower_ratio=0.02)), record=record()), process())
     bounds = bound_of(seen)
@@ -218,7 +218,7 @@ def test_nobody_else_ignores_an_idle_display() -> None:
     assert proof(draws).broken_by == ("display-active",)
 
 
-def test_nobody_else_is_sharpened_by_times_over_the_passes() -> None:
+def test_nobody_else_gets_bounds_from_times_over_the_passes() -> None:
     """Times bound a neighbour without a witnessed bound; the part from utilisation stays."""
     seen = joined_by(evidence(timings=times(late_every=200)), process(utilization_ratio=0.3))
     passes = {
@@ -277,7 +277,7 @@ def test_overlapping_window_excludes_nested_and_adjacent_windows(other: OtherWin
 # Other work of the measured process
 
 
-def test_own_work_bounds_take_late_iterations() -> None:
+def test_own_work_bounds_include_late_iterations() -> None:
     """A second stream of the same process has bounds like those of a neighbour, under the rule contention-self."""
     work = Case(evidence(timings=times(late_every=200))).foreign_work
     found = own_work_bounds("contention-self", work, met=True)

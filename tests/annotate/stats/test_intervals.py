@@ -141,7 +141,7 @@ class TestRatioInterval:
         assert coverage(150, lambda rng: ratio_interval(0.004 * correlated(400, 0.6, rng)), 0.0) > 0.87
         assert coverage(150, lambda rng: median_interval(0.004 * correlated(400, 0.6, rng)), 0.0) < 0.80
 
-    def test_the_same_pairs_give_the_same_interval(self) -> None:
+    def test_ratio_interval_is_reproducible(self) -> None:
         pairs = correlated(300, 0.7, np.random.default_rng(5))
         assert ratio_interval(pairs) == ratio_interval(pairs)
 

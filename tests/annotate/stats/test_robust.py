@@ -35,7 +35,7 @@ def index(values: Values) -> npt.NDArray[np.float64]:
 
 
 class TestCentreAndSpread:
-    def test_the_spread_of_normal_noise_is_its_standard_deviation(self) -> None:
+    def test_spread_of_normal_noise_is_its_standard_deviation(self) -> None:
         assert spread(np.random.default_rng(1).normal(100.0, 3.0, 20_000)) == pytest.approx(3.0, rel=0.03)
 
     def test_one_outlier_changes_neither_centre_nor_spread(self) -> None:
@@ -49,7 +49,7 @@ class TestCentreAndSpread:
 
     @given(SERIES, st.floats(0.5, 3.0), st.floats(-1e3, 1e3))
     @few
-    def test_the_spread_scales_and_ignores_the_level(self, values: Values, scale: float, level: float) -> None:
+    def test_spread_scales_and_ignores_the_level(self, values: Values, scale: float, level: float) -> None:
         assert spread(values * scale + level) == pytest.approx(spread(values) * scale, abs=1e-6)
 
     def test_statistics_of_no_values_are_an_error(self) -> None:
@@ -68,7 +68,7 @@ class TestBlocks:
         assert blocks.at_ns.tolist() == [15, 45]
         assert blocks.values.tolist() == [4.0, 5.0]
 
-    def test_a_block_mostly_unobserved_is_left_out(self) -> None:
+    def test_mostly_unobserved_block_is_left_out(self) -> None:
         nan = float("nan")
         blocks = block_means(self.column(1, nan, nan, 4, 5, nan), 30)
         assert blocks.at_ns.tolist() == [45]
@@ -100,7 +100,7 @@ class TestEffectiveCount:
         assert effective_count(np.tile([1.0, -1.0], 50)) == 100
 
     @pytest.mark.parametrize("count", [1, 2, 3, 50])
-    def test_a_constant_counts_fully(self, count: int) -> None:
+    def test_constant_series_counts_fully(self, count: int) -> None:
         assert effective_count(np.full(count, 0.1)) == count
 
     @given(SERIES)

@@ -46,7 +46,7 @@ def test_factor_follows_the_exponent(mhz: float) -> None:
     assert found.moved_ratio(mhz) >= 0.0
 
 
-def test_still_clock_needs_no_exponent() -> None:
+def test_constant_clock_needs_no_exponent() -> None:
     """Times at a constant clock need no conversion, and the factor to any clock is 1."""
     found = at_one_clock(still())
     assert (found.clock_mhz, found.fit, found.factor(1500.0), found.moved_ratio(1500.0)) == (1975.0, None, 1.0, 0.0)

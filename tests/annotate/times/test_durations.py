@@ -39,7 +39,7 @@ def test_worth_of_a_long_series_by_blocks(phi: float) -> None:
     assert worth_count(values) == pytest.approx(effective_count(values), rel=0.25)
 
 
-def test_every_tenth_is_recognised_and_chance_is_not() -> None:
+def test_every_count_finds_a_rhythm_but_not_chance() -> None:
     assert every_count(np.arange(3, 600, 10)) == 10
     assert every_count(np.sort(np.random.default_rng(1).choice(600, 60, replace=False))) is None
     assert every_count(np.arange(20)) is None

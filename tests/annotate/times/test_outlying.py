@@ -67,7 +67,7 @@ def test_outlying_cost_is_the_time_added() -> None:
     assert lying(took_s).cost_ratio == pytest.approx(0.01)
 
 
-def test_outlying_uneven_delays_are_no_time_slices() -> None:
+def test_outlying_uneven_delays_are_not_time_slices() -> None:
     """Delays of many lengths are not time slices, even if the longest are alike."""
     took_s = even(6000)
     late = np.random.default_rng(5).choice(6000, 120, replace=False)
