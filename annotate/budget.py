@@ -65,7 +65,7 @@ class Proof(StrEnum):
 
 
 class ProofState(StrEnum):
-    """The outcomes of a proof: shown, contradicted by evidence, short of evidence, or not asked for."""
+    """The outcomes of a proof: shown, contradicted by evidence, lacking evidence, or not required."""
 
     SHOWN = "shown"
     BROKEN = "broken"

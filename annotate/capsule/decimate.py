@@ -45,7 +45,7 @@ def thin(at_ns: Times, values: npt.NDArray[np.float64], begin_ns: int, end_ns: i
     distances_ns = np.diff(at_ns)
     usual_ns = max(1, int(np.median(distances_ns)))
     silences = np.flatnonzero(distances_ns > max(HEARTBEAT_NS, usual_ns) * 3 // 2)
-    # Keep the longest silences; shorter ones hide the least unwatched time.
+    # Keep the longest silences; a dropped shorter one hides little unwatched time.
     silences = silences[np.argsort(distances_ns[silences])[-KEPT_SILENCES_COUNT:]]
     blanks = np.flatnonzero(np.diff(blank.astype(np.int8)))[: 4 * BUCKETS_COUNT]
     parts = [starts, ends - 1, lowest, highest, np.flatnonzero(near), silences, silences + 1, blanks, blanks + 1]

@@ -42,7 +42,7 @@ def of_runs(
 
     Runs of two machines, cards or boots are compared by their numbers at one clock, on these ``terms``, if possible.  Else
     raw times are compared: then other hardware, other software, another boot or a rejected run makes the runs incomparable,
-    unless the policy accepts the rule.  A clock that explains the difference does too, unless both runs have a common clock.
+    unless the policy accepts the rule.  So does a clock difference that explains the change, unless they share a clock.
     """
     policy, terms = policy or Policy(), terms or MachineTerms()
     verdicts = (judge(a, policy), judge(replace(b, baseline=a), policy))

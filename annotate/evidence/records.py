@@ -127,7 +127,7 @@ class ProcessList:
         return self.use_asked or any(process.utilization_ratio is not None for process in self.processes)
 
     def with_use(self, earlier: ProcessList) -> ProcessList:
-        """Return the list with the utilisation of an earlier list, and with the processes that only that record named.
+        """Return the list with the utilisation of an earlier list, and the processes that only its record named.
 
         The list stays the same if it has utilisation, or if the earlier list is too old.
         """

@@ -129,7 +129,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
         moved = high_mhz / low_mhz - 1.0
         return NoFit(f"The clock stayed within {moved:.1%} ({low_mhz:.0f}–{high_mhz:.0f} MHz): nothing to correct.")
 
-    # Medians of 500 blocks carry the fit: less noise in the clocks, and it stays fast.
+    # Medians of up to 500 blocks reduce the noise of the clocks and keep the fit fast.
     length = -(-len(took_s) // 500)
     line = robust_line(
         np.log(row_medians(clock_mhz, length)), np.log(row_medians(took_s, length)), high_sd=_SLOW_SD, floor=_LOG_FLOOR
