@@ -1,4 +1,4 @@
-"""Made windows put to the judge: one design, what happens in it, and the verdict beside the truth."""
+"""Simulated windows for the judge: a design, its disturbances, and the verdict with the true deviations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = Policy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A window to make: its work and length, what happens, the rest before it, and what it tells of its iterations."""
+    """A window to simulate: work, length, disturbances, the pause before the window, and the declared times."""
 
     work: Workload
     happens: tuple[Disturbance, ...] = ()
@@ -36,7 +36,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The evidence of a made window, and how far its numbers truly deviate from the undisturbed ones."""
+    """The evidence of a simulated window, and the true deviation of its numbers from the undisturbed ones."""
 
     evidence: Evidence
     truth: Deviation
@@ -47,7 +47,7 @@ class Seen:
 
 @cache
 def seen(scene: Scene) -> Seen:
-    """Make the window of a scene."""
+    """Simulate the window of a scene."""
     by = replace(design(scene.work, scene.length_s, rest_s=scene.rest_s), variant=scene.variant)
     clean, disturbed = runs(by, scene.happens, scene.seed)
     return Seen(
@@ -57,7 +57,7 @@ def seen(scene: Scene) -> Seen:
 
 
 def growing(depth: float, length_s: float) -> Disturbance:
-    """Return work that grows by this share in a straight line from the window's begin to its end."""
+    """Return work that grows linearly by this share from the window's start to its end."""
     made = pieces(Shape.DRIFT, 0.0, 0.0, length_s, np.random.default_rng(0))
     return Disturbance(
         family="work-growth", kind="grows", shape=Shape.DRIFT, begin_s=0.0, length_s=length_s, depth=depth, pieces=made
@@ -65,7 +65,7 @@ def growing(depth: float, length_s: float) -> Disturbance:
 
 
 def paused(rest_s: float, work: str = "gemm") -> Scene:
-    """Return a window right after a rest of the GPU."""
+    """Return a window right after a pause of the GPU."""
     return Scene(work=workload(work), happens=(made("pause-before", "rest", (-rest_s, 0.0)),), rest_s=rest_s)
 
 
@@ -75,10 +75,10 @@ def due(verdict: Verdict, *statuses: Status) -> None:
 
 
 def severities(verdict: Verdict) -> dict[str, str | None]:
-    """Return what each hazard found did to the status."""
+    """Return the severity of each found hazard, by rule."""
     return {hazard.rule: hazard.severity for hazard in verdict.hazards}
 
 
 def finding(reason: str) -> pytest.MarkDecorator:
-    """Return the mark of a row that the judge does not give yet; it fails as soon as the judge gives it."""
+    """Return the mark of a test that the judge does not pass yet; a marked test fails once the judge passes it."""
     return pytest.mark.xfail(strict=True, reason=reason)

@@ -1,4 +1,4 @@
-"""Runs made by hand, for tests of the generator."""
+"""Hand-made runs for tests of the generator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.proof.timeline import Plan
 from tests.proof.workloads import WORKLOADS, Workload
 
 CLOCKED = next(each for each in WORKLOADS if each.name == "fp32 gemm")
-CLOCKED = replace(CLOCKED, name="clock-bound", kernel=replace(CLOCKED.kernel, beta=1.0))  # time goes as one over the clock
+CLOCKED = replace(CLOCKED, name="clock-bound", kernel=replace(CLOCKED.kernel, beta=1.0))  # time × clock is constant
 
 
 def workload(name: str) -> Workload:
@@ -38,7 +38,7 @@ def design(of: Workload, length_s: float = 3.0, *, rest_s: float = 0.0, queue_s:
 def run_twice(
     of: Workload, *disturbances: Disturbance, length_s: float = 3.0, rest_s: float = 0.0, queue_s: float = 0.0, seed: int = 1
 ) -> tuple[Run, Run, Evidence]:
-    """Return the clean run, the disturbed one, and the disturbed one's evidence."""
+    """Return the clean run, the disturbed run, and the evidence of the disturbed run."""
     by = design(of, length_s, rest_s=rest_s, queue_s=queue_s)
     clean, disturbed = runs(by, disturbances, seed)
     return clean, disturbed, observed(by, disturbed, disturbances, seed)

@@ -1,4 +1,4 @@
-"""Cells of the tables of scores: shares, intervals and ratios as they are printed, and the rows they are taken of."""
+"""Cells of the score tables: printed shares, intervals and ratios, and the selection of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNPROVEN = "unproven"
 
 
 def claimed_only(row: Row) -> Row:
-    """The row with the numbers that decide its status: without times the throughput alone."""
+    """Return the row with only the numbers that decide its status: without times, only throughput."""
     names = CLAIMED_NAMES if row.variant != Variant.PLAIN else ("throughput",)
     bounds = {name: bound for name, bound in row.answer.bounds.items() if name in names}
     return replace(row, answer=replace(row.answer, bounds=bounds))

@@ -1,4 +1,4 @@
-"""Random numbers by seed and purpose: the same on every machine, and no purpose shifts another's."""
+"""Random numbers by seed and purpose: equal on every machine, and independent for each purpose."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ Kinds: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One kind of disturbance: what its depth is a share of, between which depths, its shapes, and its varieties.
+    """One kind of disturbance: the meaning and the range of its depth, its shapes, and its varieties.
 
-    ``stalls``: the depth is the share of the window that is lost, so length and number of the pieces follow from it.
-    ``blind``: it changes what is observed and nothing of what happened, so the true deviation is zero.
+    If ``stalls``, the depth is the lost share of the window, which decides length and number of the pieces.
+    If ``blind``, the disturbance changes only the observations, so the true deviation is zero.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Family:
 
     @property
     def weight(self) -> float:
-        """How often it is drawn, among all."""
+        """Return the relative frequency of this family."""
         return 2.0 if self.name == NOTHING else 0.6 if self.blind else 1.2
 
 
@@ -106,8 +106,8 @@ class Disturbance:
     length_s: float
     depth: float
     pieces: tuple[Piece, ...]
-    visible_s: float = 0.0  # how long before its begin another process holds its context
-    inside: bool = False  # a stall lies inside an iteration's time, not between two
+    visible_s: float = 0.0  # time from another process's context to the start of the disturbance
+    inside: bool = False  # a stall lies inside an iteration's time, not between two iterations
 
     @property
     def words(self) -> str:
@@ -154,7 +154,7 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
         room_s = window_s - (length_s if shape is Shape.PULSE else 0.0)
         begin_s = float(rng.uniform(0.0, max(room_s, 0.0)))
         if shape in (Shape.STEP, Shape.SINE) and rng.random() < 0.5:
-            begin_s = -_BEFORE_S  # it was there when the window began
+            begin_s = -_BEFORE_S  # the disturbance began before the window
         made = pieces(shape, begin_s, length_s, window_s, rng)
     return Disturbance(
         family=family.name, kind=kind, shape=shape, begin_s=begin_s, length_s=length_s, depth=depth, pieces=made,
@@ -165,7 +165,7 @@ def _draw(family: Family, rng: np.random.Generator, window_s: float) -> Disturba
 def share_of_window(
     shape: Shape, depth: float, window_s: float, rng: np.random.Generator
 ) -> tuple[float, float, tuple[Piece, ...]]:
-    """Return begin, length and pieces that add up to this share of the window: one, or a train of equal or random ones."""
+    """Return start, length and pieces of this share of the window: one piece, or a train of equal or random pieces."""
     total_s = depth * window_s
     if shape is Shape.PULSE or total_s < 2 * _SHORTEST_S:
         begin_s = float(rng.uniform(0.0, window_s - total_s))

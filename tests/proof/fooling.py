@@ -1,4 +1,4 @@
-"""Windows that are meant to fool the judge, both ways; ``python -m tests.proof.fooling [NAME…]`` judges them."""
+"""Windows meant to fool the judge, bad and honest ones; ``python -m tests.proof.fooling [NAME…]`` judges them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ENTRIES: tuple[Entry, ...] = (
     *fooling_honest.ENTRIES,
     *fooling_honest_more.ENTRIES,
 )
-ENTRY_NUMBERS = ("throughput", "mean")  # of an entry that names none
+ENTRY_NUMBERS = ("throughput", "mean")  # default numbers of an entry
 _SHORT = {"throughput": "thr", "mean": "mean", "median": "med", "median_at_clock": "at clock"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """One entry, judged."""
+    """One judged entry."""
 
     entry: Entry
     attempt: Attempt
@@ -50,7 +50,7 @@ class Tried:
 
     @property
     def uncovered(self) -> tuple[str, ...]:
-        """The numbers that are further off than their bound and repeatability reach."""
+        """Return the numbers whose true deviation exceeds bound plus repeatability."""
         if self.verdict.status.value not in ("valid", "flagged"):
             return ()
         numbers = _numbers(self.verdict)
@@ -64,11 +64,11 @@ class Tried:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The rules that flag or reject."""
+        """Return the rules that flag or reject."""
         return tuple(each.rule for each in self.verdict.findings if each.severity in ("flag", "reject"))
 
     def bounds(self, names: Sequence[str]) -> dict[str, str]:
-        """Return bound plus repeatability of each of these numbers in words."""
+        """Return bound plus repeatability of each of these numbers as text."""
         numbers = _numbers(self.verdict)
         reaches = {name: _reach(numbers[name]) for name in names if name in numbers}
         return {name: "?" if reach == float("inf") else f"{reach:.1%}" for name, reach in reaches.items()}
@@ -84,14 +84,14 @@ def _numbers(verdict: Verdict) -> Mapping[str, NumberBudget]:
 
 
 def _reach(number: NumberBudget) -> float:
-    """How far off a number may be by what the verdict says; without a bound, by any amount."""
+    """Return bound plus repeatability of a number; infinite without a bound."""
     if number.bound_ratio is None:
         return float("inf")
     return number.bound_ratio + (number.repeatability.ratio or 0.0)
 
 
 def line(each: Tried) -> str:
-    """Return the row of the table."""
+    """Return one row of the table."""
     names = each.entry.covers or ENTRY_NUMBERS
     truth = " ".join(f"{_SHORT[name]} {each.attempt.truth[name]:+.1%}" for name in names if name in each.attempt.truth)
     bound = " ".join(f"{_SHORT[name]} {amount}" for name, amount in each.bounds(names).items())
@@ -106,8 +106,8 @@ def line(each: Tried) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.fooling", description=__doc__)
-    parser.add_argument("names", nargs="*", help="of windows; all where none is given")
-    parser.add_argument("-v", "--verbose", action="store_true", help="print what is off and the verdict too")
+    parser.add_argument("names", nargs="*", help="names of windows; default: all")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also print the deviation and the verdict")
     arguments = parser.parse_args()
     fooled = {"honest": 0, "off": 0}
     asked = [each for each in ENTRIES if not arguments.names or each.name in arguments.names]

@@ -1,4 +1,4 @@
-"""Windows whose clock, limit or memory was not what it seems, meant to be called valid."""
+"""Windows with a hidden change of clock, limit or memory, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _EVER_S = 1e3
 
 
 def switch_early() -> Attempt:
-    """Somebody's cron job runs ``nvidia-smi -lgc 1822`` 0.3 s after the begin: 92 % of the window has the lower clock.
+    """Return a window in which a cron job runs ``nvidia-smi -lgc 1822`` after 0.3 s: 92 % of it has the lower clock.
 
-    Truth: throughput 7 % below the card's.  NVML shows 1980, then 1820, no reason bit, as a lock does; power falls with it.
+    Effect: throughput 7 % below the card's.  As for a lock, NVML shows 1980, then 1820, and no reason bit; power falls too.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=0.3, end_s=_EVER_S, level="clock", value=0.92)])
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def staircase() -> Attempt:
-    """A rack controller lowers the clock by 1 % every 0.8 s, so no level holds a fifth of the window.
+    """Return a window in which a rack controller lowers the clock by 1 % every 0.8 s: no level holds a fifth of it.
 
-    Truth: throughput 4 to 5 % low.  NVML shows each step in its 15 MHz, power follows, no reason bit.
+    Effect: throughput 4 to 5 % low.  NVML shows each step in units of 15 MHz and no reason bit; power follows.
     """
     steps = [Edit(begin_s=0.8 * i, end_s=0.8 * (i + 1), level="clock", value=1.0 - 0.01 * i) for i in range(1, 10)]
     found = act(Setting(work=WORK["fp32 gemm"], length_s=8.0), steps)
@@ -35,10 +35,10 @@ def staircase() -> Attempt:
 
 
 def dips_between_refreshes() -> Attempt:
-    """A regulator answers a neighbour board's 10 Hz load with 30 ms at three quarters of the clock, in step with NVML's page.
+    """Return a window in which a regulator lowers the clock by a quarter for 30 ms at 10 Hz, in step with NVML's page.
 
-    Truth: throughput 9 % low, as the clock takes 50 ms more to come back.  Every refresh of the page falls in the high phase, so NVML's clock stands
-    at 1980; the 20 ms power record shows dips.  Nothing is stamped.
+    Effect: throughput 9 % low, because the clock takes 50 ms more to rise again.  Every refresh of the page is in the high
+    phase, so NVML shows 1980 MHz throughout; the 20 ms power record shows dips.  There are no stamps.
     """
     dips = [Edit(begin_s=0.7 + 0.1 * i, end_s=0.73 + 0.1 * i, level="clock", value=0.75) for i in range(34)]
     found = act(Setting(work=WORK["fp32 gemm"], stamped=False), dips)
@@ -47,10 +47,10 @@ def dips_between_refreshes() -> Attempt:
 
 
 def stretched_clock() -> Attempt:
-    """The adaptive clock stretches its cycles against voltage droop for 40 % of the window; NVML shows the programmed clock.
+    """Return a window in which the adaptive clock stretches cycles against voltage droop for 40 % of the time.
 
-    Truth: throughput 4 % low.  Nothing is capped; power falls with the true clock, and the two stamps at the edges give its
-    mean, 4 % below the 1980 MHz that NVML shows throughout.
+    Effect: throughput 4 % low.  Nothing is capped, and power falls with the true clock.  The two stamps at the edges give a
+    mean clock 4 % below the programmed 1980 MHz that NVML shows throughout.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=1.5, end_s=3.1, level="clock", value=0.9)])
     evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
@@ -58,9 +58,9 @@ def stretched_clock() -> Attempt:
 
 
 def creeping_limit() -> Attempt:
-    """A power manager of the room lowers the limit from 700 to 600 W, 2 W at a time, over a window of 50 s.
+    """Return a window of 50 s in which a power manager lowers the limit from 700 to 600 W, 2 W at a time.
 
-    Truth: throughput 3 to 5 % low.  Power sinks by 2 W a second; the slow lane's limit is not readable in this VM.
+    Effect: throughput 3 to 5 % low.  Power falls by 2 W per second; this VM cannot read the limit.
     """
     steps = [Edit(begin_s=1.0 * i, end_s=1.0 * (i + 1), level="power_limit_w", value=700.0 - 2.0 * i) for i in range(1, 52)]
     found = act(Setting(work=WORK["large gemm"], length_s=50.0), steps)
@@ -68,9 +68,9 @@ def creeping_limit() -> Attempt:
 
 
 def limit_cut_between_polls() -> Attempt:
-    """A rack's emergency cut to 480 W for 0.85 s, between two readings of the limit, which is asked once a second.
+    """Return a window with an emergency cut to 480 W for 0.85 s, between two readings of the limit, 1 s apart.
 
-    Truth: throughput 2 to 3 % low.  Power falls to 480 W; the limit's two readings around it both say 700 W.
+    Effect: throughput 2 to 3 % low.  Power falls to 480 W; the two readings of the limit around the cut show 700 W.
     """
     found = act(
         Setting(work=WORK["attention"], length_s=6.0), [Edit(begin_s=2.1, end_s=2.95, level="power_limit_w", value=480.0)]
@@ -80,9 +80,9 @@ def limit_cut_between_polls() -> Attempt:
 
 
 def lock_lost_after_stamps() -> Attempt:
-    """A fixed clock of 1500 MHz is claimed; the stamps' buffer is full after 40 % of the iterations, then the lock is removed.
+    """Return a window claimed at 1500 MHz, whose lock is removed after the buffer of stamps is full.
 
-    Truth: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 for the first part, NVML shows 1980 in the rest.
+    Effect: mean 15 % short of the time at 1500 MHz.  Stamps prove 1500 MHz for the first part, NVML shows 1980 in the rest.
     """
     low = 1500.0 / 1980.0
     always = (
@@ -105,9 +105,9 @@ def lock_lost_after_stamps() -> Attempt:
 
 
 def heat_that_varies() -> Attempt:
-    """Software slows the card for heat by a tenth for 45 % of the window; the loop says that its times vary by design.
+    """Return a window slowed for heat by a tenth for 45 % of the time, with times declared to vary by design.
 
-    Truth: mean 4 % long.  A driver before R575 without the thermal counters, and reasons that this VM hides; it is 83 °C hot.
+    Effect: mean 4 % long.  The driver has no thermal counters and the VM hides the reasons; the card is at 83 °C.
     """
     slow = (
         Edit(begin_s=1.4, end_s=3.2, level="clock", value=0.9),
@@ -120,10 +120,10 @@ def heat_that_varies() -> Attempt:
 
 
 def hot_memory() -> Attempt:
-    """The memory passes 95 °C in the middle and is refreshed twice as often: its bandwidth falls by 6 %, its clock does not.
+    """Return a window whose memory passes 95 °C and is refreshed twice as often: the bandwidth falls by 6 %.
 
-    Truth: throughput 3 % low, plain.  The witnesses are GPM's share of the bandwidth, which falls from 91 to 86 %, the
-    memory's temperature, and a power a little lower.
+    Effect: throughput 3 % low, without times.  The witnesses are GPM's share of the bandwidth, which falls from 91 to 86 %,
+    the memory's temperature, and slightly lower power.
     """
     found = act(
         Setting(work=WORK["copy"], length_s=6.0),
@@ -142,10 +142,10 @@ def hot_memory() -> Attempt:
 
 
 def frozen_page() -> Attempt:
-    """The driver's page of cheap readings hangs (firmware busy): every fast signal stands still, to the milliwatt.
+    """Return a window in which the driver's page of cheap readings hangs: every fast signal is constant.
 
-    Truth: the clock fell by 12 % in the second half, throughput is 5 to 6 % low.  Energy goes on, the power record is not
-    supported here.
+    Effect: throughput 5 to 6 % low, because the clock fell by 12 % in the second half.  Energy still rises; there is no power
+    record.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=2.0, end_s=_EVER_S, level="clock", value=0.88)])
     evidence = without(found.evidence(), "dense_power")
@@ -161,9 +161,9 @@ def frozen_page() -> Attempt:
 
 
 def slowdown_spikes() -> Attempt:
-    """The over-current protection halves the clock for 60 ms about once a second, on a driver without reasons and counters.
+    """Return a window in which over-current protection halves the clock for 60 ms about once a second.
 
-    Truth: throughput 3 % low.  The 100 ms page shows some of the dips, others not; the dense record is missing too.
+    Effect: throughput 3 % low.  The 100 ms page shows only some dips; the driver has no reasons, counters or power record.
     """
     rng = generator(5, "spikes")
     begins_s = np.cumsum(rng.uniform(0.7, 1.3, 9))
@@ -174,9 +174,9 @@ def slowdown_spikes() -> Attempt:
 
 
 def ramp_of_another_model() -> Attempt:
-    """An L4 leaves its idle clock only 0.12 s after the work begins, in a window of 1.5 s; the daemon began with the window.
+    """Return a window of 1.5 s on an L4 that leaves the idle clock 0.12 s after the work begins.
 
-    Truth: throughput 5 to 6 % low.  L4s idle at a few hundred MHz, unlike the H200; nothing is known from before the window.
+    Effect: throughput 5 to 6 % low.  An L4 idles at a few hundred MHz, unlike an H200; the daemon started with the window.
     Clocks, power and limit are scaled to an L4's 2040 MHz and 72 W.
     """
     found = act(
@@ -197,7 +197,7 @@ def ramp_of_another_model() -> Attempt:
 
 
 def _from_its_begin(evidence: Evidence) -> Evidence:
-    """What a daemon that began with the window has read."""
+    """Return the evidence of a daemon that started with the window."""
     first_ns = evidence.window.begin_ns - 1_000_000
     columns = {name: each.where(each.at_ns >= first_ns) for name, each in evidence.trace.columns.items()}
     lists = tuple(each for each in evidence.trace.process_lists if each.at_ns >= first_ns)
@@ -205,18 +205,18 @@ def _from_its_begin(evidence: Evidence) -> Evidence:
 
 
 def cold_burst() -> Attempt:
-    """1.2 s of a capped product, straight after 3 s of rest, seen by a daemon that began with it and has no power record.
+    """Return a window of 1.2 s of a capped GEMM right after 3 s of idle time, without a power record.
 
-    Truth: throughput 1.3 % and median more above the sustained rate, which is what is claimed; H200s were measured so.
+    Effect: throughput 1.3 % above the claimed sustained rate, and the median more.  The daemon started with the window.
     """
     found = act(Setting(work=WORK["large gemm"], length_s=1.2), [Edit(begin_s=-4.0, end_s=-0.005, level="working", value=0.0)])
     return Attempt(evidence=_from_its_begin(without(found.evidence(), "dense_power")), truth=found.truth)
 
 
 def switched_before() -> Attempt:
-    """The clock was lowered by a lock a minute before the window; the record of this work says what is usual on this card.
+    """Return a window whose clock was locked lower a minute before; the work has a record on this card.
 
-    Truth: throughput 8 % below the record of six windows.  NVML shows 1800 throughout, with no reason bit.
+    Effect: throughput 8 % below the record of six windows.  NVML shows 1800 MHz throughout, and no reason bit.
     """
     found = act(Setting(work=WORK["fp32 gemm"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="clock", value=0.91)])
     evidence = replace(found.evidence(), record=recorded(found, power_w=571.0, clock_mhz=1978.0))
@@ -227,13 +227,13 @@ ENTRIES: tuple[Entry, ...] = (
     off(switch_early, "clock 8 % low for all but the first 0.3 s", "throughput"),
     off(staircase, "ten clock levels of a tenth each, up to 9 % low", "throughput"),
     off(dips_between_refreshes, "30 ms clock dips in step with NVML's refresh, 9 %", "throughput"),
-    off(stretched_clock, "true clock low for 40 %, NVML's unmoved", "throughput"),
+    off(stretched_clock, "true clock low for 40 %, NVML's constant", "throughput"),
     off(
         creeping_limit,
         "power limit creeps from 700 to 600 W, unread",
         "throughput",
-        limit="flagged, and the bound lacks 0.2 points: a reference is a level of a fifth of the window, and in the first fifth the limit "
-        "has crept by 20 W already.",
+        limit="flagged, and the bound is 0.2 percentage points too small: the reference is a level of a fifth of the window, and in the "
+        "first fifth the limit has already fallen by 20 W.",
     ),
     off(limit_cut_between_polls, "limit 480 W for 0.85 s, unread", "throughput"),
     off(lock_lost_after_stamps, "fixed clock lost where stamps end, mean 15 %", "mean"),
@@ -246,7 +246,7 @@ ENTRIES: tuple[Entry, ...] = (
     off(switched_before, "8 % below this card's own record", "throughput"),
 )
 
-# Windows that the evidence cannot bound, or not wholly, and why.
+# Windows that the evidence cannot bound completely, with the reason.
 LIMITS: dict[str, str] = {
-    "creeping-limit": "the bound is 0.2 points short of a drift of 50 s: its reference is the first fifth, in which it had begun already",
+    "creeping-limit": "the bound is 0.2 percentage points too small: the reference is the first fifth, in which the drift had begun",
 }

@@ -1,7 +1,7 @@
-"""The windows that fooled the judge when they were invented: ``python -m tests.proof.fooling`` at commit 4b7a3af, 2026-11-22.
+"""The windows that fooled the judge at first: ``python -m tests.proof.fooling`` at commit 4b7a3af, 2026-11-22.
 
-Their author had not read the rules.  The judge was mended after its author had seen them, so that only these counts are a
-measurement.
+The author of the windows had not read the rules.  The author of the judge later fixed it with knowledge of these windows, so
+only these counts are a measurement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windows in which the GPU did not do the work all the time, meant to be called valid."""
+"""Windows in which the GPU did not work all the time, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.proof.fooling_table import Entry, off
 
 
 def pinpricks() -> Attempt:
-    """A data loader starves the loop sixty times, 4 to 9 ms each, at random: every pause is shorter than a bin of power.
+    """Return a loop that a data loader starves sixty times at random, for less than a bin of power each.
 
-    Truth: throughput 5 to 9 % low, plain.  The 20 ms record dips irregularly, utilisation reads some points less.
+    Effect: throughput 5 to 9 % low, without times.  The 20 ms record dips irregularly, and utilisation is slightly lower.
     """
     rng = generator(11, "pinpricks")
     begins_s = np.sort(rng.uniform(0.05, 3.9, 60))
@@ -28,9 +28,9 @@ def pinpricks() -> Attempt:
 
 
 def dark_pause_of_the_machine() -> Attempt:
-    """The hypervisor holds the guest for 0.28 s: launches stop, and so does the watcher, so the stall lies wholly in the dark.
+    """Return a window in which the hypervisor stops the guest for 0.28 s, launches and watcher together.
 
-    Truth: throughput 6 % low, plain.  A vGPU: no power record.  A gap in every lane is noted.
+    Effect: throughput 6 % low, without times.  The vGPU has no power record.  Every lane has a recorded gap.
     """
     found = act(Setting(work=WORK["attention"], stamped=False), [Edit(begin_s=1.7, end_s=1.97, level="working", value=0.0)])
     evidence = silent(without(found.evidence(), "dense_power"), [(1.69, 1.97)], gaps=True)
@@ -42,9 +42,9 @@ def dark_pause_of_the_machine() -> Attempt:
 
 
 def short_freezes() -> Attempt:
-    """All virtual processors freeze 25 times for 45 ms; the watcher with them, for too short to be noted as a gap.
+    """Return a window in which all virtual CPUs and the watcher freeze 25 times for 45 ms, too short for a gap.
 
-    Truth: throughput 11 to 14 % low, plain.  No power record; the 200 ms utilisation reads 78 to 100 %.
+    Effect: throughput 11 to 14 % low, without times.  There is no power record; the 200 ms utilisation reads 78 to 100 %.
     """
     begins_s = np.arange(25) * 0.31 + generator(3, "freezes").uniform(0.02, 0.2, 25)
     stalls = [Edit(begin_s=float(at_s), end_s=float(at_s) + 0.045, level="working", value=0.0) for at_s in begins_s]
@@ -54,18 +54,18 @@ def short_freezes() -> Attempt:
 
 
 def long_window_seldom_read() -> Attempt:
-    """A checkpoint stops the loop for 2.6 s of 120 s; the daemon reads once a second and has no power record.
+    """Return a loop that a checkpoint stops for 2.6 s of 120 s, under a daemon that reads once a second.
 
-    Truth: throughput 2.2 % low, plain.  Two or three rows of 120 read an idle GPU.
+    Effect: throughput 2.2 % low, without times.  Two or three rows of 120 show an idle GPU; there is no power record.
     """
     found = act(Setting(work=WORK["decoding"], length_s=120.0), [Edit(begin_s=61.0, end_s=63.6, level="working", value=0.0)])
     return Attempt(evidence=sparse(without(found.evidence(), "dense_power"), 1.0), truth=found.truth)
 
 
 def spinning_megakernel() -> Attempt:
-    """A persistent kernel polls for work: while the host stalls for 0.35 s it spins, and every meter calls it busy.
+    """Return a persistent kernel that spins while the host stalls for 0.35 s, busy by every meter.
 
-    Truth: throughput 8 % low, plain.  Utilisation and SM activity stay, power falls to some 350 W in between.
+    Effect: throughput 8 % low, without times.  Utilisation and SM activity stay; power falls to about 350 W in between.
     """
     spinning = (
         Edit(begin_s=2.2, end_s=2.55, level="slower", value=1e6),
@@ -76,9 +76,9 @@ def spinning_megakernel() -> Attempt:
 
 
 def waiting_collectives() -> Attempt:
-    """A straggling rank: the collective of some training steps spins for 20 to 40 ms at full utilisation, more in the second half.
+    """Return training steps whose collective waits for a straggler for 20 to 40 ms at full utilisation.
 
-    Truth: throughput 9 % low, plain.  The power record shows the waits as a lower draw, no meter shows idleness.
+    Effect: throughput 9 % low, without times.  The power record shows lower power in the waits; no meter shows idle time.
     """
     rng = generator(21, "straggler")
     begins_s = np.concatenate([np.sort(rng.uniform(0.2, 3.0, 5)), np.sort(rng.uniform(3.0, 5.8, 13))])
@@ -94,25 +94,25 @@ def waiting_collectives() -> Attempt:
 
 
 def spells_of_the_interpreter() -> Attempt:
-    """A logging thread takes Python's lock now and then: the gaps between small launches double for spells of 0.4 s.
+    """Return small launches whose gaps double for 0.4 s at a time, while a logging thread holds Python's lock.
 
-    Truth: throughput 10 % low, plain.  The GPU was 63 % busy before; in the spells it is 47 % busy and draws less.
+    Effect: throughput 10 % low, without times.  The GPU is 63 % busy; during the locks it is 47 % busy and draws less.
     """
     rng = generator(8, "spells")
     edits: list[Edit] = []
     for at_s in (0.4 + 1.1 * np.arange(5) + rng.uniform(0.0, 0.4, 5)).tolist():
         edits += [
             Edit(begin_s=at_s, end_s=at_s + 0.4, level="working", value=0.74),
-            Edit(begin_s=at_s, end_s=at_s + 0.4, level="slower", value=1.55),  # of kernel time: a gap of 28 grows by 34 us
+            Edit(begin_s=at_s, end_s=at_s + 0.4, level="slower", value=1.55),  # in kernel time: a gap of 28 grows by 34 µs
         ]
     found = act(Setting(work=WORK["small launches"], length_s=6.0), edits)
     return Attempt(evidence=found.evidence(), truth=found.truth)
 
 
 def late_start_and_early_end() -> Attempt:
-    """The window is opened by a parent that takes 0.15 s to signal the worker, and closed 0.12 s after the worker has finished.
+    """Return a window that a parent process opens 0.15 s before the work and closes 0.12 s after the work.
 
-    Truth: throughput 6 % low, plain: neither pause lies between two stretches of work.
+    Effect: throughput 6 % low, without times.  Neither pause lies between two stretches of work.
     """
     setting = Setting(work=WORK["softmax"])
     edges = (
@@ -124,9 +124,9 @@ def late_start_and_early_end() -> Attempt:
 
 
 def work_elsewhere_at_the_end() -> Attempt:
-    """The loop's last tenth runs on the processor: a fallback of an operator without kernel, with short GPU work in between.
+    """Return a loop whose last tenth runs mostly on the CPU, as a fallback of an operator without a kernel.
 
-    Truth: throughput 8 % low, plain.  The GPU is busy for 2 of every 10 ms in that tenth.
+    Effect: throughput 8 % low, without times.  The GPU is busy for 2 of every 10 ms in that tenth.
     """
     edits = [Edit(begin_s=4.5 + 0.01 * i, end_s=4.508 + 0.01 * i, level="working", value=0.0) for i in range(50)]
     found = act(Setting(work=WORK["fp32 gemm"], length_s=5.0), edits)
@@ -134,9 +134,9 @@ def work_elsewhere_at_the_end() -> Attempt:
 
 
 def no_meter_but_the_mean_of_power() -> Attempt:
-    """A cloud's card tells power as a trailing mean and temperature, nothing else; the loop stalled three times for 0.15 s.
+    """Return a loop that stalls three times for 0.15 s on a card that reports mean power, temperature, memory and clocks.
 
-    Truth: throughput 10 % low, plain.
+    Effect: throughput 10 % low, without times.
     """
     stalls = [Edit(begin_s=at_s, end_s=at_s + 0.15, level="working", value=0.0) for at_s in (0.8, 1.9, 3.3)]
     found = act(Setting(work=WORK["convolution"], stamped=False), stalls)
@@ -150,13 +150,13 @@ def no_meter_but_the_mean_of_power() -> Attempt:
 
 ENTRIES: tuple[Entry, ...] = (
     off(pinpricks, "sixty stalls of 4 to 9 ms", "throughput"),
-    off(dark_pause_of_the_machine, "stall of 0.28 s while nobody watched", "throughput"),
+    off(dark_pause_of_the_machine, "stall of 0.28 s while the watcher stalled too", "throughput"),
     off(short_freezes, "25 stalls of 45 ms, watcher frozen too", "throughput"),
     off(long_window_seldom_read, "2.6 s of 120 s idle, read at 1 Hz", "throughput"),
     off(spinning_megakernel, "0.35 s of spinning at 100 % utilisation", "throughput"),
     off(waiting_collectives, "steps that wait for a straggler at full utilisation", "throughput"),
     off(spells_of_the_interpreter, "launch gaps double in spells", "throughput"),
-    off(late_start_and_early_end, "idle 0.15 s at the begin and 0.12 s at the end", "throughput"),
+    off(late_start_and_early_end, "idle 0.15 s at the start and 0.12 s at the end", "throughput"),
     off(work_elsewhere_at_the_end, "last tenth busy for a fifth", "throughput"),
-    off(no_meter_but_the_mean_of_power, "three stalls, hardly a meter", "throughput"),
+    off(no_meter_but_the_mean_of_power, "three stalls, few meters", "throughput"),
 )

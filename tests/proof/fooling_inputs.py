@@ -1,4 +1,4 @@
-"""Windows of other work than is said: easier data, another GPU, results kept, meant to be called valid."""
+"""Windows of other work than stated: easier data, another GPU, cached results, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _EVER_S = 1e3
 
 
 def zeros_throughout() -> Attempt:
-    """A leaderboard entry multiplies zeros: the whole window is cooler and faster, like the warm-up before it.
+    """Return a GEMM of zeros: the whole window is cooler and faster, like the warm-up before it.
 
-    Truth: mean 16 % short of this card's record of the same label and program, made with random data.  As measured on an
-    H200: 415 W, NVML near 1725 MHz, the true clock 1566, and the power cap's reason set nearly all the time.
+    Effect: mean 16 % short of this card's record of the same label and program, made with random data.  As on an H200, power
+    is 415 W, NVML shows about 1725 MHz, the true clock is 1566, and the power cap's reason is nearly always set.
     """
     setting = Setting(work=WORK["large gemm"], variant=Variant.TIMES)
     found = act(setting, [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="load", value=0.353)])
@@ -41,9 +41,9 @@ def zeros_throughout() -> Attempt:
 
 
 def activations_die() -> Attempt:
-    """A network whose activations die out: its data grows easier from step to step, over the whole window.
+    """Return a network whose activations die out, so that its data becomes easier with each step of the window.
 
-    Truth: mean 3 to 5 % short of the first data's.  Power stays at the cap while the clock rises slowly, as it does on zeros.
+    Effect: mean 3 to 5 % short of that of the first data.  Power stays at the cap while the clock rises slowly.
     """
     drift = [Edit(begin_s=0.1 * i, end_s=0.1 * (i + 1), level="load", value=1.0 - 0.0033 * i) for i in range(61)]
     found = act(Setting(work=WORK["attention"], variant=Variant.TIMES, length_s=6.0), drift)
@@ -51,10 +51,10 @@ def activations_die() -> Attempt:
 
 
 def times_of_another_gpu() -> Attempt:
-    """A process with contexts on two GPUs: this one is kept busy by its other rank, the times come from the other GPU.
+    """Return a window of a process with contexts on two GPUs, whose times come from the other GPU.
 
-    What is said of this GPU is true; the number is not this GPU's.  The stamps show 1978 MHz, all the time, where NVML's
-    clock of this GPU, which reads above the true one under a cap, is below 1700.
+    The readings are those of this GPU, but the number is not.  The stamps always show 1978 MHz, while NVML's clock of this
+    GPU, which reads above the true clock under a cap, is below 1700 MHz.
     """
     here = act(Setting(work=WORK["gemm"], variant=Variant.STAMPED))
     there = act(Setting(work=WORK["fp32 gemm"], variant=Variant.STAMPED))
@@ -65,9 +65,9 @@ def times_of_another_gpu() -> Attempt:
 
 
 def memoised() -> Attempt:
-    """Inputs repeat, and the wrapper returns early for those it has seen: 55 % of the calls do 45 % of the work.
+    """Return calls with a wrapper that returns early for repeated inputs: 55 % of the calls do 45 % of the work.
 
-    Truth: mean 30 % and median 55 % short of a call's.  Times, begins and busy time agree; only the times have two modes.
+    Effect: mean 30 % and median 55 % short of a full call.  Times, start times and busy time agree; the times have two modes.
     """
     work = WORK["softmax"]
     share = 0.55 * 0.45 + 0.45
@@ -82,26 +82,26 @@ def memoised() -> Attempt:
         kept = begin_s + took_s < ran.window_end_s - 1e-4
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
-    return Attempt(evidence=found.told(change), truth={"mean": share - 1.0, "median": -0.55})
+    return Attempt(evidence=found.changed_evidence(change), truth={"mean": share - 1.0, "median": -0.55})
 
 
 def early_exit_in_five_batches() -> Attempt:
-    """A solver converges: in the last fifth each call does a fifth less; the harness times five batches of a second.
+    """Return a converging solver, timed in five batches of 1 s, whose calls do a fifth less in the last fifth.
 
-    Truth: mean 4 % short and throughput 4 % high against the calls as they are said to be.  Utilisation, clock and power do
-    not change, so the fifth entry is the only witness.
+    Effect: mean 4 % short and throughput 4 % high against full calls.  Utilisation, clock and power do not change, so the fifth
+    entry is the only witness.
     """
     setting = Setting(work=WORK["fp32 gemm"], length_s=5.0, variant=Variant.TIMES)
     found = act(setting, [Edit(begin_s=4.0, end_s=_EVER_S, level="slower", value=0.8)])
     evidence = found.evidence()
-    each = found.ran.iterations.count // 5  # the few calls that are left run untimed
+    each = found.ran.iterations.count // 5  # the remaining calls run untimed
     return Attempt(evidence=replace(evidence, timings=batches(evidence.timings, each)), truth=found.truth)
 
 
 def slow_buffers() -> Attempt:
-    """Every other iteration uses buffers whose rows lie 4 KiB apart in one channel: it takes 8 % longer.
+    """Return a loop in which every other iteration uses badly aligned buffers and takes 8 % longer.
 
-    Truth: mean 4 % above the good buffers', the number that the record of this work holds; two modes in strict turns.
+    Effect: mean 4 % above that of good buffers in the record of this work.  The two modes alternate strictly.
     """
     work = WORK["copy"]
     setting = Setting(work=work, variant=Variant.TIMES)
@@ -115,13 +115,13 @@ def slow_buffers() -> Attempt:
         begin_s = ran.begin_s[0] + np.concatenate([[0.0], np.cumsum(took_s[:-1] + gaps_s)])
         return replace(ran, begin_s=begin_s, took_s=took_s)
 
-    evidence = replace(slow.told(change), record=recorded(good, power_w=561.0, clock_mhz=1976.0))
+    evidence = replace(slow.changed_evidence(change), record=recorded(good, power_w=561.0, clock_mhz=1976.0))
     return Attempt(evidence=evidence, truth={"throughput": 1 / 1.04 - 1.0, "mean": 0.04})
 
 
 ENTRIES: tuple[Entry, ...] = (
     off(zeros_throughout, "zeros, 15 % faster than this card's record", "mean"),
-    off(activations_die, "data grows easier all along", "mean"),
+    off(activations_die, "data becomes easier throughout", "mean"),
     off(times_of_another_gpu, "times of another GPU"),
     off(memoised, "55 % of calls return early", "mean"),
     off(early_exit_in_five_batches, "a fifth less work in the last of five batches", "throughput", "mean"),

@@ -1,4 +1,4 @@
-"""Windows that somebody else shared, meant to be called valid."""
+"""Windows on a GPU shared with other processes, meant to be called valid."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _EVER_S = 1e3
 
 
 def _unused(at_s: float, seen: ProcessList) -> ProcessList | None:
-    """Drop the lists that asked the utilisation record: it is not permitted here."""
+    """Drop the lists with utilisation, which is not permitted here, and hide the processes of the others."""
     return None if any(each.utilization_ratio is not None for each in seen.processes) else inside_namespace(at_s, seen)
 
 
 def hidden_tenant() -> Attempt:
-    """Another container works for a tenth of the time, throughout; this one sees no list and may not ask for utilisation.
+    """Return a window next to another container that always works for a tenth of the time, without lists or utilisation.
 
-    Truth: throughput 6 % low.  Its 669 MB are memory in use that nobody explains.
+    Effect: throughput 6 % low.  The 669 MB of the other container are unexplained memory in use.
     """
     found = act(Setting(work=WORK["gemm"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="slices", value=0.11)])
     evidence = column(listed(found.evidence(), _unused), "memory_used_bytes", lambda at_ns, used: used + 669e6)
@@ -44,10 +44,10 @@ def hidden_tenant() -> Attempt:
 
 
 def half_of_the_sms() -> Attempt:
-    """A second MPS client takes a share of every SM from before the window to its end; the server alone is on the list.
+    """Return a window in which a second MPS client always uses a share of every SM; only the server is listed.
 
-    Truth: mean 20 % above the record of six windows.  No time slices: every iteration is longer alike.  Neither the host's
-    facts nor the list tell of the client; its memory is counted for the server.
+    Effect: mean 20 % above the record of six windows.  There are no time slices: all iterations are equally longer.  Neither
+    the host's facts nor the list name the client, whose memory counts for the server.
     """
     found = act(
         Setting(work=WORK["softmax"], variant=Variant.TIMES),
@@ -59,9 +59,9 @@ def half_of_the_sms() -> Attempt:
 
 
 def idle_looking_neighbour() -> Attempt:
-    """A listed process of 669 MB works 3 ms of every 60; the utilisation record, a sample now and then, says 0 of it.
+    """Return a window next to a listed process that takes 3 ms of every 60, with a recorded utilisation of 0.
 
-    Truth: throughput 5 % low, plain.
+    Effect: throughput 5 % low, without times.
     """
     bursts = [Edit(begin_s=0.06 * i, end_s=0.06 * i + 0.006, level="slices", value=1.0) for i in range(-100, 70)]
     found = act(Setting(work=WORK["decoding"]), bursts)
@@ -69,9 +69,9 @@ def idle_looking_neighbour() -> Attempt:
 
 
 def own_decoder() -> Attempt:
-    """A child of the benchmark decodes video on the GPU for the last 60 % of the window: it counts as own.
+    """Return a window in which a child of the benchmark decodes video on the GPU for the last 60 % of the time.
 
-    Truth: mean some 8 % high.  The list says own; the utilisation record gives the child a tenth.
+    Effect: mean about 8 % high.  The child is listed as own, with a utilisation of 10 %.
     """
     found = act(
         Setting(work=WORK["attention"], variant=Variant.TIMES, length_s=5.0),
@@ -84,9 +84,9 @@ def own_decoder() -> Attempt:
 
 
 def remote_desktop() -> Attempt:
-    """A headless X server renders somebody's visualisation on the H200 (EGL, VirtualGL): 1 ms of every frame, 60 a second.
+    """Return a window next to a headless X server that renders for 1 ms per frame, at 60 frames per second.
 
-    Truth: throughput 4 % low, plain.  The list calls the process graphics, and NVML knows no utilisation of such a one.
+    Effect: throughput 4 % low, without times.  The process is listed as graphics, for which NVML reports no utilisation.
     """
     frames = [Edit(begin_s=i / 60, end_s=i / 60 + 0.001, level="slower", value=3.0) for i in range(-360, 250)]
     found = act(Setting(work=WORK["fp32 gemm"]), frames)
@@ -94,9 +94,9 @@ def remote_desktop() -> Attempt:
 
 
 def other_virtual_machine() -> Attempt:
-    """A vGPU: the scheduler gives another VM its slices in the second half; this guest sees only itself.
+    """Return a window on a vGPU whose scheduler gives another VM time slices in the second half.
 
-    Truth: throughput some 16 % low, plain.  No list, no power, no GPM; utilisation is the guest's own.
+    Effect: throughput about 16 % low, without times.  There is no list, power or GPM; utilisation is that of the guest.
     """
     found = act(Setting(work=WORK["convolution"], stamped=False), [Edit(begin_s=2.0, end_s=_EVER_S, level="slices", value=0.6)])
     evidence = device(found.evidence(), name="NVIDIA H200-71C", virtualization="vgpu")
@@ -109,9 +109,9 @@ def other_virtual_machine() -> Attempt:
 
 
 def sibling_instance() -> Attempt:
-    """A MIG instance whose siblings draw the board's power for 45 % of the window: the cap takes this one's clock.
+    """Return a MIG instance whose siblings draw the board's power for 45 % of the window, so that the cap lowers the clock.
 
-    Truth: mean 4 to 7 % high.  The board's power stays at the limit, the clock falls; no utilisation on MIG.
+    Effect: mean 4 to 7 % high.  The board's power stays at the limit while the clock falls; MIG has no utilisation.
     """
     setting = Setting(work=WORK["attention"], variant=Variant.TIMES, stamped=False)
     found = act(setting, [Edit(begin_s=1.0, end_s=2.8, level="power_limit_w", value=580.0)])
@@ -126,10 +126,10 @@ def sibling_instance() -> Attempt:
 
 
 def jobs_between_lists() -> Attempt:
-    """A health check runs a 0.25 s bandwidth test three times; on a busy machine the list comes once a second and misses it.
+    """Return a window with three bandwidth tests of 0.25 s by a health check, between two process lists.
 
-    Truth: throughput 5 to 7 % low, plain.  The utilisation record is not permitted.  Power and memory traffic change for
-    a moment; memory in use shows some 500 MB more for as long.
+    Effect: throughput 5 to 7 % low, without times.  Utilisation is not permitted.  During a test, power and memory traffic
+    change, and about 500 MB more memory is in use.
     """
     spans = [(1.12, 1.37), (2.62, 2.87), (4.3, 4.55)]
     found = act(
@@ -152,9 +152,9 @@ def jobs_between_lists() -> Attempt:
 
 
 def thief_of_bandwidth() -> Attempt:
-    """Copies of a process in another namespace slow a third of the window; the loop says ``varies=True``.
+    """Return a window with ``varies=True``, a third of which is slowed by copies of a process in another namespace.
 
-    Truth: mean 8 % high.  Time slices there are none; in this container the own PID is the one in the utilisation record.
+    Effect: mean 8 % high.  There are no time slices; in this container the utilisation record names only the own PID.
     """
     found = act(
         Setting(work=WORK["decoding"], variant=Variant.TIMES),
@@ -167,9 +167,9 @@ def thief_of_bandwidth() -> Attempt:
 
 
 def second_rank_of_the_same_job() -> Attempt:
-    """Two ranks were bound to one GPU by a wrong local rank: both belong to the measured tree, each gets half.
+    """Return a window in which a wrong local rank binds two ranks of the measured tree to one GPU.
 
-    Truth: throughput 50 % of what one rank alone reaches on it.  Two own processes, each with half of the utilisation.
+    Effect: throughput 50 % of that of one rank alone.  Each of the two own processes has half of the utilisation.
     """
     found = act(Setting(work=WORK["convolution"]), [Edit(begin_s=-_EVER_S, end_s=_EVER_S, level="slices", value=0.92)])
     twin = beside(lambda at_s: 0.5, ownership=Ownership.OWN, own=lambda at_s: 0.48, memory_bytes=10_000_000_000, pid=4243)

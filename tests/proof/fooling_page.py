@@ -1,4 +1,4 @@
-"""The windows meant to fool the judge as a page: docs/FOOLING.md, with today's verdicts."""
+"""The writer of docs/FOOLING.md: the windows meant to fool the judge, with today's verdicts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def page() -> str:
         "unproven verdict states no number.\n",
         "| windows | count | not acceptable when they were invented | not acceptable today |",
         "|---|---|---|---|",
-        _count("off, or not what they are said to be", off),
+        _count("off, or of other work than stated", off),
         _count("honest: off by less than 0.3 %", honest),
         "",
         "**Only the first count is a measurement.**  The judge's authors fixed it after they had seen these windows, so today's count shows",
@@ -53,7 +53,7 @@ def _table(found: Sequence[Tried]) -> list[str]:
         "",
     ]
     if limits:
-        out += ["Not acceptable, and why it stays:\n", *(_limit(each) for each in limits), ""]
+        out += ["Not acceptable, with the reason:\n", *(_limit(each) for each in limits), ""]
     return out
 
 
@@ -63,7 +63,7 @@ def _row(each: Tried) -> str:
     truth = ", ".join(f"{_WORDS[name]} {each.attempt.truth[name]:+.1%}" for name in names)
     bounds = ", ".join(f"{_WORDS[name]} {amount}" for name, amount in each.bounds(names).items())
     at_first = "fooled" if entry.name in FOOLED_AT_FIRST else "ok"
-    acceptable = "mended" if entry.name in FOOLED_AT_FIRST else "ok"
+    acceptable = "fixed" if entry.name in FOOLED_AT_FIRST else "ok"
     today = acceptable if each.is_acceptable else "known limit" if entry.limit else "**no**"
     found = ", ".join(each.rules) or "–"
     return (
@@ -77,12 +77,12 @@ def _limit(each: Tried) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page; with ``--check`` say whether the one there is it."""
+    """Write the page and return 0; with ``--check``, return 1 if the page is stale."""
     text = page()
     if "--check" not in arguments:
         PAGE.write_text(text, encoding="utf-8")
     elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{PAGE.name} is not what the judge says: make pages\n")
+        sys.stderr.write(f"{PAGE.name} is stale; write it again: make pages\n")
         return 1
     return 0
 

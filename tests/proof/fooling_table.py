@@ -1,4 +1,4 @@
-"""The entry of a window that is meant to fool the judge: who makes it, what is off, and what a fair judge would say."""
+"""The entry of a window meant to fool the judge: the function that makes it, the deviation, and the fair statuses."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from typing import TypeAlias
 from tests.proof.fooling_stage import Attempt
 
 NOT_VALID = ("flagged", "rejected", "unproven")
-NOT_ACCUSED = ("valid", "unproven")  # an honest window; unproven is fair only where the machine hides what the claim requires
+NOT_ACCUSED = (
+    "valid",
+    "unproven",
+)  # of an honest window; unproven is fair only if the machine hides evidence that the claim requires
 
 Maker: TypeAlias = Callable[[], Attempt]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One window to try: ``fair`` are the acceptable statuses.
+    """One window for the judge: ``fair`` are the acceptable statuses.
 
-    ``covers`` are the numbers whose bound plus repeatability must reach the truth; it is asked where the verdict is valid or
-    flagged, as a rejection or an unproven window vouches for no number.  ``limit`` says why the verdict is not acceptable and
-    stays as it is; empty where it is acceptable.
+    ``covers`` are the numbers whose bound plus repeatability must reach the true deviation in a valid or flagged verdict.  A
+    rejected or unproven verdict states no number.  ``limit`` is the reason for a verdict that stays not acceptable; else empty.
     """
 
     make: Maker
@@ -36,10 +38,10 @@ class Entry:
 
 
 def off(make: Maker, off: str, *covers: str, fair: tuple[str, ...] = NOT_VALID, limit: str = "") -> Entry:
-    """Enter a window whose number is off, or is not what it is said to be."""
+    """Return the entry of a window whose number is off, or is of other work than stated."""
     return Entry(make=make, off=off, fair=fair, covers=covers, honest=False, limit=limit)
 
 
 def honest(make: Maker, says: str, *, fair: tuple[str, ...] = ("valid",), limit: str = "") -> Entry:
-    """Enter an honest window."""
+    """Return the entry of an honest window."""
     return Entry(make=make, off=says, fair=fair, covers=(), honest=True, limit=limit)

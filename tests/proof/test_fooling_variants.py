@@ -38,14 +38,14 @@ def test_entries_told_twice_bound_the_rate(work: str, every: int, variant: Varia
         again = np.sort(np.concatenate([np.arange(ran.count), np.arange(0, ran.count, every)]))
         return replace(ran, begin_s=ran.begin_s[again], took_s=ran.took_s[again], clock_mhz=ran.clock_mhz[again])
 
-    verdict = judge(_run(work, variant).told(change))
+    verdict = judge(_run(work, variant).changed_evidence(change))
     assert verdict.status.value == "flagged"
     assert _bound(verdict, "throughput") >= 1 / every
 
 
 @pytest.mark.parametrize(("work", "factor"), [("softmax", 1.15), ("gemm", 1.4), ("fp32 gemm", 3.0), ("small launches", 2.5)])
 def test_times_that_hold_work_of_other_calls_are_bounded(work: str, factor: float) -> None:
-    verdict = judge(_run(work).told(lambda ran: replace(ran, took_s=ran.took_s * factor)))
+    verdict = judge(_run(work).changed_evidence(lambda ran: replace(ran, took_s=ran.took_s * factor)))
     assert verdict.status.value in ("flagged", "rejected")
     assert verdict.status.value == "rejected" or _bound(verdict, "mean") >= factor - 1
 
@@ -72,7 +72,7 @@ def test_calls_that_return_early_bound_the_mean(work: str, share: float, quick: 
         kept = begin_s + took_s < ran.window_end_s - 1e-4
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
-    verdict = judge(act(Setting(work=faster, variant=Variant.TIMES)).told(change))
+    verdict = judge(act(Setting(work=faster, variant=Variant.TIMES)).changed_evidence(change))
     assert verdict.status.value in ("flagged", "rejected")  # few slow ones are late
     assert _bound(verdict, "mean") > 0.9 * (1 - whole)
 
@@ -129,7 +129,7 @@ def test_copies_as_an_h200_shows_them_are_valid() -> None:
 def test_times_that_fill_the_window_are_valid(work: str, change: Callable[[Iterations], Iterations]) -> None:
     """No entry overlaps, and their sum stays below the window."""
     for variant in (Variant.TIMES, Variant.DURATIONS, Variant.STAMPED):
-        verdict = judge(_run(work, variant).told(change))
+        verdict = judge(_run(work, variant).changed_evidence(change))
         assert verdict.status.value == "valid", str(verdict)
 
 

@@ -100,7 +100,7 @@ class TestRuns:
         ended = gpuwatch(*store(timed=False), "compare", "0ca7", "1ca7", "--json")
         found = ended.data["comparisons"][0]
         assert (ended.code, found["decision"], found["ratio"]) == (0, "inconclusive", None)
-        assert any("before and after kept no times" in reason for reason in found["reasons"])
+        assert any("before and after recorded no times" in reason for reason in found["reasons"])
 
     def test_windows_of_a_simulated_gpu_are_called_so(self, gpuwatch: Gpuwatch, daemon: Settings) -> None:
         ids = []

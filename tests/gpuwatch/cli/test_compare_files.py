@@ -151,7 +151,7 @@ def test_two_models_are_refused_unless_a_ratio_is_asked_for(
     files = (report(tmp_path / "a.html", ours()), report(tmp_path / "b.html", other))
     refused = gpuwatch("compare", *files).out
     assert refused.startswith("INCOMPARABLE")
-    assert "only their ratio can be asked for (--ratio)" in refused
+    assert "only their ratio can be compared (--ratio)" in refused
     monkeypatch.setenv("GPUWATCH_CARD_SPREAD", "0.3 %")
     assert gpuwatch("compare", *files, "--ratio", "--clock", "1450").out.startswith("FASTER")
 
