@@ -49,7 +49,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
 
 
 def test_every_module_on_the_map_exists() -> None:
-    table = (ROOT / "DEVELOPMENT.md").read_text().partition("## The map")[2].partition("A window's life")[0]
+    table = (ROOT / "DEVELOPMENT.md").read_text().partition("## The map")[2].partition("The life cycle of a window")[0]
     named = re.findall(r"`((?:annotate|gpuwatch|tests|dashboards|systemd)/[\w/-]*(?:\.\w+)?)`", table)
     assert len(named) > 20
     for path in named:
@@ -76,7 +76,7 @@ def test_every_test_that_security_names_exists() -> None:
 
 def test_every_record_that_a_recipe_names_exists() -> None:
     """A recipe that names a class, such as "one `Alert`", names a class of this tree."""
-    recipes = (ROOT / "DEVELOPMENT.md").read_text().partition("## Recipes")[2].partition("## How code reads here")[0]
+    recipes = (ROOT / "DEVELOPMENT.md").read_text().partition("## Recipes")[2].partition("## Code style")[0]
     named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`", recipes))
     code = [
         path.read_text() for folder in ("annotate", "gpuwatch", "dashboards", "tests") for path in (ROOT / folder).rglob("*.py")
