@@ -1,7 +1,7 @@
 """The scope of one window: its GPUs and its host.
 
-Its GPUs are the ones it names, or else those on which its processes held a context.  Its host consists of its process
-tree, the tree's CPU pressure, and profilers attached to it.
+The GPUs are the named ones, or else those on which the window's processes held a context.  The host is the window's
+process tree, the tree's CPU pressure, and the profilers attached to the tree.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from gpuwatch.host.cpu_pressure import Pressure
 from gpuwatch.host.mark_members import OwnProcesses, TreeMembers
 from gpuwatch.wire.messages import FactValue
 
-LOOK_S = 0.1  # between two reads of the launching thread's state, which take about 30 us each
+LOOK_S = 0.1  # interval of reads of the launching thread's state
 
 _UNSEEN = (
     "the process of this window is not in the PID namespace of the daemon, which cannot find it on a GPU; give the daemon the"
     " host's PIDs: hostPID: true in Kubernetes, --pid=host in Docker"
 )
-_NO_CONTEXT = "no process of this window held a context on a GPU; name the GPU if another process works for it: {}"
+_NO_CONTEXT = "no process of this window held a context on a GPU; if another process did the work, name the GPU: {}"
 
 
 @dataclass(slots=True)
@@ -40,18 +40,18 @@ class WindowHost:
     own: OwnProcesses | None = None  # None: the process and its descendants
     _before: Pressure | None = None
     _after: Pressure | None = None
-    # Read during the window, because threads that end before it would be missed.
+    # Read during the window, because a read at its end would miss the threads that ended before.
     _threads: dict[int, tuple[int, int]] = field(default_factory=dict)
     _owners: dict[int, int] = field(default_factory=dict)
 
     def includes(self, pid: int, *, is_new: bool) -> bool:
-        """Return whether a process belongs to the tree; the tree is read again only for a new process."""
+        """Return whether a process belongs to the window; only a new process is looked up in the process tree."""
         if is_new and self.pid and pid not in self.pids and self._members().includes(pid):
             self.pids.add(pid)
         return pid in self.pids
 
     def holds(self, pid: int) -> bool:
-        """Return whether a process belongs to the tree now."""
+        """Return whether a process belongs to the window's tree now."""
         return bool(self.pid and pid) and self._members().includes(pid)
 
     async def begin(self) -> None:
@@ -96,7 +96,7 @@ class WindowHost:
         return self.own or TreeMembers((self.pid,))
 
     def _tree(self) -> tuple[int, ...]:
-        # The first process comes first: its processors and control group are used for all.
+        # The window's own process comes first: its CPUs and control group are used for the whole tree.
         return tuple(sorted(self.pids, key=lambda pid: (pid != self.pid, pid)))
 
     async def _look_for_profilers(self) -> None:
@@ -105,7 +105,7 @@ class WindowHost:
 
 
 def _measured(own: OwnProcesses) -> frozenset[int]:
-    """Return a window's own processes without this daemon, which the first window may have started."""
+    """Return a window's own processes without the daemon's, which the first window may have started."""
     return own.everyone() - processes.descendants(os.getpid())
 
 
@@ -142,7 +142,7 @@ class WindowGpus:
         """Return the watched GPUs that the window covers, and a reason why there are none or others were left out."""
         if self.named is not None:
             beside = [uuid for uuid in self.seen if uuid not in self.named]
-            return self.named, f"also held a context on {', '.join(beside)}, not judged" if beside else ""
+            return self.named, f"not judged: a context of the window on {', '.join(beside)}, not named" if beside else ""
         used = self.seen.union(declared_gpus(declared, watched))
         if uuids := tuple(uuid for uuid in watched if uuid in used):
             return uuids, ""

@@ -313,7 +313,7 @@ def test_window_held_up_by_the_driver_is_judged_as_such(working: Scene, library:
         with window(watch, hung) as after:
             sample_for(1.0)
     assert held_up.status == "unproven"
-    assert f"what was read of {hung.uuid} is held up by a driver that does not answer" in held_up.why
+    assert f"a driver call that has not returned holds up the readings of {hung.uuid}" in held_up.why
     assert any(is_waited_for[1:]), "windows on other GPUs were entered before it was given up"
     assert "lost" not in why(after[hung.uuid]), "it came back after it was lost, not before"
 

@@ -86,7 +86,7 @@ def test_another_socket_in_its_place_is_left_alone_and_said_once(tmp_path: Path)
         live.settings.socket.unlink()
         other = socket.socket(socket.AF_UNIX)
         other.bind(str(live.settings.socket))
-        wait_until(lambda: "another socket took the place of ours" in live.log.read_text(), what="the other socket is named")
+        wait_until(lambda: "expected this daemon's socket, found another one" in live.log.read_text(), what="the other socket is named")
         let_pass(1.2, "the daemon looks at its socket each second")
         assert live.log.read_text().count("took the place") == 1
     assert live.settings.socket.exists()

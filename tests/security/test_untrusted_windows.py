@@ -47,7 +47,7 @@ def test_untrusted_window_hears_only_its_opener(found: Settings) -> None:
     """The measured program's own connection can neither end the window nor add to it."""
     with gpuwatch.window("outer", untrusted=True, sync=False, settings=found) as w, connect(found) as inner:
         answers = refusals(inner, w.run_id or "")
-    assert {each.partition(" takes ")[2] for each in answers} == {"times, facts and its end only from whoever opened it"}
+    assert {each.partition(" takes ")[2] for each in answers} == {"times, facts and its end only from the client that opened it"}
     assert w.end_ns is not None
     run = judged_run(found.state, w.run_id or "")
     assert run.declared["untrusted"] is True

@@ -54,7 +54,7 @@ def test_flush_of_a_silent_store_ends_with_its_patience() -> None:
     """The wait for a store that never answers is limited by its patience."""
     disk = Disk(True)
     disk.gate.clear()
-    assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the disk did not take them in time"
+    assert asyncio.run(Flushing(disk, patience_s=0.2).refusal()) == "the commit timed out"
     assert max(disk.allowed_s) <= 0.2
     disk.gate.set()
 

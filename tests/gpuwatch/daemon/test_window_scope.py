@@ -30,7 +30,7 @@ def test_window_gpus_cover_seen_and_declared_or_named() -> None:
     gpus.note(listed(os.getpid()), host_of(os.getpid()))
     named.note(listed(os.getpid(), uuid=B), host_of(os.getpid()))
     assert covered(gpus, A, B) == ((A, B), "")
-    assert covered(named, A, B) == ((A,), f"also held a context on {B}, not judged")
+    assert covered(named, A, B) == ((A,), f"not judged: a context of the window on {B}, not named")
 
 
 def test_window_gpus_cover_the_only_gpu_where_lists_are_cut() -> None:
