@@ -12,7 +12,7 @@ from gpuwatch.store import files
 
 _log = logging.getLogger("gpuwatch.store")
 
-# Errors from one bad value or a bad disk: they cost their own rows, never the thread.
+# Errors from one bad value or a bad disk.  They must never end the writer's thread.
 UNSTORABLE = (
     sqlite3.Error, OSError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, StoreError,
     RecursionError, msgspec.MsgspecError,
@@ -21,7 +21,7 @@ UNSTORABLE = (
 
 
 class Failure(Enum):
-    """The reason for the last write's failure, as far as it decides what happens next."""
+    """The kind of the last write's failure, which decides the next step."""
 
     FULL = "the disk is full"
     PASSING = "not now"
@@ -39,7 +39,7 @@ class Retries:
         self._logged: set[str] = set()  # kinds of errors caused by values
 
     def succeeds(self, work: Callable[[], object]) -> bool:
-        """Write; on a full disk make room and try again; replace a broken file; return whether it succeeded."""
+        """Write, and return whether that succeeded.  On a full disk, make room and retry; set a broken file aside."""
         while True:
             try:
                 work()
@@ -65,7 +65,7 @@ class Retries:
         self.failure = self.refused = None
 
     def _log_value(self, error: BaseException) -> None:
-        """Log each kind of error once: a program's bad name may be in every process list."""
+        """Log each kind of error once, because a bad process name may be in every process list."""
         kind = type(error).__name__
         if kind not in self._logged:
             self._logged.add(kind)

@@ -86,7 +86,7 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
         ended = await marks.answer(CloseMark(name="a", declared={"claimed_calls_count": 3}), pid=1, uid=7)
         assert isinstance(opened, Opened)
         assert ended == Closed(run=opened.run)
-        assert "found none; this daemon began" in await refused(marks, CloseMark(name="a"))
+        assert "found none; this daemon started" in await refused(marks, CloseMark(name="a"))
 
     asyncio.run(course())
     assert windows.opened == [(child, 7, {"untrusted": True, "own_processes": f"session {child}"})]
@@ -188,7 +188,7 @@ def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child
         assert "--expires: expected 0.01 to 2.6784e+06 s, found nan" in await refused(
             marks, begin(expires_s=float("nan")), uid=me
         )
-        assert "a name that is not empty" in await refused(marks, begin(""), uid=me)
+        assert "a non-empty name" in await refused(marks, begin(""), uid=me)
         assert "PID namespace" in await refused(marks, begin("hidden"), pid=0, uid=me)
 
     asyncio.run(course())

@@ -98,7 +98,7 @@ def test_a_run_is_found_by_the_beginning_of_its_id(state: Path) -> None:
     with Reader(state) as reader:
         assert reader.run("0002").status == "flagged"
         assert reader.run("0002abcd").verdicts == (verdict("flagged", rules=("power-limited", "regime-change")),)
-        with pytest.raises(StoreError, match=r"expected one in .* found none"):
+        with pytest.raises(StoreError, match=r"expected a run in .* found none"):
             reader.run("ffff")
         with pytest.raises(StoreError, match="a label or at least 4 characters of an id"):
             reader.run("000")
