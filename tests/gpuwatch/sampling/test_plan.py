@@ -116,7 +116,7 @@ def test_plan_drops_signals_that_never_answer() -> None:
     plan = plan_of(values={"sync_boost_ns": silent, "energy_j": silent, "sm_clock_lock_mhz": silent})
     named = {name for names in plan.names.values() for name in names}
     assert named == set(SIGNALS) - {"sync_boost_ns", "energy_j", "thermal_violation_ns"}
-    assert plan.reasons["energy_j"] == "this GPU or driver does not answer it"
+    assert plan.reasons["energy_j"] == "this GPU or driver does not report it"
 
 
 def test_thermal_time_is_read_only_without_a_counter() -> None:
