@@ -1,4 +1,4 @@
-"""Tests of windows without a connection: bounded, private to their user, ended by name or at their expiry."""
+"""Tests of windows without a connection: bounded, private to a user, ended by name or by expiry."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_mark_is_ended_by_its_name_with_its_facts(marks: HeldMarks, windows: _Wi
 
 
 def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -> None:
-    """Two users may use one name without effect on each other; only root names an owner."""
+    """Two users may use one name without effect on each other; only root may pass another owner."""
 
     async def course() -> None:
         await marks.answer(begin("secret"), pid=ME, uid=7)
@@ -109,7 +109,7 @@ def test_mark_of_another_user_is_not_seen(marks: HeldMarks, windows: _Windows) -
     assert [uid for _, uid, _ in windows.opened] == [7, 8]
 
 
-def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
+def test_mark_names_are_unique_per_user_and_bounded(marks: HeldMarks) -> None:
     """A second mark of a name is refused, even in a simultaneous request, and each user has a bounded number."""
 
     async def course() -> None:
@@ -126,8 +126,8 @@ def test_mark_names_are_free_once_and_counted(marks: HeldMarks) -> None:
     asyncio.run(course())
 
 
-def test_mark_that_expires_is_abandoned_and_still_told(marks: HeldMarks, windows: _Windows) -> None:
-    """A later end of an expired mark names the run, whose verdict gives the reason, repeatedly; a new mark takes the name."""
+def test_expired_mark_is_abandoned_and_still_answered(marks: HeldMarks, windows: _Windows) -> None:
+    """Each end of an expired mark returns its run, even repeatedly; a new mark may reuse the name."""
 
     async def course() -> None:
         await marks.answer(begin(expires_s=0.02), pid=ME, uid=7)
@@ -157,8 +157,8 @@ def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Window
     assert windows.closed == [("run-1", {})]
 
 
-def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> None:
-    """A process that reused the named PID is recognised by its start time; the mark's children stay own."""
+def test_mark_of_a_reused_pid_is_abandoned(windows: _Windows, tmp_path: Path) -> None:
+    """A mark is abandoned if its PID has a new start time; a mark with an unchanged process is closed."""
     stands_in: Any = windows
     marks = HeldMarks(stands_in, proc=processes(tmp_path, {40: (1, 40, 7), 50: (1, 50, 7)}))
 
@@ -174,8 +174,8 @@ def test_mark_of_a_reused_pid_is_unproven(windows: _Windows, tmp_path: Path) -> 
     assert windows.closed == [("run-2", {})]
 
 
-def test_mark_names_whose_work_is_own(marks: HeldMarks, windows: _Windows, child: int) -> None:
-    """A mark's own work is the session by default, or all of a user's processes, or named ones of that user."""
+def test_mark_measures_a_users_or_named_processes(marks: HeldMarks, windows: _Windows, child: int) -> None:
+    """A mark measures a user's or named processes; other users' processes and invalid terms are refused."""
     me = os.getuid()
 
     async def course() -> None:

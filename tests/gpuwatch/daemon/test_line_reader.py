@@ -40,31 +40,31 @@ def heard(pieces: list[bytes], *, unfinished: UnfinishedLines | None = None, end
 
 
 @given(st.lists(st.binary(max_size=LONG).map(lambda line: line.replace(b"\n", b"")), max_size=20), st.integers(1, 3000))
-def test_lines_come_whole_however_they_were_cut(lines: list[bytes], size: int) -> None:
+def test_lines_are_whole_for_any_cut_of_the_stream(lines: list[bytes], size: int) -> None:
     unfinished = UnfinishedLines()
     sent = b"".join(line + b"\n" for line in lines)
     assert heard([sent[i : i + size] for i in range(0, len(sent), size)], unfinished=unfinished) == lines
     assert unfinished.held_bytes(MINE) == 0
 
 
-def test_what_has_no_end_yet_is_no_line() -> None:
+def test_unfinished_line_is_not_returned() -> None:
     unfinished = UnfinishedLines()
     assert heard([b"one\ntw"], unfinished=unfinished) == [b"one"]
     assert unfinished.held_bytes(MINE) == 0
 
 
 @pytest.mark.parametrize("pieces", [[b"x" * (LONG + 1)], [b"x" * LONG, b"xx"], [b"x" * (LONG + 1) + b"\n"]])
-def test_a_line_too_long_is_refused_ended_or_not(pieces: list[bytes]) -> None:
+def test_too_long_line_is_refused_ended_or_not(pieces: list[bytes]) -> None:
     with pytest.raises(WireError, match="at most 1000 bytes"):
         heard(pieces)
 
 
-def test_a_line_that_was_begun_must_end_within_a_while() -> None:
+def test_line_that_does_not_end_in_time_is_refused() -> None:
     with pytest.raises(WireError, match=r"rest of a line within 0\.05 s"):
         heard([b"one\n", b"tw"], ends=False)
 
 
-def test_half_lines_of_one_user_are_bounded_together() -> None:
+def test_unfinished_lines_of_a_user_are_bounded() -> None:
     unfinished = UnfinishedLines(user_most_bytes=100)
     unfinished.hold(MINE, 101)  # held by this user's other connections
     assert heard([b"one\n"], unfinished=unfinished) == [b"one"]  # a complete line is still accepted
@@ -73,7 +73,7 @@ def test_half_lines_of_one_user_are_bounded_together() -> None:
     assert unfinished.held_bytes(MINE) == 101
 
 
-def test_half_lines_of_another_user_refuse_nobody() -> None:
+def test_unfinished_lines_of_others_refuse_nobody() -> None:
     unfinished = UnfinishedLines(user_most_bytes=100)
     unfinished.hold(THEIRS, 101)
     assert heard([b"tw", b"o\n"], unfinished=unfinished) == [b"two"]

@@ -48,7 +48,7 @@ def test_window_gpus_name_the_option_of_the_interface_used() -> None:
         assert WindowGpus().covered(declared, (A, B), None, is_visible=True)[1].endswith(f": {option}")
 
 
-def test_window_gpus_are_named_by_unique_beginnings() -> None:
+def test_window_gpus_are_named_by_unique_prefixes() -> None:
     assert find_named(None, (A, B)) == (None, None)
     assert find_named(["aa", A], (A, B)) == ((A,), None)
     found, warning = find_named(["0"], (A, B))

@@ -48,8 +48,8 @@ def test_pauses_are_sorted_by_their_begin() -> None:
     ("changes", "says"),
     [
         ({"begin_ns": b"12345678"}, "expected 16 bytes"),
-        ({"end_ns": np.array([1, 2], "<i8").tobytes()}, "before their ends"),
-        ({"end_ns": np.array([1 << 62, 30], "<i8").tobytes()}, "before their ends"),
+        ({"end_ns": np.array([1, 2], "<i8").tobytes()}, "every start before its end"),
+        ({"end_ns": np.array([1 << 62, 30], "<i8").tobytes()}, "every start before its end"),
         ({"named": b"\1\2"}, "expected one of 2 names"),
         ({"names": []}, "expected one of 0 names"),
     ],
