@@ -34,11 +34,11 @@ def test_slow_worker_answers_each_window_separately(tmp_path: Path) -> None:
             await let_pass_async(0.2, "its pipes are closed before the loop is")
 
     first, second = asyncio.run(asked())
-    assert first.startswith("run first0: expected one")
-    assert second.startswith("run second0: expected one")
+    assert first.startswith("run first0: expected a run")
+    assert second.startswith("run second0: expected a run")
 
 
-@pytest.mark.parametrize(("is_starved", "says"), [(True, "run starved: expected one"), (False, "failed twice")])
+@pytest.mark.parametrize(("is_starved", "says"), [(True, "run starved: expected a run"), (False, "failed twice")])
 def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved: bool, says: str) -> None:
     """The judge waits for a worker that gets little CPU time, and gives up a worker that uses none."""
     Store(tmp_path, source="simulated", boot_id="b").close()
@@ -100,7 +100,7 @@ def test_idle_worker_exits_and_is_replaced(tmp_path: Path) -> None:
             await let_pass_async(0.2, "its pipes are closed before the loop is")
 
     why, threads_count = asyncio.run(asked())
-    assert why.startswith("run run0: expected one")
+    assert why.startswith("run run0: expected a run")
     assert threads_count == 1
 
 
