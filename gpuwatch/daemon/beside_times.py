@@ -46,8 +46,8 @@ class BesideTimes:
         """Return the spans under the keys ``other`` and ``pauses``, and forget them.  Pauses outside the window are left out."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
         other = spans.decode([piece for piece in self._declared if piece.what == "other"])
-        told = spans.decode([piece for piece in self._declared if piece.what == "pauses"])
-        pauses = [*(told.as_pauses() if told is not None else ()), *self.seen]
+        declared = spans.decode([piece for piece in self._declared if piece.what == "pauses"])
+        pauses = [*(declared.as_pauses() if declared is not None else ()), *self.seen]
         inside = spans.of_pauses(each for each in pauses if each.begin_ns < end_ns and each.end_ns > run.begin_ns)
         self._declared.clear()
         self._counts.clear()

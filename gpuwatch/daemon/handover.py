@@ -33,7 +33,7 @@ def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Call
     ``now`` ends these windows as unproven.  ``tell`` receives the reason for waiting, once.
     Raises DaemonError: when the daemon refuses, with code ``windows-open`` where windows are still open or being judged.
     """
-    until_ns, pause, told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
+    until_ns, pause, has_told = clock.now_ns() + round(wait_s * 1e9), threading.Event(), False
     while True:
         try:
             client.leave(now=now)
@@ -46,9 +46,9 @@ def ask_to_leave(client: Client, *, wait_s: float, now: bool = False, tell: Call
                 raise DaemonError(why, error.code) from error
             if error.code not in ("windows-open", "client-came") or clock.now_ns() > until_ns:
                 raise
-            if error.code == "windows-open" and tell is not None and not told:
+            if error.code == "windows-open" and tell is not None and not has_told:
                 tell(f"{error}; waiting {wait_s:g} s at most")
-                told = True
+                has_told = True
         else:
             return
         pause.wait(_AGAIN_S)

@@ -81,14 +81,14 @@ def judge_run(state: Path, run_id: str, signer: Signer | None = None) -> Judgeme
         recorded = {work: window for piece, verdict in judged for work, window in _recorded(run, piece, verdict)}
         verdicts = sorted((verdict for _, verdict in judged), key=lambda v: v.status.badness, reverse=True)
     log_failed_rules(run.id, verdicts)
-    said = [verdict.to_dict() for verdict in verdicts]
+    plain = [verdict.to_dict() for verdict in verdicts]
     packed = {uuid: pack([piece]) for uuid, piece in evidence.items()}
     signed = []
     if signer is not None:
-        for verdict in said:
+        for verdict in plain:
             kept = packed.get(verdict["device"]["uuid"])
             signed.append(signer.sign(statement(verdict, kept, run=run.id, user=run.user, process=run.process)).packed)
-    return Judgement(run=run_id, verdicts=said, evidence=packed, signatures=signed, recorded=recorded)
+    return Judgement(run=run_id, verdicts=plain, evidence=packed, signatures=signed, recorded=recorded)
 
 
 def _recorded(run: Run, piece: Evidence, verdict: Verdict) -> Iterator[tuple[str, RecordedWindow]]:

@@ -121,7 +121,7 @@ class Judge:
         """Send a request to a living worker, and return the task that waits for its answer."""
         if self._worker is None or not self._lives:
             with contextlib.ExitStack() as stack:
-                said = stack.enter_context(self._log.open("ab")) if self._log else None
+                errors = stack.enter_context(self._log.open("ab")) if self._log else None
                 # -P: import nothing from the daemon's start folder, which other users may be able to write.  The worker has its
                 # own process group: Ctrl-C in a terminal is for the daemon, and would interrupt the worker's imports.
                 self._worker = await asyncio.create_subprocess_exec(
@@ -132,7 +132,7 @@ class Judge:
                     str(self._state),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
-                    stderr=said,
+                    stderr=errors,
                     process_group=0,
                     env={**os.environ, **_ONE_THREAD},
                 )

@@ -148,8 +148,8 @@ def test_daemon_of_a_user_refuses_another_user() -> None:
         # The file modes admit another user, and the kernel's credentials identify that user.
         folder.chmod(0o711)
         live.settings.socket.chmod(0o666)
-        said = _as_nobody(live.settings, GREETING)
-        assert json.loads(said)["code"] == "not-yours"
+        reply = _as_nobody(live.settings, GREETING)
+        assert json.loads(reply)["code"] == "not-yours"
         sample_for(0.1)
     assert w.run_id
 

@@ -266,9 +266,9 @@ def test_lock_without_an_answer_is_refused_with_the_holder(tmp_path: Path) -> No
 class TestStop:
     def test_stop_ends_the_daemon_and_reports_it(self, on_demand: Settings) -> None:
         pid = pid_at(on_demand)
-        said = command(on_demand, "stop", "--json")
-        assert (said.code, said.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (
-            said.err
+        done = command(on_demand, "stop", "--json")
+        assert (done.code, done.data) == (0, {"schema": 1, "stopped": True, "pid": pid, "socket": str(on_demand.socket)}), (
+            done.err
         )
         wait_until(lambda: ended(pid))
         assert not on_demand.socket.exists()
@@ -315,21 +315,21 @@ class TestStop:
 class TestStatus:
     def test_status_without_a_daemon_exits_with_1(self, tmp_path: Path) -> None:
         found = settings(tmp_path)
-        said = command(found, "status", "--json")
-        assert (said.code, said.data["running"], said.data["socket"]) == (1, False, str(found.socket))
+        done = command(found, "status", "--json")
+        assert (done.code, done.data["running"], done.data["socket"]) == (1, False, str(found.socket))
         assert command(found, "status").out.startswith(f"no daemon runs at {found.socket}")
 
     def test_status_reports_process_places_and_windows(self, tmp_path: Path) -> None:
         with running(tmp_path, environment={"GPUWATCH_LISTEN": "127.0.0.1:0"}) as live, connect(live.settings) as client:
             client.open(label="one")
-            said = command(live.settings, "status", "--json")
-            assert said.code == 0
-            assert {name: said.data[name] for name in ("running", "pid", "socket", "state", "started_by", "clients_count")} == {
+            done = command(live.settings, "status", "--json")
+            assert done.code == 0
+            assert {name: done.data[name] for name in ("running", "pid", "socket", "state", "started_by", "clients_count")} == {
                 "running": True, "pid": live.process.pid, "socket": str(live.settings.socket),
                 "state": str(live.settings.state), "started_by": "person", "clients_count": 1,
             }  # fmt: skip
-            assert said.data["windows_count"] == 1
-            assert said.data["metrics"].startswith("http://127.0.0.1:")
+            assert done.data["windows_count"] == 1
+            assert done.data["metrics"].startswith("http://127.0.0.1:")
             text = command(live.settings, "status").out
             for words in (f"pid {live.process.pid}", str(live.settings.socket), "by a person", "1 open or being judged"):
                 assert words in text

@@ -149,8 +149,8 @@ def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Window
 
     async def course() -> None:
         await marks.answer(begin(), pid=ME, uid=7)
-        said = await refused(marks, CloseMark(name="a", declared={"claimed_calls_count": 3}))
-        assert said == "--calls, --call-time: expected a mark begun with --untrusted, found 'a'; begin it with --untrusted"
+        message = await refused(marks, CloseMark(name="a", declared={"claimed_calls_count": 3}))
+        assert message == "--calls, --call-time: expected a mark begun with --untrusted, found 'a'; begin it with --untrusted"
         assert await marks.answer(CloseMark(name="a"), pid=ME, uid=7) == Closed(run="run-1")
 
     asyncio.run(course())

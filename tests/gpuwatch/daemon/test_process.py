@@ -25,7 +25,7 @@ from gpuwatch.config.settings import load
 
 def stuck(_):
     threading.Thread(target=threading.Event().wait).start()
-    print("said", end="")
+    print("printed", end="")
     logging.getLogger("gpuwatch").warning("logged")
     {ends}
 
@@ -43,7 +43,7 @@ def test_endless_thread_does_not_keep_the_process(tmp_path: Path, ends: str, cod
         [sys.executable, "-c", STUCK.format(ends=ends), str(places.state), str(places.socket)],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
-    assert (ended.returncode, ended.stdout) == (code, "said")
+    assert (ended.returncode, ended.stdout) == (code, "printed")
     assert "logged" in ended.stderr
     assert words in ended.stderr
 

@@ -40,8 +40,8 @@ def test_worst_large_tensor_counts_floats_first() -> None:
 
 def test_lists_and_mappings_are_searched_for_tensors() -> None:
     """Tensors in lists and mappings are found, and other values are skipped."""
-    told = facts([RANDOM, {"mask": np.ones(5, bool), "name": "x"}], None, 3.0, np.array([]), np.array(["text"]))
-    assert told["input_bytes"] == RANDOM.nbytes + 5
+    found = facts([RANDOM, {"mask": np.ones(5, bool), "name": "x"}], None, 3.0, np.array([]), np.array(["text"]))
+    assert found["input_bytes"] == RANDOM.nbytes + 5
     assert facts("nothing", None) == {}
 
 
@@ -62,8 +62,8 @@ def test_sample_covers_even_and_odd_columns() -> None:
 @settings(max_examples=share_of(60))
 def test_input_ratios_lie_between_0_and_1(values: list[float], kind: str) -> None:
     with np.errstate(all="ignore"):
-        told = facts(np.nan_to_num(np.array(values)).astype(kind))
-    zero, unique = told["input_zero_ratio"], told["input_unique_ratio"]
+        found = facts(np.nan_to_num(np.array(values)).astype(kind))
+    zero, unique = found["input_zero_ratio"], found["input_unique_ratio"]
     assert isinstance(zero, float)
     assert isinstance(unique, float)
     assert 0 <= zero <= 1
@@ -84,10 +84,10 @@ class TestTensors:
     def test_every_tensor_type_and_layout_is_sampled(self, torch: Any) -> None:
         base = torch.randn(300, 400)
         for kind in (torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn):
-            told = facts(base.to(kind))
-            assert told["input_dtype"] == str(kind).removeprefix("torch.")
-            assert float(told["input_zero_ratio"] or 0) < 0.01
-            assert float(told["input_unique_ratio"] or 0) > 0.01
+            found = facts(base.to(kind))
+            assert found["input_dtype"] == str(kind).removeprefix("torch.")
+            assert float(found["input_zero_ratio"] or 0) < 0.01
+            assert float(found["input_unique_ratio"] or 0) > 0.01
         for view in (base.t(), base[:, ::2], base.permute(1, 0), base[:1].expand(300, 400), base.requires_grad_()):
             assert facts(view)["input_zero_ratio"] == 0.0
 

@@ -59,20 +59,20 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_snapshot_holds_software_and_gpu(cuda: FakeCuda) -> None:
-    told = snapshot().facts
-    assert told["torch_version"] == "2.13.0+cu130"
-    assert (told["cuda_version"], told["cudnn_version"], told["matmul_precision"]) == ("13.0", "91002", "high")
-    assert (told["cudnn_tf32"], told["cudnn_benchmark"], told["deterministic"]) == (True, False, False)
-    assert (told["cuda_uuids"], told["sm_count"], told["l2_bytes"]) == ("GPU-0000-1", 132, 62_914_560)
-    assert told["launch_blocking"] is False
+    found = snapshot().facts
+    assert found["torch_version"] == "2.13.0+cu130"
+    assert (found["cuda_version"], found["cudnn_version"], found["matmul_precision"]) == ("13.0", "91002", "high")
+    assert (found["cudnn_tf32"], found["cudnn_benchmark"], found["deterministic"]) == (True, False, False)
+    assert (found["cuda_uuids"], found["sm_count"], found["l2_bytes"]) == ("GPU-0000-1", 132, 62_914_560)
+    assert found["launch_blocking"] is False
 
 
 def test_allocator_facts_are_differences_of_the_edges(cuda: FakeCuda) -> None:
     before = snapshot()
     cuda.stats = {**cuda.stats, "num_device_alloc": 25, "num_alloc_retries": 2, "reserved_bytes": {"all": {"current": 0}}}
-    told = facts_since(before)
-    assert (told["alloc_count"], told["alloc_retry_count"], told["reserved_change_bytes"]) == (15, 2, -(1 << 30))
-    assert "torch_version" not in told
+    found = facts_since(before)
+    assert (found["alloc_count"], found["alloc_retry_count"], found["reserved_change_bytes"]) == (15, 2, -(1 << 30))
+    assert "torch_version" not in found
 
 
 def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
@@ -85,9 +85,9 @@ def test_older_allocator_counts_segments(cuda: FakeCuda) -> None:
 
 def test_context_made_inside_counts_all_allocations(cuda: FakeCuda) -> None:
     """All allocations of a context created inside the window count."""
-    told = facts_since(Snapshot())
-    assert (told["alloc_count"], told["reserved_change_bytes"]) == (10, 1 << 30)
-    assert told["cuda_uuids"] == "GPU-0000-1"
+    found = facts_since(Snapshot())
+    assert (found["alloc_count"], found["reserved_change_bytes"]) == (10, 1 << 30)
+    assert found["cuda_uuids"] == "GPU-0000-1"
 
 
 def test_gpu_is_not_queried_during_a_graph_capture(cuda: FakeCuda) -> None:
@@ -126,10 +126,10 @@ def test_torch_switch_that_raises_is_left_out(cuda: FakeCuda) -> None:
             raise RuntimeError("mix of the legacy and new APIs to set the TF32 status")
 
     sys.modules["torch"].backends.cudnn = Mixed()
-    told = snapshot().facts
-    assert "cudnn_tf32" not in told
-    assert "cudnn_version" not in told
-    assert told["cudnn_benchmark"] is True
+    found = snapshot().facts
+    assert "cudnn_tf32" not in found
+    assert "cudnn_version" not in found
+    assert found["cudnn_benchmark"] is True
 
 
 def test_profiler_at_one_edge_is_remembered_at_the_next(cuda: FakeCuda) -> None:

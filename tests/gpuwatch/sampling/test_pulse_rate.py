@@ -38,25 +38,25 @@ def windows() -> Iterator[tuple[Evidence, bool]]:
         yield each, False
 
 
-def said(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
+def outcome(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
     verdict = judge(evidence)
     return verdict.status.value, frozenset((finding.rule, finding.severity) for finding in verdict.hazards)
 
 
 @pytest.mark.parametrize(("window", "changes_only"), [pytest.param(*each, id=str(each[0].window.label)) for each in windows()])
 def test_recorded_window_keeps_its_status_and_hazards(window: Evidence, changes_only: bool) -> None:
-    before = said(window)
+    before = outcome(window)
     for phase_ns in PHASES_NS:
-        assert said(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
+        assert outcome(slower(window, phase_ns=phase_ns, changes_only=changes_only)) == before, phase_ns
 
 
 def test_intervals_of_clean_windows_keep_their_verdicts() -> None:
     """Intervals of the clean windows keep their status and hazards, except for one near a limit."""
     moved = set()
     for label, interval in clean.recorded(step_s=0.5):
-        window, before = interval.window, said(interval)
+        window, before = interval.window, outcome(interval)
         for phase_ns in PHASES_NS[::2]:
-            if said(slower(interval, phase_ns=phase_ns, changes_only="_" not in label)) != before:
+            if outcome(slower(interval, phase_ns=phase_ns, changes_only="_" not in label)) != before:
                 moved.add((label, round(window.length_s, 1), window.begin_ns))
     assert moved <= BORDERLINE
 

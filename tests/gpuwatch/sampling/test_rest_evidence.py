@@ -77,7 +77,7 @@ def trace_of(sweeps: list[Sweep], since_ns: int) -> Trace:
     )
 
 
-def said(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
+def outcome(evidence: Evidence) -> tuple[str, frozenset[tuple[str, str | None]]]:
     """Return status and hazards without ``dark-time`` notes, which depend on the phase of the window's end."""
     verdict = judge(evidence)
     found = {(finding.rule, finding.severity) for finding in verdict.hazards}
@@ -90,7 +90,7 @@ def test_rest_before_a_window_changes_no_verdict(kernel: Kernel, warmup_s: float
     rested, has_rested = watched(kernel, warmup_s, REST_AFTER_NS)
     full, never_rested = watched(kernel, warmup_s, NEVER_NS)
     assert (has_rested, never_rested) == (True, False)
-    assert said(rested) == said(full)
+    assert outcome(rested) == outcome(full)
     rows = [trace.trace.column("power_w").at_ns for trace in (rested, full)]
     before = [int((at_ns < evidence.window.begin_ns).sum()) for at_ns, evidence in zip(rows, (rested, full), strict=True)]
     assert before[0] < before[1], "the resting GPU has fewer rows"

@@ -124,11 +124,11 @@ def test_stored_readings_keep_their_values_and_times(
         at_ns, cap_ns = at_ns + step_ms * MS, cap_ns + rise_ns
         sweeps.append(fast(at_ns, sm_clock_mhz=clock_mhz, utilization_ratio=busy_ratio, power_w=power_w, power_cap_ns=cap_ns))
     trace = readback(tmp_path_factory.mktemp("store"), sweeps, BEGIN_NS, at_ns)
-    told = Trace.of([each.observed for each in sweeps if isinstance(each.observed, Reading)])
+    expected = Trace.of([each.observed for each in sweeps if isinstance(each.observed, Reading)])
     times = np.array([each.due_ns for each in sweeps], np.int64)
-    assert trace.columns.keys() == told.columns.keys()
-    for name in told.columns:
-        assert np.allclose(trace.at(name, times), told.at(name, times), rtol=1e-10, equal_nan=True)
+    assert trace.columns.keys() == expected.columns.keys()
+    for name in expected.columns:
+        assert np.allclose(trace.at(name, times), expected.at(name, times), rtol=1e-10, equal_nan=True)
         assert (np.diff(trace.column(name).at_ns) > 0).all()
 
 

@@ -160,8 +160,8 @@ class TestTaking:
         assert max(at_ns[1:] - at_ns[:-1]) / S < 0.2
         assert {process.name for process_list in trace.process_lists for process in process_list.processes} == {"python"}
         assert [(gap.begin_ns, gap.end_ns) for gap in trace.gaps] == [(BEGIN_NS + 2 * S, BEGIN_NS + 2 * S)]
-        said = [record.getMessage() for record in caplog.records if "not stored" in record.getMessage()]
-        assert len(said) == 2, said
+        logged = [record.getMessage() for record in caplog.records if "not stored" in record.getMessage()]
+        assert len(logged) == 2, logged
         store.close()
 
     def test_bad_rows_are_logged_once_and_always_counted(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
