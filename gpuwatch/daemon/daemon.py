@@ -47,14 +47,14 @@ _log = logging.getLogger("gpuwatch.daemon.daemon")
 FIRST_SWEEP_S = 5.0  # a GPU without an answer within this time is served as lost
 IDLE_CHECK_S, IDLE_CHECKS_COUNT = 1.0, 15  # the shortest interval of idle checks, and checks per idle time
 ATTENDED_S = 60.0  # a scrape counts as a client for this long
-REACHABLE_S = 2.0  # interval of checks for a removed socket; a window waits longer than this for its daemon
+REACHABLE_S = 2.0  # interval of checks for a removed socket, shorter than a window's wait for a daemon
 QUIET_S = 0.5  # no exit on request this soon after a welcome: the client may be about to open a window
 FINISH_S = 8.0  # time limit for each of three shutdown steps: windows, server, judge
 STORE_MODE, SHARED_STORE_MODE = 0o600, 0o640  # the system daemon's files are readable by their group
 
 
 class Daemon:
-    """One daemon.  It runs until a signal or a client stops it; on demand, also until it has had no client for its idle time."""
+    """A daemon, which runs until a signal or a client stops it; an on-demand one exits after its idle time without clients."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class Daemon:
         if (count := self._windows.tracked_count) and not request.now:
             return messages.Refused("windows-open", f"{count} window{'s are' if count > 1 else ' is'} open or being judged")
         if clock.now_ns() - self._server.last_greeted_ns() < QUIET_S * 1e9 and not request.now:
-            return messages.Refused("client-came", "a client came just now and may open a window")
+            return messages.Refused("client-came", "a client has just connected and may open a window")
         self._server.stop_listening()
         self._stop.set()
         _log.info("exiting: a client requested it")
@@ -250,7 +250,7 @@ class Daemon:
             return
         for name in ("source", "state", "socket", "budget_ratio", "segment_bytes", "listen", "exporter_processes_count"):
             if getattr(fresh, name) != getattr(self.settings, name):
-                _log.warning("%s changed in the configuration; it takes effect at the next start", name)
+                _log.warning("%s changed in the configuration; the new value takes effect at the next start", name)
         self.settings = replace(fresh, source=self.settings.source, state=self.settings.state, socket=self.settings.socket)
         logging.getLogger("gpuwatch").setLevel(self.settings.log_level.upper())
         self._store.set_budget(self.settings.store_budget_bytes, self.settings.store_max_age_s)

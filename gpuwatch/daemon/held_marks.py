@@ -104,7 +104,10 @@ class HeldMarks:
             return messages.Closed(run=expired)
         others = sorted(other for owner, other in self._open if owner == uid)
         age_s = (clock.now_ns() - self._begun_ns) / 1e9
-        found = ", ".join(map(repr, others[:8])) or f"none; this daemon started {age_s:.0f} s ago, and marks end with a daemon"
+        found = (
+            ", ".join(map(repr, others[:8]))
+            or f"none; this daemon started {age_s:.0f} s ago, and a mark does not outlive its daemon"
+        )
         raise UsageError(f"mark {name!r}: expected the name of your open mark, found {found}")
 
     def _close(self, mark: _Mark, declared: dict[str, messages.FactValue], uid: int) -> None:

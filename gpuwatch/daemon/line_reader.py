@@ -58,7 +58,7 @@ class LineReader:
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > most_bytes:
-                raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
+                raise WireError("too-long", f"expected a line of at most {most_bytes} bytes, found a longer one")
             if self._buffer:
                 self._unfinished.check_room(self._uid)
             if not (piece := await self._piece()):
@@ -67,7 +67,7 @@ class LineReader:
         line = bytes(self._buffer[:end])
         self._let_go(end + 1)
         if len(line) > most_bytes:
-            raise WireError("too-long", f"expected a line of at most {most_bytes} bytes")
+            raise WireError("too-long", f"expected a line of at most {most_bytes} bytes, found {len(line)}")
         return line
 
     async def gone(self, most_bytes: int = messages.LINE_BYTES) -> None:
@@ -81,7 +81,7 @@ class LineReader:
             if len(self._buffer) > most_bytes:
                 raise WireError(
                     "too-long",
-                    f"expected at most {most_bytes} bytes before the last answer, found {len(self._buffer)}; wait for it",
+                    f"expected at most {most_bytes} bytes before the last answer, found {len(self._buffer)}; wait first",
                 )
 
     def close(self) -> None:

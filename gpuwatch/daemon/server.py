@@ -65,7 +65,7 @@ class Server:
         self._is_shared = is_shared  # a system daemon serves every local user, each their own windows
         self._greeted_ns: dict[asyncio.Task[None] | None, int] = {}  # by connection
         self._server: asyncio.Server | None = None
-        self._place: SocketPlace | None = None  # only a socket that this daemon bound: it removes no other
+        self._place: SocketPlace | None = None  # only for a socket that this daemon bound and may remove
         self._lost: str | None = None  # the reason why clients cannot find this daemon
         self._is_leaving = False
         self._connections: set[asyncio.Task[None]] = set()

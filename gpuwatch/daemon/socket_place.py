@@ -45,7 +45,7 @@ class SocketPlace:
         found = _identity(self.path)
         if found not in (None, self._bound):
             raise UsageError(
-                f"{self.path}: expected this daemon's socket, found another one, so new windows cannot reach this daemon; stop it"
+                f"{self.path}: expected this daemon's socket, found another one; new windows cannot reach this daemon: restart it"
             )
         return found is not None
 

@@ -76,7 +76,7 @@ class TrackedWindow:
         return self.run.status == "open"
 
     def shown(self) -> Run:
-        """Return the window as screens show it, with everything known so far."""
+        """Return the window for screens, with the GPUs and processes found until now."""
         return replace(self.run, pids=frozenset(self.host.pids), uuids=self.run.uuids or tuple(self.gpus.seen))
 
     # Opening
@@ -107,7 +107,7 @@ class TrackedWindow:
         if self.is_open:
             self._store_known()
 
-    # While it is open
+    # While the window is open
 
     def note(self, listed: ProcessList) -> None:
         """Find the window's processes in a GPU's process list; store new ones, which the judging of parallel windows needs."""
@@ -135,8 +135,8 @@ class TrackedWindow:
             )
         if is_untrusted(self.run.declared):
             return self.run.begin_ns, now_ns
-        # The client marks the edges, because only it knows when its body ran.  A client that is rewarded for a good verdict
-        # must not cut off the bad part, so its marks must stay close to the daemon's.
+        # The client marks the edges, because only the client observes when the body runs.  A client that is rewarded for a good
+        # verdict must not cut off the bad part, so the client's marks must stay close to the daemon's.
         return min(begin_ns, self.run.begin_ns + EDGE_SLACK_NS), max(end_ns, now_ns - EDGE_SLACK_NS)
 
     def end(self, begin_ns: int, end_ns: int) -> None:
@@ -176,7 +176,7 @@ class TrackedWindow:
                 await self._judge()
             else:
                 # Missing evidence would be judged as if the GPU had not been read, or as if no other process had used it.
-                why = f"its readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges the stored ones"
+                why = f"readings could not be stored: {refusal}; `gpuwatch audit --rejudge` judges the stored readings"
                 self._put(status=Status.UNPROVEN.value, why=why)
         except Exception as error:  # noqa: BLE001 - the daemon's outermost loop, for one window
             _log.exception("window %s could not be judged", self.run.id)
@@ -228,7 +228,7 @@ class TrackedWindow:
         self._services.store.put_recorded(self.run, judgement.recorded)
 
     def _store_known(self) -> None:
-        """Store the window's interval with the GPUs and processes known so far."""
+        """Store the window's interval with the GPUs and processes found until now."""
         watched = self._services.gpus
         uuids, _ = self.gpus.covered(self.run.declared, watched.uuids, watched.source.absence, is_visible=bool(self.run.pid))
         self._services.store.put_run(replace(self.run, uuids=uuids, pids=frozenset(self.host.pids)))

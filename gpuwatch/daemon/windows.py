@@ -113,7 +113,7 @@ class Windows:
         self._end(window, *window.settled(begin_ns, end_ns, clock.now_ns()))
 
     def close(self, request: Close, *, uid: int) -> None:
-        """End a window if it has not ended, and have it judged.  Raises UsageError."""
+        """End a window if it is still open, and let the judge start.  Raises UsageError."""
         window = self._own(request.run, uid)
         if window.closed.is_set():
             raise UsageError(f"window {request.run} is not open; its status is {window.run.status}")
@@ -172,7 +172,7 @@ class Windows:
         """Abandon open windows, wait a few seconds for the judge, and store windows still being judged as unproven."""
         self._services.flushing.leave()
         for run_id in list(self._tracked):
-            self.abandon(run_id, "the daemon was stopped meanwhile")
+            self.abandon(run_id, "the daemon stopped while the window was open")
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=5.0)
         for run in (window.run for window in self._tracked.values() if window.run.status == "judging"):

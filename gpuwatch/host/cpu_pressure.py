@@ -185,9 +185,8 @@ def difference(before: Pressure, after: Pressure, about: Host | None = None, *, 
 def _with_born(host: Host, before: Pressure, after: Pressure, ran_ns: Mapping[int, int], root: int | None) -> Host:
     """Add the threads and processes that a tree started between two snapshots, unless they are the measured work itself.
 
-    Threads of a new process count as that process.  A root such as ``gpuwatch run`` only starts the work and waits, with
-    little CPU time: then all of the work is new, and the work's processes are not competitors.  In a sleeping tree the work
-    cannot be identified.
+    Threads of a new process count as that process.  A root with little CPU time, such as ``gpuwatch run``, only starts the
+    work and waits.  Then the new processes are the work, not competitors.  In a sleeping tree the work cannot be identified.
     """
     of_root_ns = sum(ran for thread, ran in ran_ns.items() if after.owners.get(thread) == root)
     if root is not None and of_root_ns < _LAUNCHER_RATIO * sum(ran_ns.values()):

@@ -12,7 +12,7 @@ from gpuwatch.host.processes import PROC, contents
 RUN_QUEUE, PAGE_FAULTS = "run-queue", "page-faults"
 # An interval between two readings is a pause if its cause filled most of it; the exact place inside is unknown.
 LEAST_RATIO = 0.5
-# Estimates for kernels that do not count the time: a new page takes 0.5 to 1 us, one from a fast disk at least 100 us.
+# Estimates, because kernels count faults without their time: a new page takes at least 0.5 us, one from a disk at least 100 us.
 MINOR_FAULT_NS = 500
 MAJOR_FAULT_NS = 100_000
 

@@ -37,7 +37,7 @@ def cuda_at_hand() -> Any | None:  # torch is not a dependency, so it has no typ
 
 
 def synchronize() -> float | None:
-    """Wait until this process's GPU work is done; return the seconds of the wait, or None without a safe context."""
+    """Wait until this process's GPU work is done; return the seconds, or None without a context or during a capture."""
     cuda = cuda_at_hand()
     if cuda is None:
         return None

@@ -50,7 +50,7 @@ class LaneTurn:
     def _heed(self) -> None:
         due_ns = None
         while self.hurries_ns:
-            due_ns = self.hurries_ns.popleft()  # the last one counts: earlier ones have passed
+            due_ns = self.hurries_ns.popleft()  # only the last request counts
         if due_ns is not None and self.lost is None:
             earliest_ns = self.begun_ns + self.spacing_ns if self.begun_ns is not None else due_ns
             self.due_ns = min(self.due_ns, max(due_ns, earliest_ns))

@@ -19,9 +19,9 @@ _MOVING_PULSE = _MOVING.intersection(PULSE)  # a pulse has no other values
 class Refresh:
     """The refresh period of each value of one GPU, learnt from its sweeps.
 
-    Changes are whole refreshes apart: one refresh for a changing value, several for a mostly constant value, such as the
-    clock of a GPU without limits.  So the period is the median of the distances near the shortest ones, after two
-    exclusions.  Below ``double_ns``, the driver was rewriting its page.  Above ``idle_ns``, the value was constant.
+    Changes of a value are whole refreshes apart: one refresh, or several for a mostly constant value, such as an unlimited
+    clock.  So the period is the median of the distances near the shortest ones, after two exclusions.  Below ``double_ns``,
+    the driver was rewriting its page.  Above ``idle_ns``, the value was constant.
     """
 
     def __init__(

@@ -91,7 +91,7 @@ class Sampler:
 
     @property
     def rate_hz(self) -> float:
-        """Clock readings per second over the last ten seconds, from whole fast rows and pulses."""
+        """Return the clock readings per second over the last ten seconds, from whole fast rows and pulses."""
         return self._fast_lane.turn.pace.rate_hz(self._clock.now_ns())
 
     def start(self) -> None:

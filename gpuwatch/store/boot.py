@@ -54,7 +54,7 @@ class Boot(LedgerConnection):
         return [span for span in found if span is not None]
 
     def begun(self, at_ns: int, *, most: int) -> tuple[list[str], int]:
-        """Return the ids of at most ``most`` windows that began until ``at_ns``, newest first, and the count of the others."""
+        """Return the ids of at most ``most`` windows that began by ``at_ns``, newest first, and the count of the others."""
         where = "FROM runs WHERE boot_id = ? AND begin_ns <= ?"
         values = (self.boot_id, at_ns)
         ids = [row[0] for row in self._rows(f"SELECT id {where} ORDER BY begin_ns DESC, id DESC LIMIT ?", (*values, most))]
@@ -85,12 +85,12 @@ class Boot(LedgerConnection):
             return None
         every = [ends for table in _TABLES if (ends := _ends(db, table)) is not None]
         uuids = tuple(row[0] for row in db.execute("SELECT uuid FROM gpus ORDER BY gpu"))
-        # The first table with rows gives the begin, because a power blob can begin before all other rows.
+        # The first table with rows gives the start, because a power blob can begin before all other rows.
         return SegmentSpan(every[0][0], max(end for _, end in every), uuids, segment[1]) if every else None
 
 
 def _ends(db: Database, table: str) -> tuple[int, int] | None:
-    """Return the first row's time and the latest end of the last 64 rows, which include each GPU's last row."""
+    """Return the first row's time and the latest end of the last 64 rows, in the order of the key."""
     first = db.execute(f"SELECT at_ns FROM {table} ORDER BY id LIMIT 1").fetchone()
     if first is None:
         return None

@@ -35,7 +35,7 @@ class SegmentRows:
     process_lists: list[tuple[int, str, int, int, Visibility, tuple[Process, ...]]] = field(default_factory=list)  # + took_us
     power: list[tuple[str, tuple[int, ...], tuple[float, ...]]] = field(default_factory=list)
     gaps: list[tuple[str, Lane, int, int | None]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)  # for the ledger, which keeps them for good
+    events: list[Event] = field(default_factory=list)  # for the ledger, which keeps events permanently
 
     def take(self, later: SegmentRows) -> None:
         """Append later rows, but not their events."""

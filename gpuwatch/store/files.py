@@ -143,7 +143,7 @@ def close_plain(database: Database, path: Path) -> bool:
         database.conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         database.conn.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        _log.debug("%s stays in its write-ahead log: %s", path.name, error)
+        _log.debug("%s still needs its write-ahead log: %s", path.name, error)
     database.conn.close()
     return not needs_settling(path)
 

@@ -70,7 +70,7 @@ class HeldFile:
             if suffix == "-wal" and files.size_bytes(path):
                 aside = path.with_name(f"{path.name}.replaced-{int(clock.wall_s())}")
                 path.rename(aside)
-                _log.warning("%s: found a log of another process in its place, set aside as %s", path, aside.name)
+                _log.warning("%s: found another process's log, set aside as %s", path, aside.name)
             elif suffix == "-shm":
                 with contextlib.suppress(FileNotFoundError):
                     path.unlink()

@@ -31,7 +31,7 @@ class StoredSpan:
 
     @staticmethod
     def of(row: Sequence[Any], until_ns: int) -> StoredSpan:
-        """Build a span from a row of the ledger; ``until_ns`` stands for the end of an open window."""
+        """Build a span from a row of the ledger; an open window ends at ``until_ns``."""
         run_id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids = row
         return StoredSpan(
             id=run_id,

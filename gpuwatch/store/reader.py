@@ -17,7 +17,7 @@ from gpuwatch.store.signal_columns import device_from_row
 LEAD_NS = 5_000_000_000
 TAIL_NS = 500_000_000
 
-_NOTHING_STORED = "no readings of this interval are kept"
+_NOTHING_STORED = "no readings of this interval are stored"
 
 
 class Reader(RunReader):
@@ -56,7 +56,7 @@ class Reader(RunReader):
         return replace(found, record=self._work_record(run, found))
 
     def trace(self, uuid: str, boot_id: str, begin_ns: int, end_ns: int) -> Trace:
-        """Return every reading of one GPU from begin to end, both inclusive; empty if the GPU was not being read."""
+        """Return every reading of one GPU between two times, both inclusive; empty if the GPU was not being read."""
         pieces = Pieces(begin_ns, end_ns)
         for path in self._segments.paths(boot_id, begin_ns, end_ns):
             query_segment(path, lambda db: pieces.read(db, uuid))
@@ -134,12 +134,10 @@ class Reader(RunReader):
 def with_ownership(trace: Trace, pids: frozenset[int], ended_wall_s: float) -> Trace:
     """Return the trace with every process marked as own or foreign to a window with these PIDs.
 
-    A process that started after the window ended only reused a PID.  One that reused a PID of the tree during the
-    window counts as own, because the stored data do not show which of the two belonged to the tree.  The first may
-    have been foreign and a child of the tree got its PID later; a tree that starts many processes may get one PID twice.
-    The store keeps PIDs without the moments at which they belonged to the tree, and a start time may be up to half a
-    minute old (``host.Identities``).  So no process of the window is ever marked as foreign.  Without PIDs, no process
-    is marked.
+    A process that started after the window's end only reused a PID, and is foreign.  Two processes with one PID during the
+    window both count as own.  The stored data do not show which of the two belonged to the tree: the store keeps PIDs
+    without times, and a start time may be up to half a minute old (``host.Identities``).  So no process of the window is
+    ever marked as foreign.  Without PIDs, no process is marked.
     """
     if not pids:
         return trace

@@ -61,7 +61,7 @@ class Retries:
     def all_stored(self) -> None:
         """Record that nothing waits any more."""
         if self.refused is not None:
-            _log.info("stored again, after: %s", self.refused)
+            _log.info("writes succeed again, after: %s", self.refused)
         self.failure = self.refused = None
 
     def _log_value(self, error: BaseException) -> None:
@@ -69,7 +69,7 @@ class Retries:
         kind = type(error).__name__
         if kind not in self._logged:
             self._logged.add(kind)
-            _log.error("not stored: %s: %s; more of this kind are counted and not logged", kind, error)
+            _log.error("not stored: %s: %s; further errors of this kind are only counted", kind, error)
 
     def _refuse(self, failure: Failure, why: str) -> None:
         """Log a refusal once, however often the write is retried."""

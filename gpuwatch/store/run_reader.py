@@ -201,7 +201,7 @@ class RunReader(LedgerConnection):
     def overlapping(self, run: Run, uuid: str) -> tuple[OtherWindow, ...]:
         """Return the windows of other processes that overlap a run on one GPU, oldest first; open ones end with the run."""
         end_ns = run.begin_ns if run.end_ns is None else run.end_ns
-        # The index by end serves both parts.  The plus keeps SQLite off the index by begin, which would scan all earlier
+        # The index by end serves both parts.  The plus keeps SQLite off the index by start, which would scan all earlier
         # windows.
         columns = "SELECT id, uid, pid, pids, label, begin_ns, end_ns, parent, uuids FROM runs WHERE boot_id = ? AND"
         sql = f"""{columns} end_ns > ? AND +begin_ns < ? AND id != ?
@@ -241,7 +241,7 @@ class RunReader(LedgerConnection):
             words = tuple(names[number] for number in row[2])
             if not len(begin_ns) == len(end_ns) == len(words):
                 raise ValueError(
-                    f"expected {len(begin_ns)} ends and words, one per begin, found {len(end_ns)} and {len(words)}"
+                    f"expected {len(begin_ns)} end times and words, one per start time, found {len(end_ns)} and {len(words)}"
                 )
             return NamedSpans(begin_ns, end_ns, words)
 

@@ -85,7 +85,7 @@ class Segment(HeldFile):
                 )
 
     def note_loss(self, lost: Segment, at_ns: int) -> None:
-        """Record the loss of another segment: a gap on each of its GPUs, from its begin to ``at_ns``."""
+        """Record the loss of another segment: a gap on each of its GPUs, from its start to ``at_ns``."""
         gaps: list[tuple[str, Lane, int, int | None]] = [
             (uuid, Lane.FAST, min(lost._begin_ns, at_ns), at_ns) for uuid in lost._gpus
         ]

@@ -23,7 +23,7 @@ class StoreLimits:
 
     @property
     def fitting_segment_bytes(self) -> int:
-        """Return the size of a segment: at most a quarter of the budget, so that dropping one segment frees little."""
+        """Return the segment size: at most a quarter of the budget, but at least ``LEAST_SEGMENT_BYTES``."""
         return max(LEAST_SEGMENT_BYTES, min(self.segment_bytes, self.budget_bytes // 4))
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from annotate.evidence import Timings
 
 LONGEST_S = 1e9  # thirty years: a longer duration cannot be in seconds
-IMPOSSIBLE = "the verdict will call them impossible"
+IMPOSSIBLE = "the judge rejects such times"
 _BACK_TO_BACK = "the times count as back to back"
 _UNKNOWN_NS = -1  # for unknown start times
 
@@ -106,12 +106,12 @@ def _number(one: Any) -> float:  # a number of torch, numpy or Python
     if type(one) is float:
         return one
     if getattr(one, "shape", ()):
-        raise TypeError(f"found a row of shape {tuple(one.shape)}")
+        raise TypeError(f"a row of shape {tuple(one.shape)}")
     dtype = getattr(one, "dtype", None)
     if getattr(dtype, "kind", "") == "c":  # numpy would drop the imaginary part with a warning
-        raise TypeError(f"found a complex number {one}")
+        raise TypeError(f"the complex number {one}")
     if isinstance(one, bool | str | bytes | bytearray) or str(dtype).endswith("bool"):
-        raise TypeError(f"found {found_words(one)}")
+        raise TypeError(found_words(one))
     return float(one)
 
 

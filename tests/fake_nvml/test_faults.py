@@ -335,7 +335,7 @@ def test_late_gpus_join_in_the_drivers_order(late: Watch) -> None:
     assert status["unanswered"] == []
 
 
-def test_window_reports_a_loss_long_before_it(late: Watch) -> None:
+def test_window_reports_an_earlier_loss(late: Watch) -> None:
     gone, lives = late.scene.gpus[2], late.scene.gpus[0]
     gone.lose()
     late.until(lambda _: late.gpu(2)["lost"] is not None)

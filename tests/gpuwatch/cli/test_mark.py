@@ -149,7 +149,7 @@ def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: 
         assert ended.code == 12, ended.err
         assert "mark kept was lost when its daemon ended; its window is unproven" in ended.err
         assert "the daemon ended while the window was open" in ended.out
-        assert "marks end with a daemon" in mark(gpuwatch, found, "end", "other").err
+        assert "a mark does not outlive its daemon" in mark(gpuwatch, found, "end", "other").err
         assert mark(gpuwatch, found, "begin", "left", "--expires", "1s").code == 0
         wait_until(lambda: windows_count(found) == 0, what="the mark expires and is judged")
     with running(tmp_path):

@@ -79,7 +79,7 @@ def pid_at(found: Settings) -> int:
         return client.welcome.pid
 
 
-def test_daemon_of_a_person_replaces_one_of_a_window(on_demand: Settings, tmp_path: Path) -> None:
+def test_persons_daemon_replaces_an_on_demand_daemon(on_demand: Settings, tmp_path: Path) -> None:
     """A person's daemon replaces a window's: earlier windows stay stored, later ones reach the new daemon."""
     with gpuwatch.window("before", settings=on_demand) as w:
         pass

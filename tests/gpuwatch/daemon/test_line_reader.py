@@ -73,7 +73,7 @@ def test_unfinished_lines_of_a_user_are_bounded() -> None:
     assert unfinished.held_bytes(MINE) == 101
 
 
-def test_unfinished_lines_of_others_refuse_nobody() -> None:
+def test_unfinished_lines_do_not_affect_other_users() -> None:
     unfinished = UnfinishedLines(user_most_bytes=100)
     unfinished.hold(THEIRS, 101)
     assert heard([b"tw", b"o\n"], unfinished=unfinished) == [b"two"]

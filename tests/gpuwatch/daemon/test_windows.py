@@ -253,7 +253,7 @@ def test_window_without_stored_readings_is_not_judged(tmp_path: Path) -> None:
         held.close(messages.Close(run=run, begin_ns=begin_ns, end_ns=begin_ns), uid=MINE)
         judged = await held.verdicts(run, uid=MINE, wait_s=PATIENCE_S)
         assert judged.status == "unproven"
-        assert judged.why.startswith("its readings could not be stored: the disk is full")
+        assert judged.why.startswith("readings could not be stored: the disk is full")
         assert judge.asked == []
         store.close()
 
@@ -283,7 +283,7 @@ class Gated(Judge):
         return judgement
 
 
-def test_abandoned_windows_delay_other_users_by_one(store: Store, tmp_path: Path) -> None:
+def test_abandoned_windows_delay_others_by_one_window(store: Store, tmp_path: Path) -> None:
     """After one user abandons 2048 windows, another user's window is judged right after the current one."""
 
     async def body() -> None:
@@ -326,7 +326,7 @@ class ByHand(Executor):
         return [arguments[0] for _, _, arguments in self.given if arguments]
 
 
-def test_host_looks_of_one_user_delay_no_other(store: Store, tmp_path: Path) -> None:
+def test_host_reads_take_turns_by_user(store: Store, tmp_path: Path) -> None:
     """Queries of the operating system about windows take turns by user, whatever each user's number of windows."""
 
     async def body() -> None:
@@ -383,7 +383,7 @@ def test_ended_window_is_stored_with_its_end(store: Store, tmp_path: Path) -> No
     asyncio.run(body())
 
 
-def test_process_named_late_is_named_before_the_judge_signs(store: Store, tmp_path: Path) -> None:
+def test_late_process_name_precedes_the_signature(store: Store, tmp_path: Path) -> None:
     """A process that a busy machine names after its short window gets its name before the judge signs."""
 
     class Signing(Judge):

@@ -31,7 +31,7 @@ def look(at_ns: int, **threads: tuple[int, int]) -> Pressure:
     )
 
 
-def test_born_threads_and_processes_are_counted_apart() -> None:
+def test_new_threads_and_processes_count_separately() -> None:
     """A new thread of a known process and a new process are counted separately, with all their CPU time."""
     before = look(0, t1_1=(5 * MS, 0))
     after = look(10**9, t1_1=(905 * MS, 0), t2_1=(50 * MS, 0), t7_7=(20 * MS, 0), t8_7=(30 * MS, 0))

@@ -105,7 +105,7 @@ def test_commas_in_a_tracer_name_are_replaced(tmp_path: Path) -> None:
     assert text(attached([PID], proc=process(tmp_path, tracer=77))) == "tracer:a_tracer_b"
 
 
-def test_profiler_of_one_edge_stays() -> None:
+def test_profiler_at_one_edge_is_kept() -> None:
     """A finding at one edge stays, even if the other edge has none."""
     assert text(None, "tracer:gdb") == "tracer:gdb"
     assert text(frozenset(), None) == ""

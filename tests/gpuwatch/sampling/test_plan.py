@@ -58,7 +58,7 @@ def test_plan_reads_a_costly_fast_signal_in_the_slow_lane() -> None:
 
 
 def test_plan_moves_a_signal_that_exceeds_the_budget() -> None:
-    """A signal that would exceed the lane's budget moves, even below a millisecond."""
+    """A signal that would exceed the lane's budget moves to the slow lane, even below a millisecond."""
     plan = plan_of(costs_ns={"sync_boost_ns": 600_000})
     assert "sync_boost_ns" in plan.names[Lane.SLOW]
     assert plan.active_period_ns[Lane.PULSE] == FAST_ACTIVE_NS

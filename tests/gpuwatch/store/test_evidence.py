@@ -95,7 +95,7 @@ def test_pulses_hold_only_clock_and_reasons(tmp_path: Path) -> None:
     assert not np.isnan(trace.column("power_w").values).any()
 
 
-def test_pulse_ends_with_the_row_that_contradicts_it(tmp_path: Path) -> None:
+def test_contradicting_row_ends_a_pulse(tmp_path: Path) -> None:
     """Without a later pulse, the next fast row ends a pulse's values."""
     sweeps = [fast(BEGIN_NS + ms * MS, sm_clock_mhz=1980, event_reasons_mask=0) for ms in range(0, 950, 50)]
     sweeps.append(pulse(BEGIN_NS + 330 * MS, sm_clock_mhz=1500, event_reasons_mask=4))
@@ -260,12 +260,12 @@ class TestEvidence:
         store = opened(tmp_path)
         store.flush()
         with Reader(tmp_path) as reader:
-            assert reader.evidence(a_run(), UUID).absence == "no readings of this interval are kept"
+            assert reader.evidence(a_run(), UUID).absence == "no readings of this interval are stored"
             assert reader.evidence(a_run(why="no driver"), UUID).absence == "no driver"
         store.close()
 
     def test_evidence_holds_device_refresh_host_facts_and_timings(self, tmp_path: Path) -> None:
-        """Evidence holds the device of that time, the refresh periods, the host, the declared facts and the timings."""
+        """Evidence holds the device at the window's time, the refresh periods, the host, the declared facts and the timings."""
         clock = VirtualClock(BEGIN_NS)
         store = opened(tmp_path, clock=clock)
         store.put_device(DEVICE)

@@ -69,7 +69,7 @@ def test_unrelated_or_nested_window_is_not_overlapping(tmp_path: Path, changes: 
     assert overlapping(tmp_path, RUN, replace(BESIDE, **changes)) == ()
 
 
-def test_outer_window_is_not_overlapping_by_its_id(tmp_path: Path) -> None:
+def test_declared_parent_windows_are_not_overlapping(tmp_path: Path) -> None:
     """Windows of invisible processes are nested by the declared parents alone."""
     unseen: dict[str, Any] = {"pid": 0, "pids": frozenset(), "begin_ns": BEGIN_NS, "end_ns": BEGIN_NS + 30 * SECOND_NS}
     outer, middle = replace(BESIDE, **unseen), replace(BESIDE, **{**unseen, "id": "0ca7f00d03", "parent": BESIDE.id})
