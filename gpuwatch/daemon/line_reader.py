@@ -81,7 +81,7 @@ class LineReader:
             if len(self._buffer) > most_bytes:
                 raise WireError(
                     "too-long",
-                    f"expected at most {most_bytes} bytes before the last answer, found {len(self._buffer)}; wait first",
+                    f"expected at most {most_bytes} bytes before the last answer, found {len(self._buffer)}; read answers first",
                 )
 
     def close(self) -> None:
