@@ -280,7 +280,7 @@ def _fill(raw: layout.Scene, gpus: int, name: str, driver_version: str) -> None:
             board.signals[number].refresh_ns = _PAGED_NS.get(signal, 0)
             board.signals[number].lines[0].value = DEFAULTS[signal]
             board.signals[number].lines[0].since_ns = begin_ns
-    raw.magic = layout.MAGIC  # last: a library that maps the file before this rejects it
+    raw.magic = layout.MAGIC  # written last: a library rejects a file without the magic number
 
 
 def _calls(calls: Sequence[layout.Call], function: str) -> Iterable[layout.Call]:

@@ -137,7 +137,7 @@ def test_sighup_rereads_the_configuration(tmp_path: Path) -> None:
             begin_ns, before = _now_ns(), client.status()["gpus"][0]["questions"]["fast"]["asked_count"]
             sample_for(3.0)
             asked_count = client.status()["gpus"][0]["questions"]["fast"]["asked_count"] - before
-        # 5 Hz; it was 20 before.  A busy machine reads more rarely, never more often.
+        # 5 Hz instead of 20 Hz.  A busy machine reads more rarely, never more often.
         assert asked_count < 8 * (_now_ns() - begin_ns) / 1e9
 
 
@@ -200,7 +200,7 @@ def test_client_cannot_cut_the_bad_part_off_its_window(tmp_path: Path) -> None:
         length_s, begin_s = scene.bench[1] - scene.bench[0], client.status()["epoch_ns"] / 1e9 + scene.bench[0]
         while begin_s < _now_ns() / 1e9:
             begin_s += scene.length_s
-        let_pass(begin_s - _now_ns() / 1e9, "the scene has its beginning at this time")
+        let_pass(begin_s - _now_ns() / 1e9, "the scene repeats at this time")
         opened = client.open(policy=BUSY_MACHINE.to_dict())
         sample_for(length_s)
         now_ns = _now_ns()

@@ -153,7 +153,7 @@ def test_windows_opened_during_a_takeover_are_all_watched(on_demand: Settings, t
             assert w.run_id is not None, w.verdict.why
             assert w.verdicts
             ids.append(w.run_id)
-            let_pass(0.12, "the second daemon asks every 100 ms whether a window is open")
+            let_pass(0.12, "the second daemon repeats its request every 100 ms")
         assert ids
     finally:
         process.terminate()

@@ -27,11 +27,11 @@ def test_slow_worker_answers_each_window_separately(tmp_path: Path) -> None:
     async def asked() -> list[str]:
         judge = Judge(tmp_path)
         try:
-            await judge.warm(0.0)  # its imports take longer than that
+            await judge.warm(0.0)  # the imports take longer than 0 s
             return [(await judge.judge(run)).why for run in ("first0", "second0")]
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     first, second = asyncio.run(asked())
     assert first.startswith("run first0: expected a run")
@@ -50,12 +50,12 @@ def test_worker_is_given_up_only_without_progress(tmp_path: Path, *, is_starved:
     async def asked() -> str:
         judge = Judge(
             tmp_path, patience=WorkerPatience(answer_s=0.05, starved_ratio=1e6, cpu_s=cpu_s)
-        )  # its imports take longer
+        )  # the imports take longer than 0.05 s
         try:
             return (await judge.judge("starved")).why
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     assert says in asyncio.run(asked())
 
@@ -72,7 +72,7 @@ def test_ctrl_c_does_not_reach_a_starting_worker(tmp_path: Path) -> None:
             ]
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     (group,) = asyncio.run(started())
     assert group != os.getpgid(0)
@@ -97,7 +97,7 @@ def test_idle_worker_exits_and_is_replaced(tmp_path: Path) -> None:
             return (await judging).why, threads_count
         finally:
             judge.stop()
-            await let_pass_async(0.2, "its pipes are closed before the loop is")
+            await let_pass_async(0.2, "asyncio closes the pipes of the worker before the loop")
 
     why, threads_count = asyncio.run(asked())
     assert why.startswith("run run0: expected a run")

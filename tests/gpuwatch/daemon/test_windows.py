@@ -335,7 +335,7 @@ def test_host_reads_take_turns_by_user(store: Store, tmp_path: Path) -> None:
         mine, theirs = os.getpid(), os.getppid()
         for uid, pid in (*[(MINE, mine)] * 50, (THEIRS, theirs)):
             await held.open(messages.Open(), pid=pid, uid=uid)
-        for _ in range(100):  # every window's task has begun to wait
+        for _ in range(100):  # every task waits for a thread
             await asyncio.sleep(0)
         assert theirs not in threads.pids()
         assert threads.pids().count(mine) <= 4

@@ -24,7 +24,7 @@ from annotate.evidence import Timings
 from gpuwatch.config import settings as config
 from tests.busy_machine import BUSY_MACHINE
 from tests.waiting import sample_for
-# A pause of this process before it records its times is idle time that nobody timed.
+# A pause of this process before ``record`` is idle time without declared work.
 policy = gpuwatch.Policy(accept=BUSY_MACHINE.accept | {{"idle-stretch", "unaccounted-time"}})
 found = config.load({flags!r})
 for label in sys.argv[1:]:

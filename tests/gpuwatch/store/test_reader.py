@@ -186,7 +186,7 @@ import os, sys, urllib.parse
 from pathlib import Path
 from gpuwatch.store import Reader, Store
 from tests.gpuwatch.store.streams import BEGIN_NS, BOOT, UUID
-os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports: nobody may not read every checkout
+os.setgroups([]); os.setgid(65534); os.setuid(65534)  # after the imports, because the user nobody may not read the checkout
 assert not os.access(sys.argv[1], os.W_OK)
 with Reader(Path(sys.argv[1])) as reader:
     print(len(reader.runs()), reader.trace(UUID, BOOT, BEGIN_NS, BEGIN_NS + 5 * 10**9).observes("power_w"))

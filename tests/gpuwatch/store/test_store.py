@@ -563,7 +563,7 @@ def test_store_survives_kill_9_and_loses_a_second_at_most(tmp_path: Path, most_l
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None
         first_ns = int(writer.stdout.readline())
-        let_pass(after_s, "the kill hits the writer at this moment of its life")
+        let_pass(after_s, "the writer is killed at this time")
         before_ns = committed_ns(tmp_path).get(UUID, 0)
         writer.send_signal(signal.SIGKILL)
         printed_ns = int([line for line in writer.stdout.read().split("\n") if len(line) == len(str(first_ns))][-1])
