@@ -90,7 +90,7 @@ def test_another_socket_in_its_place_is_left_alone_and_said_once(tmp_path: Path)
             lambda: "expected this daemon's socket, found another one" in live.log.read_text(), what="the other socket is named"
         )
         let_pass(1.2, "the daemon looks at its socket each second")
-        assert live.log.read_text().count("took the place") == 1
+        assert live.log.read_text().count("found another one") == 1
     assert live.settings.socket.exists()
     other.close()
 
