@@ -1,4 +1,4 @@
-"""The software that a number depends on, as seen by the measured process: versions, switches, and the environment."""
+"""The software that a number depends on, in the measured process: versions, switches, and the environment."""
 
 import contextlib
 import functools

@@ -72,7 +72,7 @@ class Retries:
             _log.error("not stored: %s: %s; further errors of this kind are only counted", kind, error)
 
     def _refuse(self, failure: Failure, why: str) -> None:
-        """Log a refusal once, however often the write is retried."""
+        """Log a refusal once, even if the write is retried."""
         if self.refused is None:
             _log.error("nothing can be stored for now: %s", why)
         self.failure, self.refused = failure, why

@@ -24,9 +24,8 @@ class RecordedTimes:
     def __init__(self) -> None:
         self._took_s = array("d")
         self._at_ns = array("q")
-        self._pieces = array(
-            "q"
-        )  # per call: count of times, time of the call, and the window's start (-1 with known start times)
+        # Per call: count of times, time of the call, and the window's start (-1 with known start times).
+        self._pieces = array("q")
 
     def __len__(self) -> int:
         return len(self._took_s)

@@ -144,7 +144,7 @@ def test_expired_mark_is_abandoned_and_still_answered(marks: HeldMarks, windows:
     assert [run for run, _ in windows.closed] == ["run-3"]
 
 
-def test_mark_of_trusted_code_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
+def test_held_mark_without_untrusted_refuses_a_claim(marks: HeldMarks, windows: _Windows) -> None:
     """A claimed number is accepted for untrusted code only; the mark stays open."""
 
     async def course() -> None:
