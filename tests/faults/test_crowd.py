@@ -47,7 +47,7 @@ def test_too_many_windows_of_one_user_are_refused(tmp_path: Path) -> None:
         some = windows(store, tmp_path, Judge())
         for _ in range(OWN_COUNT):
             await some.open(Open(), pid=0, uid=0)
-        with pytest.raises(UsageError, match="ask each for its verdict"):
+        with pytest.raises(UsageError, match="wait for each verdict"):
             await some.open(Open(), pid=0, uid=0)
         await some.open(Open(), pid=0, uid=1)  # another user can still open one
 

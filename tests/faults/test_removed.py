@@ -75,7 +75,7 @@ def test_daemon_outlives_its_removed_socket_and_store(tmp_path: Path) -> None:
             assert reader.devices()[0].name == "SIMULATED NVIDIA H200"
         log = path.read_text()
         assert "the socket was removed; listening there again" in log
-        assert "files of the store were removed while it was written: begun new ones" in log
+        assert "files of the store were removed while the daemon was running; created new ones" in log
         assert log.count("ERROR") == 1
     assert not settings.socket.exists()
     stores.check_files(settings.state)
@@ -86,9 +86,11 @@ def test_another_socket_in_its_place_is_left_alone_and_said_once(tmp_path: Path)
         live.settings.socket.unlink()
         other = socket.socket(socket.AF_UNIX)
         other.bind(str(live.settings.socket))
-        wait_until(lambda: "another socket took the place of ours" in live.log.read_text(), what="the other socket is named")
+        wait_until(
+            lambda: "expected this daemon's socket, found another one" in live.log.read_text(), what="the other socket is named"
+        )
         let_pass(1.2, "the daemon looks at its socket each second")
-        assert live.log.read_text().count("took the place") == 1
+        assert live.log.read_text().count("found another one") == 1
     assert live.settings.socket.exists()
     other.close()
 

@@ -102,7 +102,8 @@ def test_threads_that_cannot_be_started_are_said_at_the_start() -> None:
             "(ulimit -u, TasksMax, pids.max) or of memory",
             *2
             * [
-                "StoreError STATE: expected a thread that writes, found: can't start new thread; raise the limit of tasks or memory"
+                "StoreError STATE: expected to start a writer thread, found: can't start new thread; raise the limit of tasks or "
+                "memory"
             ],
             "1",
         ]

@@ -81,7 +81,7 @@ def test_windows_open_across_an_upgrade_end_unproven(tmp_path: Path) -> None:
     stores.check_rows(settings.state)
     with Reader(settings.state) as reader:
         said = {run.label: (run.status, run.declared.get("abandoned")) for run in reader.runs()}
-    assert said["across"][1] == "the daemon was stopped meanwhile"
+    assert said["across"][1] == "the daemon stopped while the window was open"
     assert set(said) == {"judged before", "closed before", "across", "after"}
 
 

@@ -47,7 +47,9 @@ def test_untrusted_window_hears_only_its_opener(found: Settings) -> None:
     """The measured program's own connection can neither end the window nor add to it."""
     with gpuwatch.window("outer", untrusted=True, sync=False, settings=found) as w, connect(found) as inner:
         answers = refusals(inner, w.run_id or "")
-    assert {each.partition(" takes ")[2] for each in answers} == {"times, facts and its end only from whoever opened it"}
+    assert {each.partition(" takes ")[2] for each in answers} == {
+        "times, facts and its end only from the client that opened it"
+    }
     assert w.end_ns is not None
     run = judged_run(found.state, w.run_id or "")
     assert run.declared["untrusted"] is True
@@ -58,7 +60,7 @@ def test_mark_hears_only_its_name(found: Settings) -> None:
     """A run's id, which all of the user's processes can read, ends no mark."""
     with connect(found) as client:
         opened = client.exchange(OpenMark(name="held", expires_s=60.0, label="held"), Opened)
-        assert all("whoever opened it" in each for each in refusals(client, opened.run))
+        assert all("the client that opened it" in each for each in refusals(client, opened.run))
         assert client.exchange(CloseMark(name="held"), Closed).run == opened.run
 
 

@@ -38,7 +38,7 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
     assert (begun.code, begun.out) == (0, "")
     owner = "this session's" if os.getsid(0) else "that of all your commands that entered this container"
     assert f"mark job is open for 1min, own work is {owner} (run " in begun.err
-    assert "expected a name that is free" in mark(gpuwatch, daemon, "begin", "job").err
+    assert "expected an unused name" in mark(gpuwatch, daemon, "begin", "job").err
     let_pass(0.3, "the window has a length")
     ended = mark(gpuwatch, daemon, "end", "job", "--json", "--fail-on", "rejected")
     assert ended.code == 0, ended.err
@@ -50,7 +50,7 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
     assert f"stated: own work is that of session{'' if os.getsid(0) else 's of user'} " in shown.err
     again = mark(gpuwatch, daemon, "end", "job")
     assert (again.code, again.out) == (1, "")
-    assert "mark 'job': expected an open mark of yours of that name, found none" in again.err
+    assert "mark 'job': expected the name of your open mark, found none" in again.err
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
@@ -65,7 +65,7 @@ def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     with Reader(tmp_path / "state") as reader:
         (run,) = reader.runs()
-    assert run.declared["own_processes"] == f"sessions of user {os.getuid()} begun outside this PID namespace"
+    assert run.declared["own_processes"] == f"sessions of user {os.getuid()} started outside this PID namespace"
 
 
 def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None:
@@ -75,7 +75,7 @@ def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None
     assert ended.code == 12
     assert "UNPROVEN" in ended.out
     assert mark(gpuwatch, daemon, "end", "left", "--calls", "9", "--call-time", "1ms").out == ended.out
-    assert "its mark expired 1 s after its begin, and nobody had ended it" in ended.out
+    assert "the mark expired after 1 s without `gpuwatch mark end`" in ended.out
     again = mark(gpuwatch, daemon, "end", "left")
     assert (again.code, again.out, again.err) == (0, ended.out, "")
 
@@ -149,9 +149,9 @@ def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: 
         assert ended.code == 12, ended.err
         assert "mark kept was lost when its daemon ended; its window is unproven" in ended.err
         assert "the daemon ended while the window was open" in ended.out
-        assert "marks end with their daemon" in mark(gpuwatch, found, "end", "other").err
+        assert "a mark does not outlive its daemon" in mark(gpuwatch, found, "end", "other").err
         assert mark(gpuwatch, found, "begin", "left", "--expires", "1s").code == 0
         wait_until(lambda: windows_count(found) == 0, what="the mark expires and is judged")
     with running(tmp_path):
         ended = mark(gpuwatch, found, "end", "left")
-        assert "mark left is not open: its mark expired 1 s after its begin, and nobody had ended it" in ended.err
+        assert "mark left is not open: the mark expired after 1 s without `gpuwatch mark end`" in ended.err

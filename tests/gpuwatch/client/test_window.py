@@ -200,7 +200,7 @@ def test_a_simulated_daemon_is_never_taken_for_a_real_one(tmp_path: Path) -> Non
         with gpuwatch.window("meant to be real", settings=real) as w:
             sample_for(0.05)
         assert w.verdict.status is gpuwatch.Status.UNPROVEN
-        assert "simulated:steady-copy, not a real GPU" in w.verdict.why
+        assert "expected a real GPU, found a daemon that watches simulated:steady-copy" in w.verdict.why
 
 
 WRONG = [

@@ -185,13 +185,13 @@ def test_daemon_bounds_the_tags_of_a_hostile_client(copying: Settings) -> None:
             ({f"t{i}": "x" for i in range(65)}, "tags: expected at most 64 entries"),
             ({"t": "x" * 1025}, "tags.*: expected at most 1024 characters"),
             ({"t" * 65: "x"}, "expected at most 64 characters"),
-            ({f"t{i}": "x" * 1000 for i in range(9)}, "expected at most 64 of 8192 characters together, found 9 of 9018"),
+            ({f"t{i}": "x" * 1000 for i in range(9)}, "expected at most 64 with 8192 characters together, found 9 with 9018"),
         ):
             with pytest.raises(DaemonError, match=says):
                 client.exchange(messages.Open(tags=tags), messages.Opened)
         opened_window = client.exchange(messages.Open(tags={f"t{i}": "x" for i in range(40)}), messages.Opened)
         end = {"run": opened_window.run, "begin_ns": opened_window.opened_ns, "end_ns": opened_window.opened_ns}
-        with pytest.raises(DaemonError, match="expected at most 64 of 8192 characters together, found 80 of"):
+        with pytest.raises(DaemonError, match="expected at most 64 with 8192 characters together, found 80 with"):
             client.exchange(messages.Close(**end, tags={f"u{i}": "x" for i in range(40)}), messages.Closed)  # type: ignore[arg-type]
         client.exchange(messages.Close(**end), messages.Closed)  # type: ignore[arg-type]
 
