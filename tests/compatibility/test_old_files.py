@@ -107,7 +107,7 @@ def test_unsigned_old_report_has_its_status_compared(gpuwatch: Gpuwatch, old: Pa
     """On an unsigned page of an earlier judge the status is compared and the words are not, because anybody may have written it."""
     ended = gpuwatch("verify", str(old / "unsigned.html"), "--json")
     (window,) = ended.data["windows"]
-    assert (ended.code, window["differs"]) == (1, ["status: the report says 'flagged', the evidence 'unproven'"])
+    assert (ended.code, window["differs"]) == (1, ["status: the report shows 'flagged', the evidence 'unproven'"])
     assert "judged by an earlier version (0.1)" in gpuwatch("verify", str(old / "unsigned.html")).out
 
 

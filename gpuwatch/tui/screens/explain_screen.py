@@ -27,7 +27,7 @@ def pages() -> Mapping[str, str]:
 
 
 def page_of(names: Iterable[str]) -> str:
-    """Join the pages of these rules, reasons or bits of reasons.  An unknown name gets a page that says so."""
+    """Join the pages of these rules, reasons or bits of reasons; an unknown name gets a notice."""
     from annotate.clock_reasons import REASONS
 
     known = pages()

@@ -18,7 +18,7 @@ from gpuwatch.tui.widgets.curves import Curves
 from gpuwatch.tui.widgets.text_lines import TextLines
 from gpuwatch.view.live import LiveGpu
 
-ROOMY_COUNT = 30  # least height of a screen with more than curves
+ROOMY_COUNT = 30  # least height of a screen with the line of limits
 
 
 class GpuScreen(SecondaryScreen):
@@ -77,7 +77,7 @@ class GpuScreen(SecondaryScreen):
         return self._timeline.uuid
 
     def show_content(self, content: ScreenContent) -> None:
-        """Show this content; live curves update at half the rate."""
+        """Show this content; live curves are redrawn less often."""
         before, self._content = self._content, content
         if before.past_ns != content.past_ns:
             self._timeline.range.follow()

@@ -42,7 +42,7 @@ def columns(width: int) -> list[TableColumn]:
 
 
 def bar(amount: float | None, most: float | None) -> str:
-    """Draw a share of the maximum in eighths of a character; a larger value is full."""
+    """Draw a share of the maximum in eighths of a character; values above the maximum fill the bar."""
     if amount is None or not most:
         return ""
     eighths = round(min(max(amount / most, 0.0), 1.0) * BAR_COUNT * 8)
@@ -101,7 +101,7 @@ def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableCol
 def absence_lines(live: Live) -> list[list[Piece]]:
     """Return the reason for an empty table, and the remedy."""
     return [
-        [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source names none')}")],
+        [Piece("no GPU to watch", Tone.BAD), Piece(f": {report.plain(live.absence or 'the source has none')}")],
         [Piece("`gpuwatch doctor` gives the reason; --source simulated shows simulated GPUs", Tone.DIM)],
     ]
 
@@ -122,7 +122,7 @@ class Arrangement:
         return tuple(shown)
 
     def next_status(self, windows: Sequence[Shown]) -> str | None:
-        """Return the next of the present statuses; None, for all, after the last."""
+        """Return the next status among the windows; None, for all windows, after the last."""
         known = [None, *(each.value for each in reversed(Status) if each.value in {window.status for window in windows})]
         return known[(known.index(self.status) + 1) % len(known)] if self.status in known else None
 
@@ -134,7 +134,7 @@ class Arrangement:
 def window_lines(
     live: Live, width: int, so_far: Mapping[str, Sequence[str]] | None = None, arrangement: Arrangement = Arrangement()
 ) -> Iterator[list[Piece]]:
-    """Draw open and recent windows in this arrangement, with verdicts and findings; for open ones the hazards ``so_far``."""
+    """Draw open and recent windows in this arrangement, with verdicts and findings; open windows show hazards ``so_far``."""
     places = {gpu.device.uuid: str(position) for position, gpu in enumerate(live.gpus)}
     label_width = 14 if width < 90 else 22 if width < 110 else 28
     yield [
@@ -156,7 +156,7 @@ def window_lines(
             ),
         ]
     if not live.windows:
-        # The simulated GPUs have their own daemon: a plain command would reach another one.
+        # Simulated GPUs have a daemon of their own; the plain command would reach another daemon.
         hint = "" if live.simulated else ": gpuwatch run -- python bench.py"
         yield [Piece(f"  none yet{hint}", Tone.DIM)]
     elif not windows:

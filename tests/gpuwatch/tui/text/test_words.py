@@ -1,4 +1,4 @@
-"""Tests of a screen's words: letters beside colours, dashes for unobserved values, no line wider than the screen."""
+"""Tests of a screen's words: letters with colours, dashes for unobserved values, no line wider than the screen."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_process_counts_by_owner_while_a_window_is_open() -> None:
 
 
 def test_only_a_silent_sampler_is_stale() -> None:
-    """A late sampler is not stale, and a silent one is."""
+    """A late sampler is not stale, a silent sampler is."""
     assert gpu_words.stale_s(gpu(age_s=1.9), NOW_NS) is None
     assert gpu_words.stale_s(gpu(age_s=7.0), NOW_NS) == pytest.approx(7.0)
     assert gpu_words.stale_s(replace(gpu(age_s=7.0), period_ns={Lane.FAST: 5_000_000_000}), NOW_NS) is None
