@@ -76,7 +76,7 @@ def _verdicts() -> tuple[Part, ...]:
         row("Verdicts"),
         lines(
             "Windows judged, by status",
-            "Windows judged in each interval; zero is a daemon without judged windows, a gap one without scrapes.",
+            "Windows judged in each interval; zero is an interval without judged windows, a gap an interval without scrapes.",
             "none",
             Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"),
             size=(12, 8),
@@ -84,7 +84,7 @@ def _verdicts() -> tuple[Part, ...]:
         ),
         lines(
             "Flagged or rejected, share",
-            "Of the windows judged in the ten minutes before.",
+            "Share of the windows judged in the previous ten minutes.",
             "percentunit",
             Query(_share_of("rejected|flagged", "10m"), "flagged or rejected"),
             Query(_share_of("unproven", "10m"), "unproven"),
@@ -111,7 +111,7 @@ def _findings() -> tuple[Part, ...]:
             style=LineStyle(is_stacked=True),
         ),
         grid(
-            "Rules that found something",
+            "Rules with findings",
             "In the time shown, the most frequent first; gpuwatch explain RULE gives the remedy.",
             (table,),
             labels={"rule": "Rule", "severity": "Severity"},
@@ -127,8 +127,8 @@ def _work() -> tuple[Part, ...]:
         row("Windows and the judge"),
         lines(
             "Length of windows",
-            "Median of the windows judged in the ten minutes before, by status: rejected ones "
-            "that are all short are a harness that measures too little.",
+            "Median of the windows judged in the previous ten minutes, by status. If all rejected "
+            "windows are short, the harness measures too little.",
             "s",
             Query(quantile(0.5, length, "status"), "{{status}}"),
             size=(12, 8),
