@@ -23,8 +23,8 @@ from dashboards.slow_twin import SLOW_TWINS
 _PAGE = """\
 # Alerts
 
-The meaning of each alert of `dashboards/alerts.yml`, and the action. Written by `python -m dashboards.build`; tested with
-`promtool test rules`, each alert through scrape gaps, restarts and driver reloads, and on targets that never answered.
+This page gives the meaning of each alert of `dashboards/alerts.yml`, and the action. `python -m dashboards.build` writes the page.
+`promtool test rules` tests each alert through scrape gaps, restarts and driver reloads, and on targets that never answered.
 The names of scrape jobs must begin with `gpuwatch`.
 
 | Severity | Reaction |

@@ -220,7 +220,7 @@ def _use() -> tuple[Part, ...]:
         ),
         lines(
             "Processes",
-            "Processes on the GPU: zero is an empty list, a gap an unread list. Processes besides the benchmark are contention.",
+            "Processes on the GPU: zero is an empty list, and a gap is an unread list. Processes besides the benchmark are contention.",
             "none",
             Query(its("gpuwatch_gpu_processes"), "{{kind}}"),
             size=(12, 8),

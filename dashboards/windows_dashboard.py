@@ -76,7 +76,7 @@ def _verdicts() -> tuple[Part, ...]:
         row("Verdicts"),
         lines(
             "Windows judged, by status",
-            "Windows judged in each interval; zero is an interval without judged windows, a gap an interval without scrapes.",
+            "Windows judged in each interval; zero is an interval without judged windows, and a gap is an interval without scrapes.",
             "none",
             Query(f"sum by (status) ({increase(judged, RATE)})", "{{status}}"),
             size=(12, 8),

@@ -51,13 +51,13 @@ def load(path: Path) -> PageContent:
     for name in _PARTS:
         if (count := len(parts.found.get(name, []))) != 1:
             found = f"{count} parts named {name}" if count else f"another or a truncated file, without a part {name}"
-            raise UsageError(f"{path}: expected a gpuwatch report, found {found}")
+            raise UsageError(f"{path}: expected a gpuwatch report, found {found}; write one with `gpuwatch report`")
     try:
         data = clean_tree(json.loads(parts.found["gpuwatch-record"][0]))
         evidence = parts.found["gpuwatch-evidence"][0]
         held = record.from_data(data, evidence)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: expected a gpuwatch report, found a damaged one: {error}") from error
+        raise UsageError(f"{path}: expected a gpuwatch report, found a damaged one ({error}); copy the file again") from error
     except CapsuleError as error:
         raise UsageError(f"{path}: {error}") from error
     if held.maker != record.maker():

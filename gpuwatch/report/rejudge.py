@@ -129,7 +129,7 @@ def _earlier_differences(reported: Verdict, again: Verdict) -> Iterator[str]:
 
 
 def _is_near(then: object, now: object) -> bool:
-    """Return True if two versions may have averaged the figures differently, or if one figure is unknown."""
+    """Return True if the figures agree within the two versions' averaging, or if one figure is unknown."""
     if then is None or now is None:
         return True
     if isinstance(then, float) and isinstance(now, float):

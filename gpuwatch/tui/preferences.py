@@ -89,5 +89,5 @@ def _read(path: Path) -> Preferences:
         raise ValueError(f"rate_hz: expected one of {', '.join(f'{rate:g}' for rate in RATES_HZ)}, found {data['rate_hz']!r}")
     keys = data.get("keys", {})
     if not isinstance(keys, dict) or not all(isinstance(given, str) for given in keys.values()):
-        raise ValueError('keys: expected an object of actions and keys, as {"pause": "p"}')
+        raise ValueError(f'keys: expected an object of actions and keys, as {{"pause": "p"}}, found {keys!r}')
     return Preferences(**data)

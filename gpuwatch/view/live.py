@@ -104,7 +104,8 @@ def _record(data: dict[str, Any], kind: type[_T]) -> _T:
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        raise DaemonError(f"the daemon's answer is not understood: {kind.__name__}: {error}", "bad-answer") from error
+        why = f"expected a {kind.__name__} from the daemon, found another form ({error}); restart the daemon with this version"
+        raise DaemonError(why, "bad-answer") from error
 
 
 class Looker:

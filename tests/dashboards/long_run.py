@@ -1,4 +1,4 @@
-"""A run of 30 minutes: a real Prometheus over real daemons, all hazards and interruptions of the story, false and missing alerts.
+"""A run of 30 minutes with a real Prometheus and real daemons, which counts the story's missing and false alerts.
 
 ``python -m tests.dashboards.long_run`` needs root, to mount a small disk.  The command writes the results to long_run.json and
 docs/FLEET.md; ``--render`` writes only the page, ``--check`` reports a stale page.

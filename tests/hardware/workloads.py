@@ -92,7 +92,7 @@ def plain() -> None:
 
 @contextmanager
 def beside(*what: str, count: int = 1) -> Iterator[None]:
-    """Run other processes during the body, none of them a descendant, all of them ready before the body starts."""
+    """Run other processes during the body, as orphans that are ready before the body starts."""
     # The shell in between ends at once, which makes the neighbour an orphan: a child would be part of the measured tree.
     command = f'for i in $(seq {count}); do setsid "$0" "$@" & done'
     launcher = subprocess.Popen(

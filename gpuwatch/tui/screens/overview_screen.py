@@ -106,7 +106,7 @@ class OverviewScreen(ChoosingScreen):
             self._chosen = self._uuids[number]
             self.action_open()
         else:
-            self.notify(f"there is no GPU {number}", severity="warning", timeout=3)
+            self.notify(f"expected a number below {len(self._uuids)}, found {number}", severity="warning", timeout=3)
 
     def action_explain(self) -> None:
         """Explain the reasons behind a GPU's clock, or the first finding of a window."""

@@ -43,7 +43,7 @@ def test_clock_strip_spans_and_names_the_seen_clocks() -> None:
 
 
 def test_short_recording_fills_its_strip() -> None:
-    """The strip of a recording of 13 s shows 13 s, the strip of a store two minutes."""
+    """The strip of a recording of 13 s shows 13 s; the strip of a store shows two minutes."""
     recorded = Live(at_ns=13 * S, source="replay:x.capsule", gpus=(gpu(),))
     histories = OverviewHistory()
     query = HistoryQuery(DEVICE.uuid, 0, 13 * S, 13 * S, is_past=True)

@@ -30,7 +30,7 @@ from tests.gpuwatch.tui.test_time_travel import shown, used
 
 
 def test_enter_opens_a_line_and_a_number_opens_a_gpu() -> None:
-    """Enter opens the selected line, and a number the GPU of that number."""
+    """Enter opens the selected line, and a number key opens the GPU of that number."""
     app = travelling(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:

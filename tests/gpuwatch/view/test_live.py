@@ -125,7 +125,7 @@ def test_unknown_lane_is_ignored_and_nonsense_is_refused() -> None:
     answer = told(FAST)
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
     assert live.of(newer).gpus[0].rows == {}
-    with pytest.raises(DaemonError, match="not understood"):
+    with pytest.raises(DaemonError, match="expected a Device from the daemon, found"):
         live.of(msgspec.structs.replace(answer, gpus=[ShownGpu(device={"name": 3})]))
 
 
