@@ -155,7 +155,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Memory clock",
-            "The default limit, unless an administrator lowered it.",
+            "The memory clock, against the highest clock of the board.",
             "hertz",
             Query(its("gpuwatch_gpu_clock_hertz", domain="memory"), "memory clock"),
             Query(its("gpuwatch_gpu_clock_limit_hertz", domain="memory", kind="max"), "limit: highest"),
@@ -171,7 +171,7 @@ def _power() -> tuple[Part, ...]:
     return (
         lines(
             "Power against its limit",
-            "Instant is a mean of 25 ms, peak the highest 20 ms of the last minute.",
+            "Instant is a mean of 25 ms; peak is the highest 20 ms of the last minute.",
             "watt",
             Query(its(watts, kind="instant"), "instant"),
             Query(its(watts, kind="average"), "average of 1 s"),

@@ -43,8 +43,8 @@ class Agreement:
 def agreement(window: ReportedWindow, *, is_trusted: bool = False) -> Agreement:
     """Judge the window again and compare.
 
-    An earlier judge's words, severities and retired rules are not compared; nor is its status if ``is_trusted``, that is, if a
-    trusted key signed the verdict.
+    An earlier judge's words, severities and retired rules are not compared.  If a trusted key signed the verdict
+    (``is_trusted``), an earlier judge's status is not compared either.
     """
     reported = window.verdict
     differs = [f"begun: the report shows {window.begun}, the run's id another time"] if begun_fits(window) is False else []

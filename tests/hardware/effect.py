@@ -4,7 +4,7 @@
 
 Every watcher is stopped (SIGSTOP) outside its turns, so that all share one run, one card and one temperature.  First, each
 watcher runs alone for ten seconds on a GPU busy with GEMMs, which gives the CPU time.  Then short turns follow in random
-order: half a second of an fp32 GEMM below the power limit, and 20 000 launches timed one by one.  The program writes
+order.  A turn is half a second of an fp32 GEMM below the power limit, and 20 000 launches timed one by one.  The program writes
 ``effect.json``: per watcher, differences from turns without a watcher, as medians over rounds with 95 % intervals.
 """
 

@@ -114,7 +114,7 @@ def test_pattern_of_outliers_shows_the_interruption(name: str, kind: str) -> Non
     assert answer.facts["kind"] == kind
 
 
-def test_two_clocks_of_a_capped_gemm_are_one_speed_at_one_clock() -> None:
+def test_capped_gemm_has_one_speed_at_one_clock() -> None:
     assert isinstance(shape.bimodal.ask(recorded()["natural_gemm16k_bf16"], Claim.SUSTAINED), Clear)
 
 

@@ -145,7 +145,7 @@ class GpuScreen(SecondaryScreen):
         if gpu is None:
             return
         limits = self.query_one("#limits", TextLines)
-        limits.display = height >= ROOMY_COUNT  # on a small screen the curves take these lines
+        limits.display = height >= ROOMY_COUNT  # on a small screen the curves take this line
         limits.show([gpu_facts.limits(gpu, self.columns)])
         self.query_one("#now", TextLines).show([gpu_facts.now(gpu, live, self.columns)])
         most = 2 if height < ROOMY_COUNT else 4 if height < 2 * ROOMY_COUNT else 8

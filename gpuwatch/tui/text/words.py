@@ -1,6 +1,6 @@
 """Pieces of text with a tone, and the letters for reasons and verdicts, independent of any terminal.
 
-Every tone that can be a reason for a bad number comes with a letter or a word, so that no meaning depends on colour alone.
+A tone that marks a reason for a bad number comes with a letter or a word: no meaning depends on colour alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -167,7 +167,7 @@ def test_gpus_are_in_bus_order_for_any_reading_order(tmp_path: Path) -> None:
     past.close()
 
 
-def test_missing_store_is_one_line_and_later_store_is_found(tmp_path: Path, lived: Lived) -> None:
+def test_missing_store_is_reported_and_later_store_is_found(tmp_path: Path, lived: Lived) -> None:
     where = [tmp_path]
     past = StoredHistory(lambda: where[0])
     with pytest.raises(StoreError, match="expected a gpuwatch database, found none"):

@@ -120,7 +120,7 @@ def test_hazards_of_a_window_are_its_rules_worst_first() -> None:
     assert shown.hazards == ["contention-process", "noisy"]
 
 
-def test_unknown_lane_is_ignored_and_nonsense_is_refused() -> None:
+def test_unknown_lane_is_ignored_and_bad_answer_is_refused() -> None:
     """A newer daemon's unknown lane is ignored; a malformed answer is refused."""
     answer = told(FAST)
     newer = msgspec.structs.replace(answer, gpus=[msgspec.structs.replace(answer.gpus[0], rows=[{"lane": "dense"}])])
@@ -176,7 +176,7 @@ def test_windows_judged_before_a_restart_are_still_recent(tmp_path: Path) -> Non
     assert shown[1].status == status
 
 
-def test_stopped_daemon_is_not_started_by_another_look(two_gpus: Settings) -> None:
+def test_stopped_daemon_is_not_started_by_another_query(two_gpus: Settings) -> None:
     """Another query does not start a daemon that a person stopped."""
     looker = live.Looker(replace(two_gpus, socket=two_gpus.socket.with_name("nobody")), start=False)
     for _ in range(2):

@@ -42,7 +42,7 @@ def test_bad_moment_error_names_the_expected_forms(text: str) -> None:
         moment(text)
 
 
-def test_recording_without_wall_time_takes_lengths_only() -> None:
+def test_recording_without_wall_time_accepts_offsets_only() -> None:
     assert moment("+1m", wall=False) == -540
     assert moment("end", wall=False) == 0
     with pytest.raises(ValueError, match="after the start"):

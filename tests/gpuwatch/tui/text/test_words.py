@@ -31,7 +31,7 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
         assert max(map(len, words.text(lines).split("\n"))) <= width
 
 
-def test_reasons_have_letters_and_unknown_bits_a_number() -> None:
+def test_reasons_have_letters_and_unknown_bits_have_numbers() -> None:
     """Every reason has its own letter, and unnamed bits show their number."""
     every = words.chips(sum(reason.value for reason in Reason))
     assert len({chip.letter for chip in every}) == len(Reason)
