@@ -126,12 +126,12 @@ def _panels(found: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def asked(name: str) -> Iterator[PanelQuery]:
-    """Return every query of a dashboard's panels and annotations."""
+    """Yield every query of a dashboard's panels and annotations."""
     return asked_of(name, board(name))
 
 
 def asked_of(name: str, found: Mapping[str, Any]) -> Iterator[PanelQuery]:
-    """Return every query of a dashboard given in the form that Grafana imports (JSON, hence Any)."""
+    """Yield every query of a dashboard given in the form that Grafana imports (JSON, hence Any)."""
     for panel in _panels(found):
         for target in panel.get("targets", []):
             instant = bool(target.get("instant"))

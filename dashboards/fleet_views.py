@@ -32,7 +32,7 @@ def siblings() -> tuple[Part, ...]:
         row("Clock against siblings"),
         lines(
             "Clock under load",
-            "Mean SM clock of every busy sample over the board's highest: the median GPU, the lowest twentieth and the lowest.",
+            "Mean SM clock of each GPU's busy samples over the board's highest: the median GPU, the lowest twentieth and the lowest.",
             "percentunit",
             Query(f"quantile(0.5, {clock})", "median"),
             Query(f"quantile(0.05, {clock})", "lowest 5 %"),

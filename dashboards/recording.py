@@ -1,6 +1,6 @@
 """The recording rules: results that fleet dashboards and monthly reports would otherwise compute for every reader.
 
-A rule records one series per GPU or host, so that a dashboard of 2 000 GPUs only looks values up.
+The rules aggregate by GPU, or by host and a few labels, so that a dashboard of 2 000 GPUs only looks values up.
 """
 
 from dashboards.alert_files import Recording, rule_text
@@ -56,7 +56,7 @@ def _by_state() -> str:
 
 
 def _concern() -> str:
-    """Build a rank: first the state, then memory errors, then the clock's distance below that of siblings."""
+    """Build a rank: the sum of weights of the state, of memory errors, and of the clock's distance below that of siblings."""
     weights = {1: 90, 0: 80, 2: 70, 7: 60, 6: 50, 8: 40}
     by_state = "\n+ ".join(f"{weight} * ({_STATE} == bool {code})" for code, weight in weights.items())
     none = f"0 * {_STATE}"

@@ -81,7 +81,7 @@ def ask(url: str, body: object = None) -> Any:
 
 @pytest.fixture
 def alertmanager(tmp_path: Path) -> Iterator[str]:
-    """Run Alertmanager with the example, without receivers; yield the URL of its alerts."""
+    """Run Alertmanager with the example, whose webhooks have no listener; yield the URL of the alerts."""
     port = free_port()
     arguments = [
         program("prometheus-alertmanager"), f"--config.file={CONFIG}", f"--storage.path={tmp_path}", "--log.level=error",
@@ -98,7 +98,7 @@ def alertmanager(tmp_path: Path) -> Iterator[str]:
 
 
 def test_example_is_valid_and_routes_by_severity() -> None:
-    """The example routes each severity to another receiver."""
+    """The example is valid, and routes each severity to a separate receiver."""
     assert "SUCCESS" in amtool("check-config", str(CONFIG))
     routes = {
         severity: amtool("config", "routes", "test", f"--config.file={CONFIG}", f"severity={severity}").strip()
