@@ -1,4 +1,4 @@
-"""Comparisons of those pairs of a report's windows that have times."""
+"""Comparisons of the times of a report's windows."""
 
 from collections.abc import Sequence
 

@@ -82,7 +82,7 @@ def key_folders(environment: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def trusted_keys(files: Iterable[Path], within: Iterable[Path], warn: Callable[[str], None]) -> dict[bytes, str]:
-    """Read the names of trusted keys, by key, and warn about other files in the folders.
+    """Read the names of trusted keys, by key, and warn about invalid NAME.pub files in the folders.
 
     Raises UsageError: when a file in ``files`` holds no key.
     """

@@ -91,7 +91,7 @@ def _clock(evidence: Evidence) -> dict[str, Any]:
 
 
 def _power(evidence: Evidence) -> dict[str, Any]:
-    """Plot the dense power record, and sampled power in the record's gaps and after the record's end."""
+    """Plot the dense power record, and sampled power where the record has no samples."""
     dense, sampled = (_near(column, evidence) for column in (evidence.trace.dense_power, evidence.trace.column("power_w")))
     series = [_column("every 20 ms", dense, evidence)] if len(dense) else []
     until, before = (np.searchsorted(dense.at_ns, sampled.at_ns - ago_ns, side="right") for ago_ns in (0, _DENSE_HOLDS_NS))

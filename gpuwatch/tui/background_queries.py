@@ -44,7 +44,7 @@ class LiveFeed:
         return self.live
 
     def check_silence(self) -> bool:
-        """Return True, and set the problem, if the pending poll has been unanswered for too long."""
+        """Return True, and set the problem, if a poll after the first answer has been pending for too long."""
         silent_s = (clock.now_ns() - self._polled_ns) / 1e9 if self._polled_ns is not None else 0.0
         if silent_s <= SILENT_S or self.live is None:
             return False

@@ -13,7 +13,7 @@ from gpuwatch.tui.screens.help_screen import HelpScreen
 class NavigationApp(PreferencesApp):
     """An app that opens and closes screens.
 
-    A screen is imported when the user first opens the screen: the first picture does not wait for the import.
+    Except for the help, a screen is imported when the user first opens it: the first picture does not wait for imports.
     """
 
     def __init__(self, preferences_file: PreferencesFile, rate_hz: float | None, past: HistorySource | None) -> None:

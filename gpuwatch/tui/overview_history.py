@@ -35,7 +35,7 @@ class HistoryLines:
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """A query for one GPU's history; while the user views the past, the interval exceeds the screen."""
+    """A query for one GPU's history; while the user views the past, the interval may exceed the screen."""
 
     uuid: str
     begin_ns: int

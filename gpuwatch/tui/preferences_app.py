@@ -103,7 +103,7 @@ class PreferencesApp(App[None]):
             self.notify(report.plain(problem), severity="warning", timeout=8)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield every action of the app and of the topmost screen for the palette."""
+        """Yield the palette's commands: textual's own, and the actions of the app and of the topmost screen."""
         yield from (each for each in super().get_system_commands(screen) if each.title != "Keys")  # the help lists these keys
         offered: set[tuple[str, str]] = set()
         under = self.screen_stack[-2] if isinstance(self.screen, CommandPalette) else self.screen

@@ -31,7 +31,7 @@ class TimeRange:
         return self.range_s * S
 
     def cursor(self, viewport: Viewport) -> int | None:
-        """Return the marked moment: in the past the displayed moment, until the user moves the cursor."""
+        """Return the cursor's moment, else the displayed past moment; None for a live range without a cursor."""
         return self.cursor_ns if self.cursor_ns is not None else viewport.past_ns
 
     def edges(self, viewport: Viewport) -> tuple[int, int]:

@@ -29,7 +29,7 @@ class TimeTravel:
 
     @property
     def aim_ns(self) -> int | None:
-        """Return the moment from which the next step starts: keys may arrive faster than answers."""
+        """Return the moment from which the next step starts, None for now: keys may arrive faster than answers."""
         return self._wanted_ns if self._wanted_ns is not None else self.past_ns
 
     def request(self, at_ns: int) -> bool:

@@ -77,7 +77,7 @@ class TimeTravelApp(NavigationApp):
         """Show a moment once its query returns; the present instead of a future moment."""
         live = self.feed.live
         if self._travel is None:
-            self.notify("no store to go back in", severity="warning", timeout=4)
+            self.notify("the past needs a store, found none", severity="warning", timeout=4)
         elif live is not None and at_ns >= live.at_ns:
             self.action_live()
         elif self._travel.request(at_ns):

@@ -125,7 +125,7 @@ class Looker:
         self._start = True
 
     def look(self) -> Live:
-        """Return the current readings.  Raises DaemonError: the next call tries anew."""
+        """Return the current readings.  Raises DaemonError: when the daemon fails to answer; the next call reconnects."""
         try:
             if self._client is None:
                 start, self._start = self._start, False

@@ -62,7 +62,7 @@ def caught(row: Row) -> bool:
 
 
 def page(data: Path = TRACES) -> Iterator[str]:
-    """Return the lines of sections of docs/VALIDATION.md."""
+    """Yield the lines of sections of docs/VALIDATION.md."""
     verdicts, figures = rows(data / VERDICTS), rows(data / FIGURES)
     if verdicts:
         yield from _verdicts(verdicts)

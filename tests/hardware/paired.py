@@ -2,8 +2,8 @@
 
     python -m tests.hardware.paired OUT --seconds 500 --seed N [--work NAME …] [--mode MODE] [--families NAME …]
 
-One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  This
-program starts the neighbours, never the measured process.  ``OUT/paired-N.json`` holds a row and the true values of each window
+One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  The
+neighbours are started by this program, not by the measured process.  ``OUT/paired-N.json`` holds a row and the true values of each window
 in order, ``OUT/paired-N-K.capsule`` the evidence of two sessions' windows.  The program ends within ``--seconds``.
 """
 
@@ -114,7 +114,7 @@ class Run:
             self._clean(session, lines)
 
     def _clean(self, session: Session, lines: Lines) -> None:
-        """Take a clean window, and replace one that contains a stall."""
+        """Take a clean window, and another one after a stall if time is left."""
         for _ in range(_STALLS_COUNT):
             row = self._take(session, lines, self._planned(session, disturbed=False))
             if row.failed or not row.is_stalled or session.left_s < session.warm_s + _OVERHEAD_S + self._draws.lengths_s[1]:
@@ -194,7 +194,7 @@ def _answer(lines: Lines, within_s: float) -> Answer:
 
 
 def evidence_of(settings: Settings, rows: Sequence[data.Row]) -> Iterator[tuple[data.Row, Evidence]]:
-    """Yield the rows whose window was stored, with its evidence."""
+    """Yield the rows of windows that did not fail, each with the stored evidence."""
     done = [row for row in rows if row.run_id and not row.failed]
     with Reader(settings.state) as reader:
         if done:

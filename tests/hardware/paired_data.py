@@ -97,7 +97,7 @@ def references(rows: Sequence[Row]) -> dict[str, tuple[Row, Row]]:
 
 
 def truths(kept: Sequence[Kept]) -> dict[str, Truth]:
-    """Return the true values of each window with a reference on either side."""
+    """Return the true values of each window with references before and after."""
     evidences = {row.key: evidence for row, evidence in kept}
     processes: dict[tuple[int, str, str], list[Row]] = {}
     for row, _ in kept:
@@ -145,7 +145,7 @@ def timed_numbers(own: Timings, before: Timings, after: Timings) -> dict[str, li
 
 
 def medians_at_one_clock(own: Timings, before: Timings, after: Timings) -> list[float] | None:
-    """Return the medians at the references' clock by the references' sensitivity; raw medians without a fit.
+    """Return the medians at the first reference's clock, by the references' mean exponent; raw medians without a fit.
 
     None without stamps, or if the window ran at clocks outside the references' range.
     """

@@ -85,7 +85,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in _FAMILIES}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbance:
-    """One disturbance of one window.  ``throughout``: constant from before the window's start to the end."""
+    """One disturbance of one window.  ``throughout``: constant from the window's start to the end."""
 
     family: str
     kind: str
@@ -179,7 +179,7 @@ class Course:
         return self._left[0].level if self._left and self._left[0].begin_s <= at_s else 0.0
 
     def due(self, at_s: float) -> Piece | None:
-        """Return the next piece after its start, each piece once."""
+        """Return the next piece once after its start, else None."""
         return self._left.popleft() if self._left and self._left[0].begin_s <= at_s else None
 
 

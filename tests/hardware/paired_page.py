@@ -101,7 +101,7 @@ def _head(judged: Judged) -> list[str]:
         f"two clean windows of the same work and process.  The works are {', '.join(works)}; iterations are stamped, timed without clock, or undeclared.",
         f"{_cards(cards)}.  Judged on {judged.date} by judge {judged.judge}.  No setting of a card was changed.  The true value is the number of a window over the mean of both clean windows.",
         f"{len(happened)} windows were disturbed, {stalled} of them by an unintended stall of more than {data.STALL_S * 1e3:.0f} ms; such a window is not a",
-        f"reference.  {untold} of the {len(happened)} lack a reference on either side and are left out below, as are {whole.failed_count} windows whose disturbance",
+        f"reference.  {untold} of the {len(happened)} lack a reference before or after and are left out below, as are {whole.failed_count} windows whose disturbance",
         "failed.  `tests/hardware/paired_disturbances.py` draws the disturbances.\n",
     ]
 

@@ -184,7 +184,7 @@ class Worker:
 
 
 class Timed:
-    """One call, declared according to the mode and to wrong timing."""
+    """Calls, declared according to the mode or to a disturbance with wrong times."""
 
     def __init__(self, work: Work, window: gpuwatch.Window, mode: str, disturbance: Disturbance | None) -> None:
         self._work, self._window = work, window

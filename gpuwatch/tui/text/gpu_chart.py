@@ -133,7 +133,7 @@ def _verdicts(view: ChartView, cells: plot.Span) -> list[Chip]:
 
 
 def _axis(view: ChartView, cells: plot.Span, cursor: int | None) -> list[Piece]:
-    """Draw the wall time at both ends, the steps between them, the driver's events, and the cursor."""
+    """Draw the times of both ends, the steps between them, the driver's events, and the cursor."""
     count = cells.slices_count
     step_s = next((step for step in _STEPS_S if step * 1e9 / cells.slice_ns >= _LABEL_COUNT), 3600)
     text, tones = [" "] * count, [Tone.DIM] * count

@@ -31,7 +31,7 @@ def head(uuid: str, gpu: LiveGpu | None, live: Live, width: int) -> list[Piece]:
 
 def _wrong(gpu: LiveGpu | None, live: Live) -> list[Piece]:
     if gpu is None:
-        return [Piece("  × not among the GPUs of this time", Tone.BAD)]
+        return [Piece("  × no such GPU at this time", Tone.BAD)]
     if gpu.lost is not None:
         return [Piece(f"  × LOST  {report.plain(gpu.lost)}", Tone.BAD)]
     stale_s = gpu_words.stale_s(gpu, live.at_ns)

@@ -74,7 +74,7 @@ def gpu_lines(live: Live, width: int) -> Iterator[list[Piece]]:
 def _gpu_line(position: int, gpu: LiveGpu, live: Live, wanted: Sequence[TableColumn], room: int) -> list[Piece]:
     head = [Piece(str(position)), Piece(gpu_words.name(gpu))]
     if gpu.lost is not None or Lane.FAST not in gpu.rows:
-        why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading of this time"
+        why = f"LOST  {report.plain(gpu.lost)}" if gpu.lost is not None else "no reading at this time"
         left = sum(column.width + 1 for column in wanted[2:]) + room
         return [*_row(head, wanted), Piece(cut(why, left), Tone.BAD if gpu.lost is not None else Tone.DIM)]
     stale = gpu_words.stale_s(gpu, live.at_ns)
@@ -156,11 +156,11 @@ def window_lines(
             ),
         ]
     if not live.windows:
-        # Simulated GPUs have a daemon of their own; the plain command would reach another daemon.
+        # Simulated GPUs have a separate daemon, which the plain command would not reach.
         hint = "" if live.simulated else ": gpuwatch run -- python bench.py"
         yield [Piece(f"  none yet{hint}", Tone.DIM)]
     elif not windows:
-        yield [Piece("  none of that verdict; f shows others", Tone.DIM)]
+        yield [Piece("  no window with this verdict; f shows others", Tone.DIM)]
     elif live.windows_left_out_count:
         yield [Piece(f"  and {live.windows_left_out_count} more: gpuwatch audit", Tone.DIM)]
 

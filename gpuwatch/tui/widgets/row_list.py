@@ -38,7 +38,10 @@ class RowList(LineView):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """Return the name ``by`` lines on, stopping at the ends; without a selection the first, or the last when moving up."""
+    """Return the name ``by`` lines on, at most the first or last; None without names.
+
+    Without a selection, return the first name, or the last if ``by`` is negative.
+    """
     if not names:
         return None
     if chosen not in names:

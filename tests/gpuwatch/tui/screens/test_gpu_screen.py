@@ -289,7 +289,7 @@ def test_n_and_tab_turn_to_the_next_gpu() -> None:
 @pytest.mark.parametrize(
     ("content", "uuid", "said"),
     [
-        (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× not among the GPUs of this time"),
+        (NOW, "GPU-00000006", "! STALE 7 s"), (NOW, "GPU-none", "× no such GPU at this time"),
         (NOW, "GPU-00000000", "GPU-00000000"), (NOW, "GPU-00000005", "MIG"),
     ],
 )  # fmt: skip
