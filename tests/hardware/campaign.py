@@ -84,7 +84,7 @@ def neighbours() -> list[tuple[Scenario, tuple[str, ...], int]]:
 
 
 def readings_bytes(state: Path) -> int:
-    """Return the size of the readings, counted in a copy after a checkpoint of the write-ahead log."""
+    """Return the size of the stored readings without free pages, counted in a copy with the write-ahead log."""
     import shutil
     import sqlite3
     import tempfile

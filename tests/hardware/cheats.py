@@ -1,8 +1,8 @@
 """Published ways to cheat a GPU benchmark, as programs: ``python -m tests.hardware.cheats NAME CLAIM.json``.
 
 ``python -m tests.hardware.cheats all FOLDER`` runs each in a forked child, with the parent's untrusted window around it.
-Each program runs a leaderboard's harness (events around every call, one synchronisation per batch) on one submission, and
-writes a claimed number to a file.  The docstrings name the published sources; no cheat was written to match a rule.
+Most programs run a leaderboard's harness (events around every call, one synchronisation per batch) on one submission.  Each
+program writes a claimed number to a file.  The docstrings name the published sources; no cheat was written to match a rule.
 """
 
 from __future__ import annotations
@@ -151,19 +151,19 @@ def batch_and_skip(work: Work) -> Claimed:
 
 
 def fewer_calls(work: Work) -> Claimed:
-    """Lower the harness's count of calls, and claim the requested count: pygpubench#7."""
+    """Hand over the times of one batch, and claim the requested count of calls: pygpubench#7."""
     times = evaluate(work)[:BATCH]
     return Claimed(40 * len(times) * round(SECONDS), mean(times), times)
 
 
 def scaled_calls(work: Work) -> Claimed:
-    """Lower the count, and scale the time so that count times time is the GPU's working time."""
+    """Claim 30 times the calls at a thirtieth of the time: their product is the GPU's working time."""
     times = evaluate(work)
     return Claimed(30 * len(times), mean(times) / 30, [each / 30 for each in times for _ in range(30)])
 
 
 def no_work(work: Work) -> Claimed:
-    """Pass the check with a kernel that does nothing, and claim 3.3 µs per call: pygpubench#7."""
+    """Do no work, as a kernel that passes the check, and claim 3.3 µs per call: pygpubench#7."""
     time.sleep(SECONDS)
     return Claimed(10_000, 3.3e-6, [3.3e-6] * 10_000)
 
@@ -212,7 +212,7 @@ def spinning(work: Work) -> Claimed:
 
 
 def window_closed(work: Work) -> Claimed:
-    """End the surrounding window through the daemon's socket after honest work, then cheat."""
+    """Try to end the surrounding window through the daemon's socket after honest work, then cheat."""
     run = os.environ.get("GPUWATCH_PARENT", "")
     evaluate(work)
     try:

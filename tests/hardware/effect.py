@@ -133,7 +133,7 @@ def _daemon(name: str, folder: Path, *more: str) -> Watcher:
 
 @contextlib.contextmanager
 def watchers() -> Iterator[list[Watcher]]:
-    """Yield every available watcher, stopped after a measurement of its cost alone."""
+    """Measure the cost of every available watcher alone, and yield the watchers, stopped."""
     folder = Path(tempfile.mkdtemp(prefix="gpuwatch-effect-"))
     found = [Watcher("none")]
     try:

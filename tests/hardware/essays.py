@@ -96,7 +96,7 @@ class Essays:
                 yield self._timed(condition, call, WINDOW_S)
 
     def trial_counts(self) -> Iterator[Row]:
-        """Measure the first calls after a pause of three seconds: the power cap engages while they run."""
+        """Measure the first calls after a pause of three seconds; the power cap engages during these calls."""
         from tests.hardware.workloads import gemm, loop
 
         call = gemm(4096)

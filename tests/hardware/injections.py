@@ -232,7 +232,7 @@ def _background(call: Callable[[], object]) -> Body:
 
 
 def _in_a_process(*what: str, **environment: str) -> Body:
-    """Open the window around another process, which does the work."""
+    """Run the work in another process, which the window waits for."""
 
     def body(_: gpuwatch.Window) -> None:
         subprocess.run(

@@ -182,7 +182,7 @@ def _stamps(of: list[Row]) -> Iterator[str]:
         "",
         "`tests/hardware/stamps.py`.  The GPU's part is the time that a stamp after each call adds to a full queue, a median of five rounds.",
         "",
-        "| date | host per stamp | GPU behind a copy / GEMM 1024 | SMs seen | timer's step | first and later use in a process | spread of SMs' clocks |",
+        "| date | host per stamp | GPU behind a copy / GEMM 1024 | SMs seen | timer's step | first and second allocation in a process | spread of SMs' clocks |",
         "|---|---|---|---|---|---|---|",
     )
     for row in of:
@@ -292,7 +292,7 @@ def _methods(of: list[Row]) -> Iterator[str]:
         "## Timing methods on the same call",
         "",
         "Each estimate was taken after a pause of 0.2 s, as in a script.  Scatter is the standard deviation of the estimates over their",
-        "mean; the mean is compared with that of `gpuwatch.bench`.",
+        "mean; the mean is compared with the mean of the medians of `gpuwatch.bench`.",
         "",
         "| kernel | method | estimates | mean ms | against bench | scatter |",
         "|---|---|---|---|---|---|",

@@ -3,7 +3,7 @@
     python -m tests.hardware.verdicts OUT_FOLDER clean COUNT [FIRST]      COUNT clean windows on every GPU of the machine
     python -m tests.hardware.verdicts OUT_FOLDER injected ROUNDS [NAME …] every (or each named) hazard ROUNDS times on every GPU
     python -m tests.hardware.verdicts OUT_FOLDER all COUNT                COUNT clean windows, every hazard once, the figures
-    python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              with more busy processes than CPUs
+    python -m tests.hardware.verdicts OUT_FOLDER hogs ROUNDS              ROUNDS windows with two busy processes per CPU
 
 One daemon watches all GPUs; one worker process per GPU runs its windows.  Each worker writes ``verdicts-N.jsonl`` (a row per
 window) and ``verdicts-N-….capsule`` (their evidence, in the same order).

@@ -95,7 +95,7 @@ def _cv(values: Values) -> float:
 
 
 def block_medians(at_ns: Times, took_s: Values, width_ns: int) -> Values:
-    """Return the medians of consecutive blocks of equal width; an incomplete last block is left out."""
+    """Return the medians of consecutive blocks of equal width, without empty blocks and an incomplete last block."""
     # The last iteration counts as one median step long.
     end_ns = int(at_ns[-1]) + int(np.median(np.diff(at_ns)))
     edges_ns = np.arange(at_ns[0], end_ns + 1, width_ns)
