@@ -41,7 +41,7 @@ NOTED = {
     "zeros_gemm16k": set(),
     "sleep100_gemm16k": set(),
 }
-# Recordings without a whole second of idling, a neighbour or a lack of CPUs; from idle only at the start of the scenario.
+# Recordings without a whole second of idle time, a neighbour or a lack of CPUs.  A scenario may start from idle.
 CLEAN = (
     "clean_gemm2k", "clean_gemm4k", "power_cap_gemm16k", "zeros_gemm16k", "clean_copy1g", "warm_l2_gemv4k", "cold_l2_gemv4k",
     "natural_gemm4k_bf16", "natural_gemm16k_bf16", "natural_conv3x3", "natural_attention",

@@ -186,7 +186,7 @@ def named_as_unsigned(name: str, out: str) -> bool:
 def test_verify_refuses_every_forged_leaf(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str], part: int
 ) -> None:
-    """``verify`` refuses each forged leaf of the record, on a page rendered again from the forged record.
+    """``verify`` refuses each forged leaf of the record or lists the leaf as unsigned, on a page rendered from the forged record.
 
     The suite tries one forgery per leaf, of varying kind; ``make bench`` tries all.
     """
@@ -234,7 +234,7 @@ def test_verify_allows_last_bits_of_figures(signed: tuple[str, Path], tmp_path: 
 
 
 def test_verify_refuses_every_changed_word_of_page(signed: tuple[str, Path], tmp_path: Path, home: Path) -> None:
-    """A changed figure, a changed word or an addition in the visible page alone is refused."""
+    """A changed figure or an addition in the visible page alone is refused."""
     html, key = signed
     body = html.index("<main>")
     end = html.index('<script type="application/json"')
