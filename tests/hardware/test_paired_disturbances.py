@@ -106,7 +106,7 @@ def test_lengths_lie_in_the_requested_range() -> None:
 
 
 def test_only_lasting_disturbances_are_throughout() -> None:
-    """A neighbour before and after the window counts as throughout; a late neighbour and a stall do not."""
+    """Slices of a neighbour and busy processes count as throughout; a late neighbour and a stall do not."""
     standing = {
         family: [drawn(family, 4, number, WINDOW_S, 16).throughout for number in range(60)]
         for family in ("neighbour-slices", "hogs", "neighbour-late", "host-stall", "work-growth", "own-stream")
