@@ -159,13 +159,13 @@ _OF_DAYS = (
           # The subquery's steps over a day miss a GPU that was absent at the step before its row was remapped.
           f"or {_REMAPPED} > min_over_time({_REMAPPED}[20m])",
           says=f"rows of the memory of {GPU_NAMED} were remapped within a day",
-          why="In each case a spare row replaced a failed one. The board counts them over its life.",
+          why="In each case a spare row replaced a failed one. The board counts remapped rows over its life.",
           do="Note it in the board's record. If the count keeps growing, run dcgmi diag -r 3 in a maintenance window and have the board "
           "replaced before its spare rows are used up.", rule="hardware-error"),
     Alert(name="GpuwatchWindowsSpoilt", severity="info",
           expr=f"sum by (job, instance) ({increase(_SPOILT, '1d')})\n> {_ENOUGH}",
           says=f"most numbers measured on {HOST_NAMED} are not fit for use",
-          why="More than half of a day's windows, and at least ten, were flagged or rejected.",
+          why="More than half of a day's windows, of at least ten, were flagged or rejected.",
           do="Find the rules on the dashboard of windows, the windows with gpuwatch audit --since 24h, and remedies with gpuwatch explain RULE."),
     Alert(name="GpuwatchWindowsUnproven", severity="info",
           expr=f"sum by (job, instance) ({increase(_UNPROVEN, '1d')})\n> {_ENOUGH}",

@@ -147,7 +147,7 @@ def _held_back() -> tuple[Part, ...]:
         ),
         lines(
             "Time held back, by reason",
-            "By the driver's counters if available. Reasons overlap, so the shares do not add up.",
+            "Share of time by the driver's counters, if available. Reasons overlap, so the shares do not add up.",
             "percentunit",
             Query(f"max by (reason) ({limited_ratio(ONE_GPU)})", "{{reason}}"),
             size=(12, 8),
@@ -271,14 +271,14 @@ def _watching() -> tuple[Part, ...]:
         row("Quality of the sampling"),
         lines(
             "Age of the last answer",
-            "By lane; a growing age means a lost lane.",
+            "Age by lane; a growing age means a lost lane.",
             "s",
             Query(its("gpuwatch_reading_age_seconds"), "{{lane}}"),
             size=(8, 8),
         ),
         lines(
             "Answers per second",
-            "By lane: faster while a window is open.",
+            "Rate by lane, higher while a window is open.",
             "ops",
             Query(f"rate({its('gpuwatch_samples_total')}[{RATE}])", "{{lane}}"),
             Query(f"rate({its('gpuwatch_samples_missed_total')}[{RATE}])", "missed: {{lane}}"),

@@ -13,7 +13,7 @@ def links(its: Callable[..., str]) -> tuple[Part, ...]:
         row("Links and partitions"),
         lines(
             "PCIe throughput",
-            "Including the protocol; shows a benchmark that copies inputs from the host while timed.",
+            "Throughput including the protocol; shows a benchmark that copies inputs from the host while timed.",
             "Bps",
             Query(f"rate({pcie}[{RATE}])", "{{direction}}"),
             size=(8, 8),

@@ -112,7 +112,7 @@ def _findings() -> tuple[Part, ...]:
         ),
         grid(
             "Rules with findings",
-            "In the time shown, the most frequent first; gpuwatch explain RULE gives the remedy.",
+            "Rules with findings in the time shown, the most frequent first; gpuwatch explain RULE gives the remedy.",
             (table,),
             labels={"rule": "Rule", "severity": "Severity"},
             size=(10, 10),
@@ -136,7 +136,7 @@ def _work() -> tuple[Part, ...]:
         ),
         lines(
             "Time a verdict took",
-            "From a window's end to its verdict, without the wait for its last readings.",
+            "Time from a window's end to its verdict, without the wait for its last readings.",
             "s",
             Query(quantile(0.5, judging), "median"),
             Query(quantile(0.95, judging), "95 %"),
@@ -144,7 +144,7 @@ def _work() -> tuple[Part, ...]:
         ),
         lines(
             "Windows in hand",
-            "Open, closing or being judged, by host.",
+            "Windows open, closing or being judged, by host.",
             "none",
             Query(of("gpuwatch_windows_in_hand"), "{{instance}}"),
             size=(24, 6),

@@ -132,7 +132,7 @@ def _serve(has_gpu: bool) -> int:
     if has_gpu:
         import torch  # noqa: F401 - for the forks
     _end_with_parent()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # init reaps them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended forks
     while line := sys.stdin.readline():
         asked = msgspec.json.decode(line, type=Request)
         pid = os.fork()
@@ -143,7 +143,7 @@ def _serve(has_gpu: bool) -> int:
 
 
 def _live(asked: Request, *, has_gpu: bool) -> None:
-    """Run as a neighbour until killed."""
+    """Run as a neighbour, then end the process."""
     _end_with_parent()
     signal.setitimer(signal.ITIMER_REAL, asked.life_s)  # its default action ends the process, even inside the driver
     code = 0
