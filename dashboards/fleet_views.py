@@ -109,5 +109,5 @@ def energy() -> tuple[Part, ...]:
 
 
 def summed(recorded: str) -> str:
-    """Add up a recorded series at the steps of the time shown.  A mean over time would be too high, because the series has gaps."""
+    """Sum a recorded series at the steps of the time shown.  A mean would be too high, because the series has gaps."""
     return f"sum_over_time(({recorded})[{RANGE}:{RATE}])"

@@ -15,7 +15,7 @@ _LEAST_BINS, _MOST_BINS, _EACH_BIN = 8, 160, 8
 
 
 def times(evidence: Evidence) -> dict[str, Any] | None:
-    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` is the reason without a correction."""
+    """Return the distribution and drift, raw and at one clock; None without times.  ``refused`` explains raw times alone."""
     timings = evidence.timings
     if timings is None or not timings.timed.any():
         return None

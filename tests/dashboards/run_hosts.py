@@ -1,4 +1,4 @@
-"""Hosts of a long run: real daemons on mock drivers, which a story restarts, kills and breaks, with Prometheus and Alertmanager."""
+"""Hosts of a long run, which a story restarts, kills and breaks: real daemons on mock drivers, Prometheus and Alertmanager."""
 
 from __future__ import annotations
 

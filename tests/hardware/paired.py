@@ -2,9 +2,9 @@
 
     python -m tests.hardware.paired OUT --seconds 500 --seed N [--work NAME …] [--mode MODE] [--families NAME …]
 
-One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  The
-neighbours are started by this program, not by the measured process.  ``OUT/paired-N.json`` holds a row and the true values of each window
-in order, ``OUT/paired-N-K.capsule`` the evidence of two sessions' windows.  The program ends within ``--seconds``.
+One daemon watches; one process per kind of work takes windows in the order clean, disturbed, clean, disturbed, clean.  This
+program, not the measured process, starts the neighbours.  ``OUT/paired-N.json`` holds a row and the true values of each
+window in order; ``OUT/paired-N-K.capsule`` holds the evidence of two sessions' windows.  The program ends within ``--seconds``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from gpuwatch.tui.requests import ExplainNames
 
 @cache
 def pages() -> Mapping[str, str]:
-    """Return the Markdown pages by name, without the figures of a finding.  The first call imports every rule, which is slow."""
+    """Return the Markdown pages by name, without the figures of a finding.  The first call slowly imports every rule."""
     from annotate.clock_reasons import REASONS
     from annotate.output.rule_pages import page, reason_page, without_facts
     from annotate.rules import RULES

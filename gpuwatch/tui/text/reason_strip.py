@@ -1,4 +1,4 @@
-"""Clock event reasons over time, one letter per slice: the gravest reason, or a dash without one in a partly unobserved slice."""
+"""Clock event reasons over time, one letter per slice: the gravest reason; without one, a dash if partly unobserved."""
 
 import itertools
 from collections.abc import Sequence

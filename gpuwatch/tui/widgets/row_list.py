@@ -38,10 +38,7 @@ class RowList(LineView):
 
 
 def moved(names: Sequence[str], chosen: str | None, by: int) -> str | None:
-    """Return the name ``by`` lines on, at most the first or last; None without names.
-
-    Without a selection, return the first name, or the last if ``by`` is negative.
-    """
+    """Return the name ``by`` lines on, up to either end, or from outside without a selection; None without names."""
     if not names:
         return None
     if chosen not in names:

@@ -186,7 +186,7 @@ def named_as_unsigned(name: str, out: str) -> bool:
 def test_verify_refuses_every_forged_leaf(
     signed: tuple[str, Path], tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str], part: int
 ) -> None:
-    """``verify`` refuses each forged leaf of the record or lists the leaf as unsigned, on a page rendered from the forged record.
+    """``verify`` refuses each forged leaf of the record, or lists the leaf as unsigned, on a page rendered again.
 
     The suite tries one forgery per leaf, of varying kind; ``make bench`` tries all.
     """
