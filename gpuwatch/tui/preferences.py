@@ -48,7 +48,7 @@ class PreferencesFile:
                 self.complaint = f"{path}: {said}; the file is ignored and not changed"
 
     def store(self, **changed: Any) -> str | None:
-        """Store these changes; return a one-line error if the file cannot be written, else None."""
+        """Apply these changes, and store them unless the file has a mistake; return a one-line error if the write fails."""
         self.preferences = replace(self.preferences, **changed)
         if self.path is None or self.complaint is not None:
             return None
