@@ -107,7 +107,7 @@ def test_verify_compares_the_status_of_an_unsigned_report(gpuwatch: Gpuwatch, ol
     """For an unsigned page of an earlier judge only the status is compared, because anybody may have written the page."""
     ended = gpuwatch("verify", str(old / "unsigned.html"), "--json")
     (window,) = ended.data["windows"]
-    assert (ended.code, window["differs"]) == (1, ["status: the report says 'flagged', the evidence 'unproven'"])
+    assert (ended.code, window["differs"]) == (1, ["status: the report shows 'flagged', the evidence 'unproven'"])
     assert "judged by an earlier version (0.1)" in gpuwatch("verify", str(old / "unsigned.html")).out
 
 

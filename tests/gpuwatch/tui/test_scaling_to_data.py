@@ -28,7 +28,7 @@ LOG = Path(__file__).parents[2] / "traces" / "h200-nvidia-smi.csv"
 THREE = (window("a", "valid"), window("b", "rejected", ago_s=60.0), window("c", "flagged", ago_s=90.0))
 
 
-def test_clock_strip_spans_what_happened_and_names_it() -> None:
+def test_clock_strip_spans_and_names_the_seen_clocks() -> None:
     """Clocks between 1400 and 1500 MHz use the whole height; single steps of the driver do not."""
     trace = history(0, 10, mhz=1500.0)
     values = trace.columns["sm_clock_mhz"].values
@@ -43,7 +43,7 @@ def test_clock_strip_spans_what_happened_and_names_it() -> None:
 
 
 def test_short_recording_fills_its_strip() -> None:
-    """The strip of a recording of 13 s shows 13 s, that of a store two minutes."""
+    """The strip of a recording of 13 s shows 13 s; the strip of a store shows two minutes."""
     recorded = Live(at_ns=13 * S, source="replay:x.capsule", gpus=(gpu(),))
     histories = OverviewHistory()
     query = HistoryQuery(DEVICE.uuid, 0, 13 * S, 13 * S, is_past=True)
@@ -62,7 +62,7 @@ def test_short_recording_fills_the_axis_of_its_gpu() -> None:
 
 
 def test_windows_are_sorted_and_filtered_by_key() -> None:
-    """The key o puts the worst first, f filters by verdict in turn, and the heading shows both."""
+    """The key o puts the worst window first, f filters by each verdict in turn, and the heading shows both."""
     app = top(replace(EIGHT, windows=THREE))
 
     def rows() -> list[str]:
@@ -101,12 +101,12 @@ def test_disturbing_process_is_named_with_its_window() -> None:
 
 
 @pytest.mark.parametrize(("size", "is_small"), [((80, 24), False), ((120, 40), False), ((79, 24), True), ((80, 23), True)])
-def test_a_small_terminal_is_told_so(size: tuple[int, int], is_small: bool) -> None:
+def test_small_terminal_shows_a_notice(size: tuple[int, int], is_small: bool) -> None:
     app = top(EIGHT)
 
     async def use(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "LIVE" in shown(app, StatusLine))
-        assert ("make it 80×24" in shown(app, StatusLine)) is is_small
+        assert ("enlarge to 80×24" in shown(app, StatusLine)) is is_small
         assert "GPU" in shown(app, GpuList)
 
     used(app, use, size)
