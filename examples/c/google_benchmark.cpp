@@ -1,5 +1,5 @@
-// Google Benchmark: the guard opens a window for each call of the body with 100 passes or more.  The last is the reported one.
-// Each such call warms up first, in time that is not counted: a window that begins right after a pause is flagged.
+// Google Benchmark: the guard opens a window for each call of the body with 100 passes or more.  The last window is reported.
+// Each such call warms up first, outside the measured time: a window that begins right after a pause is flagged.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

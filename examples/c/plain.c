@@ -1,4 +1,4 @@
-/* A window around a loop in C, after a warm-up: each pass is an iteration.  Where the program uses CUDA, each has its SM clock. */
+/* A window around a loop in C, after a warm-up: each pass is an iteration, with its SM clock if the program uses CUDA. */
 #include <stdio.h>
 #include <time.h>
 
@@ -11,7 +11,7 @@ static void step(void) { /* your launches */
 
 int main(void) {
     char run[80];
-    gw_prepare(); /* before the warm-up: no pause then lies between it and the window */
+    gw_prepare(); /* before the warm-up, so that no pause separates warm-up and window */
     for (int i = 0; i < 600; i++) step();
     gw_window window = gw_begin("plain C");
     size_t is_there = gw_run_id(window, run, sizeof run);

@@ -1,4 +1,4 @@
-"""A benchmark for CI: one window around matrix products.  Without a GPU it sleeps, for a simulated one."""
+"""A benchmark for CI: one window around matrix products, or around sleeps without a GPU, for a simulated GPU."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import gpuwatch
 
 SECONDS = float(os.environ.get("SECONDS_COUNT", "4"))
-EXTRA_ROWS = int(os.environ.get("EXTRA_ROWS", "0"))  # work that a change adds to each step
+EXTRA_ROWS = int(os.environ.get("EXTRA_ROWS", "0"))  # rows of extra work in each step
 
 
 def make_step() -> Callable[[], object]:

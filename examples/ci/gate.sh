@@ -1,5 +1,5 @@
 #!/bin/sh
-# A gate without a CI system: the first run saves a baseline, each later run is compared with it.
+# A gate without a CI system: the first run saves a baseline, and each later run is compared with the baseline.
 # Usage: gate.sh BASELINE COMMAND...    Exit code: 0 pass, 1 fail, 75 neutral, else COMMAND's.
 set -eu
 baseline=$1

@@ -1,4 +1,4 @@
-// Attention of one query a warp, with a running maximum: scores are never written.  Head dimension 64.
+// Attention with one query per warp and a running maximum, so that scores are never written.  The head dimension is 64.
 __global__ void __launch_bounds__(32) attention(const float* q, const float* k, const float* v, float* out, int n) {
     const float* query = q + (size_t)blockIdx.x * 64;
     float q0 = query[threadIdx.x], q1 = query[threadIdx.x + 32], o0 = 0.0f, o1 = 0.0f, most = -INFINITY, sum = 0.0f;

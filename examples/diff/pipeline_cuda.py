@@ -13,7 +13,7 @@ _scale = cupy.RawModule(code=_SOURCE, options=("-std=c++17",), name_expressions=
 
 
 def inputs(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what both pipelines read, and a place for what stands between two kernels."""
+    """Return the input of both pipelines, and a buffer for the intermediate result."""
     torch.manual_seed(seed)
     return torch.randn(1 << 26, device="cuda"), torch.empty(1 << 26, device="cuda")
 

@@ -1,4 +1,4 @@
-// The sum of each block's part: four floats a load, then shuffles within warps; n is a multiple of four.
+// The sum of each block's part: four floats per load, then shuffles within warps; n is a multiple of four.
 __global__ void reduce_sum(const float* in, float* out, int n) {
     __shared__ float part[32];
     float sum = 0.0f;

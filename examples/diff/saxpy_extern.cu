@@ -1,4 +1,4 @@
-// A name that is not mangled: the types of its parameters stand in the debug information alone.
+// A name that is not mangled, so that only the debug information holds the parameter types.
 extern "C" __global__ void saxpy(const float* x, float* y, float a, int n) {
     int i = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
     if (i + 3 < n) {

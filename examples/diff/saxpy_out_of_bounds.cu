@@ -1,4 +1,4 @@
-// Wrong on purpose: the last thread also writes behind the buffer.
+// Wrong on purpose: one thread writes beyond the buffer.
 __global__ void saxpy(const float* x, float* y, float a, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i <= n) y[i] = a * x[i] + y[i];

@@ -1,4 +1,4 @@
-// A whole program: its host code needs nvcc.
+// A whole program, whose host code needs nvcc.
 #include <cstdio>
 #include <vector>
 

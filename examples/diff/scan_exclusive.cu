@@ -1,4 +1,4 @@
-// Blelloch: up and down a tree in shared memory, whose strides meet in the same banks; the result is exclusive.
+// Blelloch's exclusive scan: up and down a tree in shared memory, with strides that cause bank conflicts.
 __global__ void __launch_bounds__(256) scan(const float* in, float* out, int n) {
     __shared__ float tree[256];
     int i = blockIdx.x * 256 + threadIdx.x;

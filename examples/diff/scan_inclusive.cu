@@ -1,4 +1,4 @@
-// Hillis and Steele: log2(n) steps of n additions, each block by itself.
+// Hillis and Steele's inclusive scan of each block: log2(256) steps of 256 additions.
 __global__ void __launch_bounds__(256) scan(const float* in, float* out, int n) {
     __shared__ float row[2][256];
     int i = blockIdx.x * 256 + threadIdx.x, from = 0;

@@ -1,4 +1,4 @@
-// One warp a row: the largest, the sum of exponentials, the quotients; three passes over the row.
+// Softmax with one warp per row, in three passes: maximum, sum of exponentials, quotients.
 __global__ void __launch_bounds__(32) softmax(const float* in, float* out, int cols) {
     const float* row = in + (size_t)blockIdx.x * cols;
     float most = -INFINITY, sum = 0.0f;

@@ -1,4 +1,4 @@
-"""Softmax of rows by Triton: a row is one block of a power of two."""
+"""Softmax of rows in Triton: each row fits in one block, whose size is a power of two."""
 
 import triton
 import triton.language as tl

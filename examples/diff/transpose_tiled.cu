@@ -1,4 +1,4 @@
-// Turns a tile in shared memory: loads and stores of a warp both lie in one line.  Blocks of 32 x 8 threads.
+// Transposes a tile in shared memory: a warp's loads and stores each fall in one line.  Blocks of 32 x 8 threads.
 __global__ void transpose(const float* in, float* out, int rows, int cols) {
     __shared__ float tile[32][33];
     int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;

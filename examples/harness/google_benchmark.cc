@@ -1,4 +1,4 @@
-// A loop under Google Benchmark, whose repetitions gpuwatch reads; for a GPU, time with CUDA events and UseManualTime().
+// A loop under Google Benchmark; gpuwatch reads the repetitions.  On a GPU, time with CUDA events and UseManualTime().
 //
 //   g++ -O2 google_benchmark.cc -o bench -lbenchmark -lpthread
 //   gpuwatch run -- ./bench --benchmark_repetitions=20 --benchmark_out=r.json --benchmark_out_format=json

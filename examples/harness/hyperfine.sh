@@ -1,5 +1,5 @@
 #!/bin/sh
-# hyperfine with its times in the window: one benchmark per call, because a window holds the times of one series.
+# Run hyperfine with the times in a window: one benchmark per call, because a window holds the times of one series.
 # Usage: hyperfine.sh [HYPERFINE'S OPTIONS] COMMAND
 set -eu
 file=$(mktemp -d)/hyperfine.json

@@ -1,4 +1,4 @@
-"""The work of the examples: a product of two matrices, on the GPU if torch finds one, else on the processor."""
+"""The work of the examples: a product of two matrices, on the GPU if torch finds one, else on the CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def make_matmul(side: int = 4096) -> Callable[[], object]:
-    """Return a function that multiplies two square matrices once; on a processor the side is 1/32 as long."""
+    """Return a function that multiplies two square matrices once; on a CPU the side is 1/32 as long."""
     if importlib.util.find_spec("torch") is not None:
         import torch
 

@@ -1,6 +1,6 @@
-"""A driver for Triton that runs on the processor, for examples and tests without a GPU.
+"""A driver for Triton that runs on the CPU, for examples and tests without a GPU.
 
-Triton's own ``do_bench`` runs on it unchanged; its events read the host's clock.  The driver computes nothing.
+Triton's ``do_bench`` runs on this driver unchanged; events read the host's clock.  The driver computes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class HostEvent:
-    """An event that is recorded at once."""
+    """An event that records the host's clock at once."""
 
     def __init__(self, **_: bool) -> None:
         self.at_s = 0.0

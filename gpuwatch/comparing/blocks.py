@@ -27,9 +27,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class BlockLaunch:
-    """The launches of a block: host time per call, and the timer's own reading around no work, summed over the calls.
+    """The launches of a block: host time, and the timer's reading around no work, both per call.
 
-    ``gap_s`` is the time since the previous block; None without one, or with other work in between.
+    ``gap_s`` is the time since the previous block; None without a previous block, or with other work in between.
     """
 
     issue_s: float
@@ -48,7 +48,7 @@ class Timed:
     took_s: float
     starved: bool = False
     span_s: float | None = None
-    launch: BlockLaunch | None = None  # None: the host's clock times the calls, so host and call are one
+    launch: BlockLaunch | None = None  # None if the host's clock times the calls
 
     @property
     def whole_s(self) -> float:
@@ -56,7 +56,7 @@ class Timed:
 
 
 class BlockTimer(Protocol):
-    """A timer that runs blocks in the order they come; it may run a few ahead of those it has returned."""
+    """A timer that runs blocks in the given order, and may launch a few blocks before it returns earlier ones."""
 
     name: str
 
@@ -64,7 +64,7 @@ class BlockTimer(Protocol):
 
 
 class HostBlocks:
-    """The host's clock around each block, for functions that return when their work is done."""
+    """A timer by the host's clock, for functions that return when their work is done."""
 
     name = "host"
 
@@ -94,14 +94,14 @@ class HostBlocks:
 
 @dataclass(frozen=True, slots=True)
 class _Launched:
-    """A block in flight: the events around each timed span, and the event at its beginning."""
+    """A block in flight: the events around each timed span, and the event at the start of the block."""
 
     block: Block
     begin: Any  # torch has no types
     spans: list[tuple[Any, Any]]
     starved: bool
     issue_s: float  # host time per call
-    earlier: Any  # the event at the end of the block before; None before the first
+    earlier: Any  # the event at the end of the previous block; None before the first
 
     @property
     def end(self) -> Any:
@@ -109,7 +109,7 @@ class _Launched:
 
 
 class EventBlocks:
-    """CUDA events around each block, on torch's current stream; the host queues blocks ahead so that the GPU never idles."""
+    """A timer by CUDA events on torch's current stream; the host queues blocks ahead so that the GPU never idles."""
 
     name = "events"
 
@@ -125,7 +125,7 @@ class EventBlocks:
         for block in blocks:
             earlier = waiting[-1].end if waiting else None
             begin, spans, issue_s = self._launch(block)
-            # The previous block has ended already: the GPU waited for these launches.
+            # If the previous block has ended already, the GPU waited for the launches of this block.
             starved = earlier is not None and bool(earlier.query())
             waiting.append(_Launched(block, begin, spans, starved, issue_s, earlier))
             if len(waiting) > _AHEAD_COUNT:
@@ -135,7 +135,7 @@ class EventBlocks:
 
     def _read_nothing(self) -> float:
         """Return the reading of an event pair around no work while the host is ahead; 0 without a kernel that holds the GPU."""
-        sleep = getattr(self._cuda, "_sleep", None)  # a private function of torch, which may drop it
+        sleep = getattr(self._cuda, "_sleep", None)  # private in torch, so a release may drop it
         if sleep is None:
             return 0.0
         sleep(_HOLD_CYCLES_COUNT)
@@ -144,7 +144,7 @@ class EventBlocks:
         return float(median(first.elapsed_time(last) for first, last in pairs)) / 1e3
 
     def _launch(self, block: Block) -> tuple[Any, list[tuple[Any, Any]], float]:
-        """Launch the calls with one span around all of them, or with one around each where work runs before each.
+        """Launch the calls with one span around all calls, or around each call if other work precedes the calls.
 
         Return the first event, the event pairs of the spans, and the host time per call.
         """

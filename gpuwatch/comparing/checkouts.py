@@ -39,52 +39,52 @@ def check_out(file: Path, revision: str) -> tuple[SourceTree, Path]:
     return SourceTree(top, place, found.parent), found
 
 
-def check_out_tree(folder: Path, revision: str, said: str) -> Path:
+def check_out_tree(folder: Path, revision: str, shown: str) -> Path:
     """Check a revision of the repository around ``folder`` out, and return the place of ``folder`` in it.
 
     Raises UsageError: when the repository, the revision or the folder in it does not exist.
     """
-    top, commit = _find_commit(folder.resolve(), revision, said, folder)
+    top, commit = _find_commit(folder.resolve(), revision, shown, folder)
     found = _add_worktree(top, commit) / folder.resolve().relative_to(top.resolve())
     if not found.is_dir():
-        raise UsageError(f"{said}: expected {folder} in revision {revision}, found none there")
+        raise UsageError(f"{shown}: expected {folder} in revision {revision}, found none there")
     return found
 
 
-def check_out_below(folder: Path, file: str, revision: str, said: str) -> tuple[SourceTree, Path]:
+def check_out_below(folder: Path, file: str, revision: str, shown: str) -> tuple[SourceTree, Path]:
     """Check a revision of the repository around ``folder`` out, and return its tree with the place of ``folder/file`` in it.
 
-    The file may be missing from the working tree.  ``said`` is the user's text.
+    The file may be missing from the working tree.  ``shown`` is the user's text.
     Raises UsageError: when the repository, revision or file does not exist.
     """
-    top, commit = _find_commit(folder.resolve(), revision, said, folder)
+    top, commit = _find_commit(folder.resolve(), revision, shown, folder)
     place = _add_worktree(top, commit)
     found = (place / folder.resolve().relative_to(top.resolve()) / file).resolve()
     if not found.is_relative_to(place) or not found.is_file():
-        raise UsageError(f"{said}: expected {file} in revision {revision}, found none there")
+        raise UsageError(f"{shown}: expected {file} in revision {revision}, found none there")
     return SourceTree(top, place, found.parent), found
 
 
-def clone(address: str, said: str) -> Path:
-    """Clone a repository, without its files, into a folder that stays as long as a worktree does.
+def clone(address: str, shown: str) -> Path:
+    """Clone a repository, without its files, into a temporary folder that is removed like a worktree.
 
-    ``said`` is the user's text.
+    ``shown`` is the user's text.
     Raises UsageError: when git cannot clone it.
     """
     holder, owner_pid = Path(tempfile.mkdtemp(prefix=_CLONE_PREFIX)).resolve(), os.getpid()
     _open.callback(lambda: shutil.rmtree(holder, ignore_errors=True) if os.getpid() == owner_pid else None)
     if run_git(holder, "clone", "--quiet", "--no-checkout", "--filter=blob:none", "--", address, _TREE) is None:
-        raise UsageError(f"{said}: expected a repository that git can clone without asking for a password, found {address!r}")
+        raise UsageError(f"{shown}: expected a repository that git can clone without asking for a password, found {address!r}")
     return holder / _TREE
 
 
-def _find_commit(folder: Path, revision: str, said: str, named: Path) -> tuple[Path, str]:
+def _find_commit(folder: Path, revision: str, shown: str, named: Path) -> tuple[Path, str]:
     top = run_git(folder, "rev-parse", "--show-toplevel")
     if top is None:
-        raise UsageError(f"{said}: expected {named} in a git repository, found none")
+        raise UsageError(f"{shown}: expected {named} in a git repository, found none")
     commit = run_git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
     if commit is None:
-        raise UsageError(f"{said}: expected a revision of the repository of {named}, found {revision!r}")
+        raise UsageError(f"{shown}: expected a revision of the repository of {named}, found {revision!r}")
     return Path(top), commit
 
 

@@ -1,4 +1,4 @@
-"""The arguments of compare(); one error line refuses an impossible one."""
+"""The arguments of compare(), and one error line for each invalid argument."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class CompareRequest:
     own_s: float
     rounds_count: int
     check: bool
-    tolerance_ratio: float | None  # the earlier name of rtol
+    tolerance_ratio: float | None  # the former name of rtol
     buffers_count: int
     floor_ratio: float | None
     seed: int
@@ -65,7 +65,7 @@ class CompareRequest:
 
 
 def checked(request: CompareRequest) -> CompareRequest:
-    """Return the request with plain numbers.  Raises UsageError: when an argument can never be right."""
+    """Return the request with plain numbers.  Raises UsageError: when an argument is invalid."""
     _check_variants(request.variants)
     _check_choices(request)
     return replace(
@@ -74,7 +74,7 @@ def checked(request: CompareRequest) -> CompareRequest:
         warm_s=bench_arguments.amount_or_none("compare: warm_s", request.warm_s, zero=True),
         block_s=bench_arguments.amount("compare: block_s", request.block_s),
         own_s=bench_arguments.amount("compare: own_s", request.own_s),
-        rounds_count=_count("rounds_count", request.rounds_count, least=2),  # two pairs give no interval
+        rounds_count=_count("rounds_count", request.rounds_count, least=2),  # one round gives no interval
         tolerance=_tolerance(request.tolerance),
         rtol=_rtol(request),
         buffers_count=_count("buffers_count", request.buffers_count, least=1),
@@ -86,7 +86,7 @@ def checked(request: CompareRequest) -> CompareRequest:
 
 def _rtol(request: CompareRequest) -> float | None:
     if request.rtol is not None and request.tolerance_ratio is not None:
-        raise UsageError("compare: tolerance_ratio: expected rtol alone, its present name, found both")
+        raise UsageError("compare: tolerance_ratio: expected only rtol, the current name, found both")
     earlier = bench_arguments.amount_or_none("compare: tolerance_ratio", request.tolerance_ratio, zero=True)
     return earlier if request.rtol is None else bench_arguments.amount("compare: rtol", request.rtol, zero=True)
 
@@ -121,7 +121,7 @@ def _check_choices(request: CompareRequest) -> None:
     if settings is not None and not isinstance(settings, Settings):
         raise UsageError(f"compare: settings: expected gpuwatch.config.settings.Settings, found {settings!r}")
     if timer is not None and not hasattr(timer, "times"):
-        raise UsageError(f"compare: timer: expected a timer of blocks, or None for the one that fits, found {timer!r}")
+        raise UsageError(f"compare: timer: expected a timer of blocks, or None for the default timer, found {timer!r}")
     if request.cache not in (None, "cold", "warm"):
         raise UsageError(f"compare: cache: expected 'cold' or 'warm', found {request.cache!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):

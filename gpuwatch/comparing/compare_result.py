@@ -34,7 +34,7 @@ class Compared:
         matches: Largest error of each variant's results against the reference's, and its limit, as ratios.
         timer: Timer of the blocks: events or host.
         window: Window around the measurement; None with ``watch=False``.
-        cache: L2 cache that each call found, cold or warm; None where it was not controlled.
+        cache: L2 cache that each call found, cold or warm; None if it was not controlled.
         checked_sets_count: Number of sets of inputs on which results were compared.
 
     Raises KeyError: when ``compared[name]`` names no compared variant.
@@ -116,7 +116,7 @@ class Compared:
 
 
 def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, match: Match | None) -> Comparison:
-    """Add the reasons beside the ratio: correctness first, then waiting for launches, then the second clock."""
+    """Add the reasons for the decision: correctness first, then waiting for launches, then the ratio at own clocks."""
     reasons = list(comparison.reasons)
     decision, timer = comparison.decision, comparison.timer
     if match is None:
@@ -145,7 +145,7 @@ def explain(comparison: Comparison, ran: Interleaved, own: Interval | None, matc
 
 
 def _explain_launches(shares: Mapping[str, LaunchShare], tolerance_ratio: float) -> list[str]:
-    """Name the variants whose launch overhead exceeds the tolerance."""
+    """Return a reason for each variant whose launch overhead exceeds the tolerance."""
     return [
         f"launching makes up to {share.launch_s / share.call_s:.1%} of {name}: capture a graph to compare the kernels"
         for name, share in shares.items()
@@ -159,4 +159,6 @@ def _explain_gap(shared: Interval, own: Interval) -> list[str]:
     if abs(gap) <= _GAP_RATIO or (own.low <= shared.high and shared.low <= own.high):
         return []
     more, slower = ("more", "slower") if gap > 0 else ("less", "faster")
-    return [f"alone it is {abs(gap):.1%} {slower} than at a shared clock, as under a cap what draws {more} power is"]
+    return [
+        f"alone it is {abs(gap):.1%} {slower} than at a shared clock, as expected under a power cap if it draws {more} power"
+    ]

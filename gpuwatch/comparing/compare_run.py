@@ -62,13 +62,13 @@ def compare(
     """Compare functions on one GPU: FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE against a reference.
 
     Blocks of the variants alternate in balanced quads (ABBA, the first letter drawn), so that all variants share one clock.
-    Results are compared before times.  Python's garbage collector is held off while timing.  Exceptions of a variant pass.
+    Results are compared before times.  Python's garbage collector is held off while timing.  Exceptions of a variant propagate.
 
     Args:
         arms: Two or more functions by name; each does one call.  A function whose name begins with ``make_`` makes variants:
             it is called ``buffers_count`` times, and returns a function of one call with its own buffers.
         inputs: Arguments of each call: a tuple, or a function that returns one.  Such a function is called
-            ``buffers_count`` times, because where data lies is part of a time, with ``seed=0``, 1, 2 where it takes a seed.
+            ``buffers_count`` times, because data addresses affect a time, with ``seed=0``, 1, 2 if it takes a seed.
         reference: Name of the variant to compare with; by default the first.
         seconds: Time of the interleaved measurement, in seconds per variant.
         warm_s: Time of the warm-up before the window, in seconds; by default 3 s on a GPU and 0.5 s elsewhere.
@@ -83,14 +83,14 @@ def compare(
         seed: Seed of the order of blocks, a whole number.
         label: Name of the window; by default the variants' names.
         watch: False opens no window, so that there is no verdict.
-        timer: A timer of blocks in place of the one that fits.
+        timer: A timer of blocks in place of the default one.
         settings: Settings in place of those of environment and files.
         say: Function that takes a line of progress.
         tolerance: Ratio within which variants count as the same, in median and mean.
         cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span.  ``"warm"``
-            leaves it as the last call did.
+            leaves the cache unchanged.
         rtol: Largest relative error of results, a ratio; by default the data type's.
-        check_inputs: Further tuples of arguments on which results are compared, as of other shapes, or a function that
+        check_inputs: Further tuples of arguments on which results are compared, such as other shapes, or a function that
             returns them.
         tags: Tags to keep with the window, as ``{"team": "vision"}``.
         seams: Replacements for clock, GPU and daemon, for tests of gpuwatch itself.
@@ -98,7 +98,7 @@ def compare(
     Returns:
         A ``Compared`` with one comparison per variant besides the reference.
 
-    Raises UsageError: when an argument can never be right.
+    Raises UsageError: when an argument is invalid.
 
     Example:
         >>> numbers = list(range(2000))

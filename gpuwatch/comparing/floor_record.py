@@ -16,8 +16,8 @@ class Floor:
     """The floor of one kind of kernel on one GPU: the bound of A/A differences, and the number of trials.
 
     ``shared``: both variants used the same buffers.  Separate buffers differ more, because of their addresses.
-    ``coverage_ratio`` is the share of further differences that the floor covers.  Records of earlier versions lack it: their
-    floor is the largest difference.
+    ``coverage_ratio`` is the share of further differences that the floor covers.  Records of earlier versions lack the
+    share: their floor is the largest difference.
     """
 
     kind: str
@@ -49,7 +49,7 @@ def read(state: Path) -> dict[str, tuple[Floor, ...]]:
 
 
 def read_ratio(state: Path, uuid: str, kind: str | None = None, *, shared: bool = False) -> float | None:
-    """Return the floor of a kind of kernel; without one the largest floor, None without any."""
+    """Return the floor of a kind of kernel, or the largest floor for another kind; None without floors."""
     found = [floor for floor in read(state).get(uuid, ()) if floor.shared == shared]
     named = [floor.floor_ratio for floor in found if floor.kind == kind]
     return max(named or [floor.floor_ratio for floor in found], default=None)

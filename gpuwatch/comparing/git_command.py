@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpuwatch.errors import UsageError
 
-# Git's hooks and some editors name a repository in the environment of every git started below them.
+# Git's hooks and some editors name a repository in the environment of every git that they start.
 _GIT_VARIABLES = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
@@ -14,7 +14,7 @@ _GIT_VARIABLES = (
 
 
 def run_git(folder: Path, *arguments: str) -> str | None:
-    """Run git in the repository around a folder, whatever the environment names; return None if git fails."""
+    """Run git in the repository around a folder, without git's environment variables; return None if git fails."""
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     # Git must neither prompt for a password nor run a command that an address names (ext::).
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ALLOW_PROTOCOL": "http:https:ssh:file"}

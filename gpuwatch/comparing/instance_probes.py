@@ -36,7 +36,7 @@ from gpuwatch.timers import HostTimer, Timer, TimingPlan
 GEMM_SIZE = 8192  # above the power cap of boards that have one, and long enough to hide the launch
 _COPY_BYTES = 1 << 30
 _SPINS_COUNT = 15
-_LAUNCHES_COUNT = 100_000  # one second of launches: the host's own periodic work is slower than a launch
+_LAUNCHES_COUNT = 100_000  # about one second, to include the host's periodic work
 _OF_GEMM = ("gemm_s", "gemm_clock_mhz", "gemm_at_clock_s")
 _OF_STAMPS = ("light_clock_mhz", "gemm_clock_mhz", "gemm_at_clock_s", "launch_s")  # launches through the driver API
 
@@ -61,12 +61,12 @@ class Probed:
             self.missing.pop(name, None)
 
     def put_gemm(self, verdict: Verdict, timings: Timings | None) -> None:
-        """Keep the numbers of a GEMM window; the number at one clock is given at the mean clock of the run.
+        """Keep the numbers of a GEMM window, with the number at one clock converted to the run's mean clock.
 
-        The model's reference clock may lie far from the run's clock: 1500 MHz is 13 % above the clock of a capped H200.
-        There the exponent's error alone set five cards 1.3 % apart that differ by 0.2 % at their own clock.
+        The model's reference clock can be far from the run's clock, where the exponent's error exceeds the differences
+        between cards (docs/decisions/0088).
         """
-        why = verdict.why or "the judge gave no such number"
+        why = verdict.why or "the verdict has no such number"
         clock = None if timings is None or timings.sm_clock_mhz is None else Amount.of_series(timings.sm_clock_mhz)
         fit = None if timings is None else sensitivity(timings)
         at_clock = Amount.of(verdict, Number.MEDIAN_AT_CLOCK, fit.beta if isinstance(fit, Sensitivity) else None)
@@ -76,7 +76,7 @@ class Probed:
 
 
 def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no types
-    """Create a context; return torch.cuda, or its replacement, and torch.  Raises GpuwatchError: when the GPU takes no work."""
+    """Create a context; return torch.cuda, or its replacement, and torch.  Raises GpuwatchError: when the GPU is unusable."""
     try:
         torch = importlib.import_module("torch")
     except ImportError:
@@ -94,7 +94,7 @@ def open_cuda() -> tuple[Any | None, Any | None]:  # torch and cuda have no type
     try:
         cuda = DriverCuda(driver)
     except RuntimeError as error:
-        raise GpuwatchError(f"selftest: expected a GPU that takes work, found: {error}; `gpuwatch doctor` says more") from error
+        raise GpuwatchError(f"selftest: expected a usable GPU, found: {error}; `gpuwatch doctor` says more") from error
     torch_state.stand_in(cuda)
     return cuda, None
 
@@ -110,7 +110,7 @@ def opened_events(cuda: Any) -> Iterator[Timer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruments:
-    """The GPU and its timer as the probes see them; tests replace them."""
+    """The GPU, driver and timer that the probes use; tests replace all of them."""
 
     open_cuda: Callable[[], tuple[Any | None, Any | None]] = open_cuda
     open_driver: Callable[[], Any | None] = current_driver
@@ -122,7 +122,7 @@ class Instruments:
 def run_probes(settings: Settings, say: Callable[[str], None], instruments: Instruments | None = None) -> Probed:
     """Run every probe that this Python can run; ``missing`` gives the reasons for the others.
 
-    Raises GpuwatchError: when no GPU takes work.
+    Raises GpuwatchError: when no GPU is usable.
     """
     tools = instruments or Instruments()
     found = Probed()
@@ -149,7 +149,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
     with _refusals_noted(found, ("copy_s",)), _copy(torch, driver) as copy:
         verdict = time(copy, "qualify: copy", (4.0, 5.0)).verdict
         found.verdicts.append(verdict)
-        found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the judge gave no such number")
+        found.put("copy_s", Amount.of(verdict, Number.MEDIAN), verdict.why or "the verdict has no such number")
     if torch is None:
         found.missing |= dict.fromkeys(_OF_GEMM, "torch is not installed")
         return found
@@ -163,7 +163,7 @@ def run_probes(settings: Settings, say: Callable[[str], None], instruments: Inst
 
 @contextmanager
 def _refusals_noted(found: Probed, names: Sequence[str]) -> Iterator[None]:
-    """Note the reason for a missing result when the driver or torch refused, as when a neighbour holds the memory."""
+    """Note the reason for a missing result when the driver or torch fails, for example for lack of memory."""
     try:
         yield
     except RuntimeError as error:

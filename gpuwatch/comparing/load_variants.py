@@ -50,12 +50,12 @@ def load(text: str, *, at: str | None = None) -> Loaded:
     )
 
 
-def load_checked_out(tree: SourceTree, source: Path, function: str, said: str) -> Callable[..., object]:
-    """Load a function of a checked-out file; ``said`` is the user's text.
+def load_checked_out(tree: SourceTree, source: Path, function: str, shown: str) -> Callable[..., object]:
+    """Load a function of a checked-out file; ``shown`` is the user's text.
 
     Raises UsageError: when the function is missing, or the file cannot be imported.
     """
-    return _take(_load_module(source, tree), function, said, said).call
+    return _take(_load_module(source, tree), function, shown, shown).call
 
 
 def _take(module: ModuleType, function: str, where: str, name: str) -> Loaded:
@@ -81,7 +81,7 @@ def wants_inputs(call: Callable[..., object]) -> bool:
 
 
 def _load_module(named: Path, revision: str | SourceTree | None) -> ModuleType:
-    """Execute the file as a module with its own name; its imports resolve to its own folder first."""
+    """Execute the file as a module with a unique name; the module's imports resolve to the file's folder first."""
     name = f"{MODULE_PREFIX}{next(_numbers)}_{named.stem}"
     try:
         if revision is None:

@@ -49,8 +49,8 @@ class Amount:
     def of(verdict: Verdict, number: Number, beta: float | None = None) -> Amount | None:
         """Return a number of a verdict with its repeatability, plus the full bounds of the verdict's notes.
 
-        It leaves out hazards that flag or reject, because the qualification names them: a low memory clock is this card's
-        speed, not an error.  It leaves out the timer's own time, equal for every card: 1.5 to 1.8 us on an H200.
+        Bounds of hazards that flag or reject are left out, because the qualification names the hazards: a low memory clock
+        is this card's speed, not an error.  The timer's overhead is left out, because it is equal for every card.
         """
         found = verdict.budget.number(number) if verdict.budget is not None else None
         if found is None or found.value is None:
@@ -117,7 +117,7 @@ class Qualification:
         return _key(self.device.uuid)
 
     def without_uuids(self) -> Qualification:
-        """Return the qualification for a public reference: like a redacted report, it omits the board's serial number."""
+        """Return the qualification for a public reference, without the board's serial number."""
         parent = None if self.device.parent_uuid is None else _key(self.device.parent_uuid)
         return replace(self, device=replace(self.device, uuid=self.card_key, parent_uuid=parent))
 
@@ -162,7 +162,7 @@ def _cards_of(file: Path) -> list[Qualification]:
         cards = data.get("cards", [data.get("qualification")])
         found = msgspec.convert(cards, list[Qualification])
         if wrong := next((name for card in found for name, each in card.amounts.items() if not each.is_usable), None):
-            raise ValueError(f"{wrong} is no positive number")
+            raise ValueError(f"{wrong} is not a positive number")
     except OSError as error:
         raise UsageError(f"--reference: {file}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -175,7 +175,7 @@ def _cards_of(file: Path) -> list[Qualification]:
 def _finite(text: str) -> float:
     """Read a number.  Raises ValueError: for infinities and NaN, because JSON cannot hold them."""
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"{text} is no number")
+        raise ValueError(f"{text} is not a number")
     return number
 
 
@@ -199,5 +199,5 @@ def shipped_cards(model: str) -> tuple[Qualification, ...]:
 
 
 def same_model(cards: Sequence[Qualification], model: str) -> tuple[Qualification, ...]:
-    """Return the cards of this model; all cards if there are none, because then the model itself is a difference."""
+    """Return the cards of this model; without any, all cards, because then the model is a difference."""
     return tuple(card for card in cards if card.device.name == model) or tuple(cards)

@@ -15,7 +15,7 @@ from gpuwatch.comparing.qualification import Amount, Qualification
 # A further card of the model lies outside the band of one probe with this probability; of all six probes, one card in 17.
 _OUTSIDE_SHARE = 0.01
 _FEWEST_CARDS_COUNT = 3  # with fewer cards, the spread between cards is unknown
-# The GEMM's exponent: fits on five H200s gave 0.93 to 1.03, a spread that no card's property explains.
+# The GEMM's exponent, the middle of the fits on five H200s (docs/decisions/0088); no card's property explains their spread.
 _BETA, _BETA_ERROR = 0.97, 0.05
 
 
@@ -38,7 +38,7 @@ class Comparable(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probed number.  ``floor_ratio`` is the least half width of its band, however close the reference cards lie."""
+    """A probed number.  ``floor_ratio`` is the least half width of its band, even if the reference cards are closer."""
 
     name: str
     title: str
@@ -49,8 +49,8 @@ class Probe:
 
 
 # Floors: the largest differences between the cards of docs/FLEET.md, rounded up; for the light clock, its step.  For GEMM at
-# one clock, more than these cards' 0.19 %: another fleet showed 0.34 % (annotate/times/reference_clock.py), reruns 0.3 %.
-# The host dominates a launch: runs on one instance, seconds apart, differed by 23 %.
+# one clock, more than these cards' difference: another fleet showed 0.34 % (annotate/times/reference_clock.py).
+# The host dominates a launch: reruns on one instance differed by 23 %.
 PROBES = (
     Probe("light_clock_mhz", "clock under light work", Reach.RAW, 0.005, is_rate=True),
     Probe("copy_s", "copy 1 GiB", Reach.ALL, 0.008),
@@ -103,7 +103,7 @@ class QualifyDecision:
 def decide(card: Qualification, reference: Sequence[Qualification], spread_ratio: float | None = None) -> QualifyDecision:
     """Compare a card with the other cards of a reference, or with its own earlier result if the reference holds no other.
 
-    It ignores results of cards that were disturbed during their measurement.  ``spread_ratio`` is the setting card_spread.
+    Results of cards that were disturbed during their measurement are ignored.  ``spread_ratio`` is the setting card_spread.
     """
     clean = [each for each in reference if each.is_clean]
     others = [each for each in clean if each.card_key != card.card_key] or clean
@@ -142,7 +142,7 @@ def _compare(probe: Probe, here: Amount, theirs: Sequence[Amount], floor_ratio: 
     error, band = _spread_errors(logs, [each.half_ratio for each in theirs], floor_ratio)
     middle = statistics.fmean(logs)
     difference = math.log(here.value) - middle
-    # All moved cards share the exponent's error.
+    # All converted times share the exponent's error.
     moved_log = (
         statistics.fmean(math.log(each.value / before.value) for each, before in zip(moved, theirs, strict=True)) / _BETA
     )
@@ -207,10 +207,10 @@ def _answer(
             )
         elif each.likeness is Likeness.UNCLEAR:
             unclear.append(
-                f"{each.probe.title} {each.interval}: whether that lies within the cards' ±{each.band_ratio:.2%} cannot be told"
+                f"{each.probe.title} {each.interval}: it is unclear whether this is within the cards' ±{each.band_ratio:.2%}"
             )
     comparable = Comparable.NO if no else Comparable.PARTLY if partly else Comparable.UNKNOWN if unclear else Comparable.YES
-    # A neighbour or a fault is the reason; an unclear difference that it caused is not one.
+    # With a neighbour or a fault as the reason, unclear differences are not listed: they may be its effects.
     reasons = (*no, *partly) if card.neighbours or card.faults else (*no, *partly, *unclear)
     return QualifyDecision(
         comparable=comparable,

@@ -34,7 +34,7 @@ class SeenGpu:
 def qualify(settings: Settings, say: Callable[[str], None]) -> Qualification:
     """Read the machine and run the probes; ``say`` takes a line about each.
 
-    Raises GpuwatchError: when no GPU exists, or none takes work.
+    Raises GpuwatchError: when no GPU exists or is usable.
     Raises UsageError: for a recording, because it cannot run work.
     """
     if settings.source.startswith("replay"):
@@ -109,7 +109,7 @@ def signs_of_others(seen: SeenGpu) -> Iterator[str]:
             yield f"another process is on this GPU: {_words(process)}"
     hidden_bytes = _hidden_bytes(seen)
     if hidden_bytes:
-        yield f"{hidden_bytes / 2**20:.0f} MiB are in use that no listed process holds: another container's, or a leak"
+        yield f"{hidden_bytes / 2**20:.0f} MiB are in use, but no listed process holds them: another container's memory, or a leak"
 
 
 def _is_neighbour(process: Process, device: Device) -> bool:
@@ -135,7 +135,7 @@ def _words(process: Process) -> str:
 
 
 def _disturbances(verdicts: list[Verdict], severity: str) -> Iterator[str]:
-    """Yield the hazards in the probes' own windows once each, without neighbours."""
+    """Yield each hazard of the probes' windows once, without neighbours."""
     found = {
         hazard.rule: f"{hazard.rule} in {verdict.label or 'a probe'}: {hazard.says}"
         for verdict in verdicts

@@ -1,4 +1,4 @@
-"""The correctness gate: it compares the results of all variants on several sets of inputs before any timing."""
+"""The correctness check before any timing: compares the results of all variants on several sets of inputs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ def check_results(request: CompareRequest, calls: Calls, inputs: list[tuple[Any,
 
 
 def _rounds(request: CompareRequest, calls: Calls, inputs: list[tuple[Any, ...]], *, every_set: bool) -> Iterator[_Round]:
-    """Yield one call of each variant for each set of inputs, then for each set made for the check alone.
+    """Yield one call of each variant for each set of inputs, then for each set of ``check_inputs``.
 
     Each call gets copies, because a variant that works in place would change the next variant's inputs.
     """

@@ -14,7 +14,7 @@ from annotate.derived.launch_share import LaunchShare, launch_share
 from annotate.stats.intervals import Interval
 from gpuwatch.comparing.blocks import Block, BlockLaunch, BlockTimer, Timed
 
-# Longer blocks see another clock; in shorter blocks the edges show.
+# The clock changes during longer blocks; the edges dominate shorter blocks.
 BLOCK_S = 0.003
 _CALIBRATION_S = 0.02
 _CALIBRATION_COUNT = 3
@@ -39,9 +39,9 @@ class Runner:
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """The result of an interleaved run of two variants, and the share of blocks that found the GPU idle.
+    """The result of an interleaved run of two variants, and the share of blocks before which the GPU was idle.
 
-    ``launches`` holds each variant's launches; none if the timer cannot tell launches from calls.
+    ``launches`` holds each variant's launches; empty if the timer cannot separate launches from calls.
     """
 
     quads: Quads
@@ -138,15 +138,15 @@ def _by_position(a: str, quads: Sequence[Sequence[Timed]]) -> Quads:
 
 
 def warm_up(timer: BlockTimer, runners: Sequence[Runner], seconds: float) -> None:
-    """Run the variants in turn for this time, and discard their times."""
+    """Run the variants in turn for ``seconds``, and discard their times."""
     turns = (runner.block(turn) for turn in count() for runner in runners)
     _spend(timer, turns, seconds)
 
 
 def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds: float, rounds_count: int) -> Interval | None:
-    """Run each variant alone, first to warm up and then to measure, in whole runs ordered ABBA: the ratio at its own clock.
+    """Run each variant alone in rounds ordered ABBA, and return the ratio's interval with each at its own clock.
 
-    Return a t interval over the rounds' log ratios, as ratios; None for fewer than two rounds.
+    Each run warms up and then measures.  The interval is a t interval over the rounds; None for fewer than two rounds.
     """
     logs = []
     for turn in range(rounds_count):
@@ -166,7 +166,7 @@ def run_alone(timer: BlockTimer, a: Runner, b: Runner, *, warm_s: float, seconds
 
 
 def _spend(timer: BlockTimer, blocks: Iterator[Block], seconds: float) -> list[float]:
-    """Return the times of one call in blocks that add up to this time; at least one block."""
+    """Return the times of one call in blocks that add up to ``seconds``; at least one block."""
     took_s: list[float] = []
     spent_s = 0.0
     for timed in timer.times(blocks):

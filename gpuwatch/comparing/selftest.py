@@ -28,7 +28,7 @@ def differences(
     warm_s: float,
     before: Callable[[], object] | None = None,
 ) -> Iterator[float]:
-    """Yield the measured difference of each pair of equal variants: one trial each, with new buffers and a new order."""
+    """Yield the measured difference of each pair of equal variants, from one trial per pair with a new order."""
     for trial in range(trials_count):
         runners = [Runner(name, (call,), before=before) for name, call in zip("ab", next(pairs), strict=True)]
         a, b = (schedule.calibrate(timer, runner) for runner in runners)
@@ -40,10 +40,10 @@ def differences(
 
 
 def floor_of(found: Sequence[float]) -> tuple[float, float]:
-    """Return the floor of these differences, and the share of further differences that it covers.
+    """Return the floor of these differences, and the share of further differences that the floor covers.
 
     The floor is the order statistic that the next difference exceeds with a probability of at most 5 %.  With fewer than 19
-    differences it is the largest, which covers less.
+    differences, the floor is the largest difference, which covers less.
     Raises ValueError: when there is no difference.
     """
     count = len(found)

@@ -19,11 +19,11 @@ _BENCH_S = (4.0, 12.0)
 def probe_scene(scene: Scene, seed: int = 0) -> Probed:
     """Run the probes on the scene's GPU without waiting: one scene and seed always give the same numbers."""
     found = Probed(missing={"launch_s": "a simulated GPU launches nothing"})
-    found.put("light_clock_mhz", _clock(_under(scene, SPIN, seed)), "it ran nothing")
+    found.put("light_clock_mhz", _clock(_under(scene, SPIN, seed)), "no work ran")
     copied, multiplied = (_under(scene, kernel, seed) for kernel in (COPY, GEMM))
     found.verdicts += [judge(copied), judge(multiplied)]
     found.uuid = found.verdicts[0].device_uuid
-    found.put("copy_s", Amount.of(found.verdicts[0], Number.MEDIAN), "the judge gave no such number")
+    found.put("copy_s", Amount.of(found.verdicts[0], Number.MEDIAN), "the verdict has no such number")
     found.put_gemm(found.verdicts[1], multiplied.timings)
     return found
 

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class _TreeLoader(SourceFileLoader):
-    """A loader of source files whose later imports stay in their tree, also inside functions."""
+    """A loader of source files that keeps later imports in the tree, also inside functions."""
 
     def __init__(self, name: str, path: str, tree: "SourceTree") -> None:
         super().__init__(name, path)
@@ -28,7 +28,7 @@ class SourceTree:
     """One revision of a repository: ``place`` holds its files, ``top`` those of the working tree.
 
     While its modules run, and at each of their later imports, ``sys.path`` and ``sys.modules`` show ``place`` instead of
-    ``top``.  The tree does not see ``importlib.import_module`` in a function that runs later.
+    ``top``.  The tree does not redirect ``importlib.import_module`` in a function that runs later.
     """
 
     def __init__(self, top: Path, place: Path, folder: Path) -> None:
@@ -42,7 +42,7 @@ class SourceTree:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def execute(self, name: str, source: Path) -> ModuleType:
-        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file pass."""
+        """Execute a file of the tree as a module of this name; ``sys.modules`` keeps it.  Exceptions of the file propagate."""
         loader = _TreeLoader(name, str(source), self)
         spec = importlib.util.spec_from_file_location(name, source, loader=loader)
         if spec is None:
@@ -55,7 +55,7 @@ class SourceTree:
         return module
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module of the tree, as ``sys.meta_path`` asks for it."""
+        """Find a module of the tree for ``sys.meta_path``; None for other modules."""
         spec = PathFinder.find_spec(name, self._path if path is None else path, target)
         if spec is None or not self._is_below(spec.origin or next(iter(spec.submodule_search_locations or ()), None)):
             return None
@@ -79,7 +79,7 @@ class SourceTree:
 
     @contextlib.contextmanager
     def _shown(self) -> Iterator[None]:
-        """Show this tree's modules and folders to Python's imports."""
+        """Use this tree's modules and folders for imports in the body."""
         if self in sys.meta_path:  # a nested import
             yield
             return
@@ -108,7 +108,7 @@ class SourceTree:
             yield
 
     def mapped(self, entry: str) -> str:
-        """Return the tree's counterpart of a working-tree folder; leave other folders, such as a virtual environment inside it."""
+        """Return the tree's counterpart of a working-tree folder; other folders, such as a virtual environment, unchanged."""
         folder = Path(entry).resolve()  # "" is the current folder
         if not folder.is_relative_to(self._top):
             return entry

@@ -23,7 +23,7 @@ class Canary:
 
 
 def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
-    """Run the canary for about 5 ms, then the GPU is idle; None without a context.  It needs 256 MiB.
+    """Run the canary for about 5 ms, and wait for its end; None without a context.  The canary needs 256 MiB.
 
     Raises RuntimeError: when the driver refuses, for example for lack of memory.
     """
@@ -38,7 +38,7 @@ def measure_canary(driver: Any = None) -> Canary | None:  # cuda has no types
 def spin_stamped(driver: Any = None) -> Stamped | None:
     """Return the stamps before and after 2 ms of light work on every SM, which runs at the highest allowed clock.
 
-    None without a context.  Raises RuntimeError: when the driver refuses.
+    Return None without a context.  Raises RuntimeError: when the driver refuses.
     """
     driver = current_driver(driver)
     cuda = torch_state.cuda_with_context()
@@ -63,7 +63,7 @@ def spin_stamped(driver: Any = None) -> Stamped | None:
 
 
 def _copied_bytes_count(driver: Any, cuda: Any, stream: int) -> float | None:
-    """Return the bytes read and written per second."""
+    """Return the bytes that a copy reads and writes per second; None for a time of zero."""
     source = int(checked(driver.cuMemAlloc(2 * _COPY_BYTES)))
     try:
         first, last = (cuda.Event(enable_timing=True) for _ in range(2))

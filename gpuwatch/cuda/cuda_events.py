@@ -1,4 +1,4 @@
-"""CUDA events by number: handles of the driver's library, which create no Python object, else torch's events."""
+"""CUDA events by number: handles of the driver's library, which are no Python objects, else torch's events."""
 
 import ctypes
 import gc
@@ -22,7 +22,7 @@ class Events(Protocol):
     """Events on torch's current stream, numbered from 0."""
 
     def reserve(self, count: int) -> None:
-        """Make room for events of numbers below this one, if that speeds up the loop."""
+        """Make room for the events below this number, if that speeds up the loop."""
 
     def prepare(self, number: int) -> None:
         """Create the events up to this number."""
@@ -44,7 +44,7 @@ class Events(Protocol):
 
 
 class TorchEvents:
-    """Events of torch: objects that Python's collector tracks, so that creating them triggers young collections."""
+    """Events of torch: Python's collector tracks these objects, so creating events triggers young collections."""
 
     def __init__(self, cuda: Any) -> None:  # torch.cuda has no types
         self._cuda = cuda
@@ -78,9 +78,9 @@ class TorchEvents:
 
 
 class DriverEvents:
-    """Events of the current context as handles in an array: thousands of torch's events once triggered a full collection.
+    """Events of the current context as handles in an array.
 
-    On an H200 that collection took 60 to 90 ms, without launches meanwhile.
+    Thousands of torch's event objects would trigger long garbage collections (docs/decisions/0084).
     """
 
     def __init__(self, library: Any, index: int) -> None:

@@ -51,7 +51,7 @@ _modules: dict[Context, Any] = {}  # cuda has no types
 def current_driver(driver: Any = None) -> Any | None:
     """Return the driver's functions (by default those of cuda-bindings); None without torch's context or during a capture.
 
-    It creates no context.
+    The function creates no context.
     """
     if torch_state.cuda_at_hand() is None:
         return None
@@ -82,7 +82,7 @@ def context(driver: Any) -> Context:
 def reading_thread(driver: Any, current: Context) -> Iterator[int]:
     """Let the calling thread read from a context while the program continues; yield a stream independent of the program's.
 
-    It disturbs no graph capture in the program's threads, while a plain copy in another thread would end one.
+    The reading disturbs no graph capture in the program's threads, while a plain copy in another thread would end one.
     Raises RuntimeError: when the driver refuses.
     """
     checked(driver.cuCtxSetCurrent(current[0]))
@@ -100,7 +100,7 @@ def load_kernel(driver: Any, name: str) -> Any:
     """Load a kernel of gpuwatch once per context; the first load takes some tens of milliseconds."""
     current = context(driver)
     if current in _modules:
-        with contextlib.suppress(RuntimeError):  # of a context that was reset, if the driver does not number contexts
+        with contextlib.suppress(RuntimeError):  # the context was reset, and the driver does not number contexts
             return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
     _modules[current] = checked(driver.cuModuleLoadData(PTX))
     return checked(driver.cuModuleGetFunction(_modules[current], name.encode()))
@@ -113,7 +113,7 @@ def sms_count(driver: Any) -> int:
 
 
 def raw_stream() -> Callable[[int], int]:
-    """Return a function from a device to the driver's handle of torch's current stream; one call takes 0.1 us."""
+    """Return a function from a device to the driver's handle of torch's current stream."""
     quick: Callable[[int], int] | None = getattr(sys.modules.get("torch._C"), "_cuda_getCurrentRawStream", None)
     cuda = torch_state.cuda_with_context()
     if quick is not None and (cuda is None or cuda is getattr(sys.modules.get("torch"), "cuda", None)):
@@ -122,7 +122,7 @@ def raw_stream() -> Callable[[int], int]:
 
 
 def checked(answer: tuple[Any, ...]) -> Any:
-    """Return the value of a driver call.  Raises RuntimeError: when it failed, with CUDA's name of the error."""
+    """Return the value of a driver call.  Raises RuntimeError: when the call failed, with CUDA's name of the error."""
     status, *values = answer
     if int(status):
         raise RuntimeError(f"CUDA: {getattr(status, 'name', status)}")

@@ -26,16 +26,16 @@ _COLUMNS_COUNT = 5
 _NO_STAMP = -1
 _SPREADS_COUNT = 1000  # stamps whose spread over the SMs is checked
 _ANCHOR = 0  # number of the event at time zero
-_EVENTS_COUNT = 8 * TIMES_COUNT  # begins without an end count too
-_READ_AT_ONCE_COUNT = 500  # marked pieces: reading their events and stamps takes 5 ms
-_SHIFT = 32  # a begin is one number: its event above these bits, its stamp plus one below
+_EVENTS_COUNT = 8 * TIMES_COUNT  # start marks without an end count, too
+_READ_AT_ONCE_COUNT = 500  # marked pieces; reading more takes a thread (docs/decisions/0070)
+_SHIFT = 32  # a begun mark is one number: its event above these bits, its stamp plus one below
 
 
 class CudaMarks:
     """Events and stamps on torch's current stream.
 
-    A stamp lies outside its events, so that it adds nothing to the iteration's time.  On an H200 a stamp takes about 2 us of
-    the GPU and 5 us of the host, an event about 1.5 us of the host.  Without room for stamps, times continue without a clock.
+    A stamp lies outside its events, so that it adds nothing to the iteration's time; docs/decisions/0011 has its cost.
+    Without room for stamps, times continue without a clock.
     """
 
     timer = "events"
@@ -58,7 +58,7 @@ class CudaMarks:
         self._is_open = True
         self._probe = LaunchProbe(clock.now_ns)
         self._stamps = Stamps.allocate(2 * count, driver)
-        self._stream: int | None = None  # of the thread that reads beside the program
+        self._stream: int | None = None  # stream of the thread that reads while the program continues
 
     def declared(self) -> dict[str, FactValue]:
         declared = {"timer": self.timer} | self._probe.declared()
@@ -88,7 +88,7 @@ class CudaMarks:
         return number
 
     def begin(self, word: int = TIMED) -> int | None:
-        """Mark a begin; ``word`` is the number of the word for other work."""
+        """Mark the start of an iteration, or of other work with the number ``word``; None if nothing is marked."""
         if not self._is_open or self._cuda.is_current_stream_capturing():
             return None
         stamp = self._stamp() if word == TIMED else _NO_STAMP
@@ -98,7 +98,7 @@ class CudaMarks:
         return number << _SHIFT | (stamp + 1)
 
     def end(self, begun: int, word: int = TIMED) -> int | None:
-        """Mark the end; return the number of its stamp, None for a piece that is left out."""
+        """Mark the end; return the stamp's number, or None if the piece is left out."""
         count = self._timed_count if word == TIMED else self._other_count
         if count >= TIMES_COUNT or not self._is_open or self._cuda.is_current_stream_capturing():
             return None
@@ -130,9 +130,9 @@ class CudaMarks:
             self._events.synchronize(ended[max(-behind_count, -len(ended))])
 
     def settle(self) -> bool:
-        """Stop marking; return True if reading takes so long that it needs a thread beside the program's.
+        """Stop marking; return True if reading takes so long that it needs a separate thread.
 
-        Otherwise the GPU would idle while 15 000 iterations are read, for 0.1 s on an H200.
+        Otherwise the GPU would idle while many iterations are read (docs/decisions/0070).
         """
         self._is_open = False
         is_long = self._timed_count + self._other_count > _READ_AT_ONCE_COUNT
@@ -145,7 +145,7 @@ class CudaMarks:
     def reading_beside(self) -> Iterator[None]:
         """Let the calling thread read and close these marks while the program continues, after ``settle`` returned True."""
         if self._stamps is None:
-            raise RuntimeError("marks: these are closed")
+            raise RuntimeError("marks: expected open marks, found closed ones")
         with self._stamps.reading_thread() as self._stream:
             yield
 
@@ -157,7 +157,7 @@ class CudaMarks:
             stamps.close(is_beside=self._stream is not None)
 
     def timings(self) -> Timings | None:
-        """Return the marked iterations in the order of their begins; None without any."""
+        """Return the marked iterations in the order of their start times; None without any."""
         found = self._read(is_timed=True)
         if found is None:
             return None
@@ -165,14 +165,14 @@ class CudaMarks:
         return sort_by_begin(Timings(at_ns, took_s, self._clocks_mhz(rows)))
 
     def other_work(self) -> Iterator[tuple[int, int, int]]:
-        """Yield begin, end and word of each piece of other work."""
+        """Yield start, end and word of each piece of other work."""
         found = self._read(is_timed=False)
         if found is not None:
             rows, at_ns, took_s = found
             yield from zip(at_ns.tolist(), (at_ns + (took_s * 1e9).astype(np.int64)).tolist(), rows[:, 4].tolist(), strict=True)
 
     def _read(self, *, is_timed: bool) -> tuple[Numbers, Numbers, Seconds] | None:
-        """Return rows, begins and durations once the last piece is done; None without pieces."""
+        """Wait for the last piece, and return rows, start times and durations; None without pieces, or during a capture."""
         rows = np.array(self._rows, np.int64).reshape(-1, _COLUMNS_COUNT)
         rows = rows[(rows[:, 4] == TIMED) == is_timed]
         if not len(rows) or (self._stream is None and self._cuda.is_current_stream_capturing()):
@@ -189,7 +189,7 @@ class CudaMarks:
         stamps, stream = self._stamps, self._stream
         stamped = stamps.stamped(stamps.fetch() if stream is None else stamps.fetch_beside(stream))
         some = np.arange(0, self._stamps.used, -(-self._stamps.used // _SPREADS_COUNT))
-        # Other work on the SMs delays a stamp's threads, and moves them to free SMs.
+        # Other work on the SMs delays a stamp's threads, or shifts them to free SMs.
         self._seen_ratio = float((stamped.at_ns[some] > 0).mean())
         self._spread_s = float(np.median(stamped.last_ns(some) - stamped.first_ns(some)) / 1e9)
         begins, ends = rows[:, 2], rows[:, 3]

@@ -1,4 +1,4 @@
-"""A probe of every few iterations: the host's time to launch one, and whether the GPU waited for it."""
+"""A probe of every seventh iteration: the host's launch time, and whether the GPU waited for the launch."""
 
 from array import array
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class LaunchProbe:
         self._took_ns, self._starved = array("q"), array("b")
 
     def begin(self, number: int) -> None:
-        """Note an iteration by the number of its first event, if it is due for a probe."""
+        """Start a probe if one is due; ``number`` is that of the iteration's first event."""
         self._count += 1
         if self._count % _EVERY_COUNT == 0:
             self._probed = number
@@ -45,9 +45,9 @@ class LaunchProbe:
         self._starved.append(is_reached)
 
     def declared(self) -> dict[str, FactValue]:
-        """Return the launch facts to declare; none from fewer than five probes.
+        """Return the launch facts to declare; empty for fewer than five probes.
 
-        If the host is ahead, a full queue of launches delays it; its least time is then the time of a launch.
+        A full queue of launches delays a host that is ahead, so then the least time counts as the time of a launch.
         """
         if len(self._starved) < _FEWEST_COUNT:
             return {}

@@ -27,10 +27,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """Stamps after reading: rows are stamps in order, columns are SMs; zero if an SM was not seen.
+    """Stamps after reading: rows are stamps in order, columns are SMs; zero if an SM wrote nothing.
 
     ``at_ns`` is CLOCK_MONOTONIC of this machine.  Its error is some tens of microseconds against the host, and between stamps
-    the timer's resolution (32 ns on an H200).
+    the timer's resolution.
     """
 
     at_ns: Numbers
@@ -39,25 +39,25 @@ class Stamped:
     def clocks_mhz(self, first: Numbers, second: Numbers) -> Values:
         """Return the mean SM clock between pairs of stamps: the median over the SMs with both, NaN without one.
 
-        Idle time counts: between two stamps around a pause it is not the clock of a kernel.
+        Idle time counts: around a pause, the mean is not the clock of a kernel.
         """
         seen = (self.at_ns[first] > 0) & (self.at_ns[second] > self.at_ns[first])
         passed_ns = np.where(seen, self.at_ns[second] - self.at_ns[first], 1)
         mhz = np.where(seen, (self.cycles[second] - self.cycles[first]) * 1e3 / passed_ns, np.nan)
         whole, known = seen.all(axis=1), seen.any(axis=1)
         out = np.full(len(mhz), np.nan)
-        out[whole] = np.median(mhz[whole], axis=1)  # the usual case, at a tenth of the cost of the other
+        out[whole] = np.median(mhz[whole], axis=1)  # the usual case, and much faster than nanmedian
         if (partly := known & ~whole).any():
             out[partly] = np.nanmedian(mhz[partly], axis=1)
         return out
 
     def thinned(self) -> Stamped:
-        """Return the stamps of a few SMs only: all share one clock, and a median over 132 took 10 us per iteration."""
+        """Return the stamps of a few SMs only: all share one clock, and a median over all SMs is slow."""
         step = -(-self.at_ns.shape[1] // _FEW_SMS_COUNT)
         return Stamped(self.at_ns[:, ::step], self.cycles[:, ::step])
 
     def mean_mhz(self, first: int, second: int) -> float | None:
-        """Return the mean SM clock between two stamps; None if no SM saw both."""
+        """Return the mean SM clock between two stamps; None if no SM wrote both."""
         value = float(self.clocks_mhz(np.array([first]), np.array([second]))[0])
         return None if np.isnan(value) else value
 
@@ -86,7 +86,7 @@ class Stamps:
         self._buffer: StampBuffer | None = buffer
         self.count = buffer.count
         self._sms = ctypes.c_uint32(buffer.sms_count)
-        # Each stamp has its own arguments, so that no launch reads another thread's.
+        # Each stamp has separate arguments, so that no launch reads those of another thread.
         self._rows = buffer.base + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(buffer.row_bytes)
         self._arguments = np.empty((buffer.count + 1, 2), np.uint64)
         self._arguments[:, 0] = self._rows.ctypes.data + np.arange(buffer.count + 1, dtype=np.uint64) * np.uint64(8)
@@ -104,8 +104,8 @@ class Stamps:
     def allocate(count: int, driver: Any = None) -> Stamps | None:  # cuda has no types
         """Allocate ``count`` stamps; None without a context, without cuda-bindings, on a foreign GPU, or during a capture.
 
-        It takes at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.  ``driver``
-        defaults to that of cuda-bindings.
+        Stamps take at most ``stamp_buffers.MOST_BYTES`` of device memory, so ``count`` of the result may be smaller.
+        ``driver`` defaults to that of cuda-bindings.
         Raises RuntimeError: when the driver refuses.
         """
         driver = current_driver(driver)
@@ -125,7 +125,7 @@ class Stamps:
 
     @property
     def used(self) -> int:
-        """The number of stamps put so far."""
+        """Return the number of stamps put so far."""
         return self.count - length_hint(self._numbers)
 
     def put(self, *, during_capture: bool = False) -> int:
@@ -139,7 +139,7 @@ class Stamps:
 
     def _open_buffer(self) -> StampBuffer:
         if self._buffer is None:
-            raise RuntimeError("stamps: these are closed")
+            raise RuntimeError("stamps: expected open stamps, found closed ones")
         return self._buffer
 
     def _launch(self, number: int) -> None:
@@ -149,7 +149,7 @@ class Stamps:
         checked(buffer.driver.cuLaunchKernel(buffer.kernel, buffer.sms_count, 1, 1, 1, 1, 1, 0, stream, arguments, 0))
 
     def calibrate(self) -> None:
-        """Measure the offset of the GPU's timer from the host's clock.  It waits for the current stream."""
+        """Wait for the current stream, and measure the offset of the GPU's timer from the host's clock."""
         buffer = self._open_buffer()
         synchronize = buffer.driver.cuStreamSynchronize
         best: tuple[int, int, int] | None = None
@@ -179,16 +179,16 @@ class Stamps:
         checked(buffer.driver.cuMemsetD8Async(buffer.base, 0, size_bytes, self._raw_stream(buffer.index)))
 
     def read(self) -> Stamped:
-        """Read all stamps so far, after the work that stamps: it waits for the current stream only."""
+        """Wait for the current stream, and read all stamps so far."""
         return self.stamped(self.fetch())
 
     def fetch(self) -> Numbers:
-        """Copy all stamps so far to the host, for ``stamped``: afterwards the GPU is no longer needed."""
+        """Copy all stamps so far to the host, so that ``stamped`` needs no GPU."""
         self.calibrate()
         return self._copied(0, self.used)
 
     def fetch_beside(self, stream: int) -> Numbers:
-        """Copy all stamps so far on a stream of ``reading_thread``, after their calibration and the end of their work."""
+        """Copy all stamps so far on a stream of ``reading_thread``; call after ``calibrate`` and the end of the work."""
         buffer = self._open_buffer()
         out = np.empty((self.used, buffer.sms_count, 2), np.int64)
         checked(buffer.driver.cuMemcpyDtoHAsync(out.ctypes.data, buffer.base, out.nbytes, stream))
@@ -224,7 +224,7 @@ class Stamps:
         return out
 
     def close(self, *, is_beside: bool = False) -> None:
-        """Release the buffer, also from a thread beside the program's.  Later stamps are skipped, and unread ones are lost."""
+        """Release the buffer, also from a separate thread.  Later stamps are skipped, and unread stamps are lost."""
         buffer, self._buffer = self._buffer, None
         self._numbers = iter(range(0))
         if buffer is not None:

@@ -9,7 +9,7 @@ from gpuwatch.cuda.driver import Context, checked, context, load_kernel, sms_cou
 from gpuwatch.process import torch_state
 
 STAMP_BYTES = 16  # the two registers of one SM
-MOST_BYTES = 64 << 20  # of device memory for one window's stamps
+MOST_BYTES = 64 << 20  # device memory for one window's stamps
 _SPARE_COUNT = 16  # stamps: more than the edges of a window and a canary need
 
 
@@ -34,7 +34,7 @@ class StampBuffer:
         return (self.count + 1) * self.row_bytes
 
 
-_spare: dict[tuple[Context, int], list[StampBuffer]] = {}  # by context and size, because an allocation takes 0.2 ms
+_spare: dict[tuple[Context, int], list[StampBuffer]] = {}  # by context and size, because an allocation is slow
 _unfreed: list[StampBuffer] = []  # released while they could not be freed
 
 
@@ -60,7 +60,7 @@ def allocate(driver: Any, count: int) -> StampBuffer:
 def release(buffer: StampBuffer, *, is_beside: bool = False) -> None:
     """Keep a small buffer for reuse and free a large one: now, or later during a capture or in another context.
 
-    ``is_beside`` is for a thread beside the program's: ``free_pending`` frees later, because freeing waits for all GPU work.
+    ``is_beside`` is True in a separate thread: ``free_pending`` frees later, because freeing waits for all GPU work.
     """
     if buffer.count <= _SPARE_COUNT:
         _spare.setdefault((buffer.context, buffer.count), []).append(buffer)

@@ -1,1 +1,1 @@
-"""`gpuwatch diff`: two kernels compared by their code, from any file that holds one, without a GPU."""
+"""`gpuwatch diff`: compares the code of two kernels without a GPU, and times both on one."""

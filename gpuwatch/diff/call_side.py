@@ -1,4 +1,4 @@
-"""A Python function as one side of a timed pair: it gets the kernel's buffers as tensors, and may return its result."""
+"""A Python function as one side of a timed pair.  The function receives the buffers as tensors and may return its result."""
 
 import importlib
 import inspect
@@ -18,20 +18,20 @@ from gpuwatch.diff.trial import Trial, TrialTerms
 from gpuwatch.errors import UsageError
 from gpuwatch.process.inputs import leaves
 
-_CAPTURE_WARM_COUNT = 3  # calls before a capture: libraries allocate and tune themselves in the first
+_CAPTURE_WARM_COUNT = 3  # calls before a capture: libraries allocate memory and tune in the first calls
 
 
 class CallSideRun:
-    """Calls of one function."""
+    """Calls of one Python function on the buffers of trials."""
 
     def __init__(self, job: CallJob, *, is_pipeline: bool) -> None:
-        """Raises UsageError: when the function cannot be loaded."""
+        """Load the job's function.  Raises UsageError: when the function cannot be loaded."""
         self._job, self._is_pipeline = job, is_pipeline
         self.loaded = load(f"{job.file}:{job.function}")
         self._nodes: list[str] = []
 
     def __call__(self, trial: Trial) -> "TensorCall":
-        """Return a call on a trial's buffers as tensors: by the parameters' names, else in their order."""
+        """Return a call on a trial's buffers as tensors, passed by name if all parameter names match, else by position."""
         torch = import_torch(self._job.name)
         values = {slot.name: _argument(torch, trial, slot) for slot in trial.slots}
         parameters = list(inspect.signature(self.loaded.call).parameters)
@@ -43,7 +43,7 @@ class CallSideRun:
         return TensorCall(timed if self._is_pipeline else call, [values[slot.name] for slot in trial.outputs], timed)
 
     def captured(self, call: Callable[[], object]) -> Callable[[], object]:
-        """Return a function that replays the launches of a call, captured into a graph, and returns its result."""
+        """Capture a call into a CUDA graph; return a function that replays the graph and returns the call's result."""
         torch = import_torch(self._job.name)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -57,21 +57,21 @@ class CallSideRun:
         self._nodes = kernel_nodes(graph.raw_cuda_graph())
         graph.instantiate()
 
-        def replay(_held: object = call) -> object:  # the graph reads the call's arguments: nobody else may take their memory
+        def replay(_held: object = call) -> object:  # ``_held`` keeps the arguments' memory allocated
             graph.replay()
             return result
 
         return replay
 
     def describe(self) -> str:
-        """Return the launches as text: those of the captured graph, else the function's name."""
+        """Return the captured graph's kernels as text, or the function's name if nothing was captured."""
         count = len(self._nodes)
         return f"{count} kernels: {', '.join(self._nodes)}" if count else f"{self._job.function}() of Python"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorCall:
-    """A call that leaves its result in the buffers; ``timed`` is the call alone."""
+    """A call whose result is copied to the output buffers; ``timed`` is the call without the copy."""
 
     call: Callable[[], object]
     outputs: list[Any]  # torch has no types
@@ -81,7 +81,7 @@ class TensorCall:
         found = [leaf for leaf in leaves(self.call()) if hasattr(leaf, "data_ptr")]
         if found and len(found) > len(self.outputs):
             raise UsageError(
-                f"expected a function that returns {len(self.outputs)} tensors, found one that returns {len(found)}"
+                f"expected a function that returns at most {len(self.outputs)} tensors, found one that returns {len(found)}"
             )
         for result, output in zip(found, self.outputs, strict=False):
             if result.data_ptr() != output.data_ptr():
@@ -106,9 +106,9 @@ def kernel_nodes(graph: int) -> list[str]:
 
 
 def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms) -> tuple[TrialTerms, Mapping[str, int]]:
-    """Call FILE.py:FUNCTION for the arguments of both kernels, in their order or by name; whole numbers are sizes.
+    """Return terms and sizes from a call of FILE.py:FUNCTION, which returns the arguments by name or in order.
 
-    Raises UsageError: when it returns others.
+    Raises UsageError: when an argument has no value.
     """
     make = load(text).call
     made: Any = make(seed=seed) if "seed" in inspect.signature(make).parameters else make()
@@ -117,7 +117,7 @@ def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms)
     for slot in slots:
         value = values.get(slot.name)
         if value is None:
-            raise UsageError(f"--inputs: {text}: expected a value of {slot.name}, found none")
+            raise UsageError(f"--inputs: {text}: expected a value of {slot.name}, found none; return one")
         if slot.is_pointer:
             arrays[slot.name] = _array(value)
         elif slot.is_float:
@@ -128,12 +128,12 @@ def load_inputs(text: str, slots: tuple[Slot, ...], seed: int, base: TrialTerms)
 
 
 def import_torch(name: str) -> Any:
-    """Return torch.  Raises UsageError: where there is none."""
+    """Return torch.  Raises UsageError: when torch is not installed."""
     try:
         return importlib.import_module("torch")
     except ImportError:
         raise UsageError(
-            f"{name}: expected torch, whose tensors a Python function gets, found none; run: pip install torch"
+            f"{name}: expected torch, because a Python function receives tensors, found none; run: pip install torch"
         ) from None
 
 
@@ -145,7 +145,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def _argument(torch: Any, trial: Trial, slot: Slot) -> Any:
-    """Return a number, or a tensor on a buffer: in the shape of the user's array, else in rows where the sizes tell them."""
+    """Return a scalar's value, or a tensor that views the slot's buffer in the trial's shape."""
     if not slot.is_pointer:
         return trial.scalars[slot.name] if slot.is_float else int(trial.scalars[slot.name])
     count = trial.count_of(slot.name)

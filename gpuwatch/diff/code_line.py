@@ -1,18 +1,18 @@
-"""One instruction of PTX or SASS as both are compared, and the unified diff of two kernels' instructions."""
+"""One instruction of PTX or SASS in the form that is compared, and the unified diff of two kernels' instructions."""
 
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _CONTEXT = 3
-_WIDTH = 64  # of an instruction, before its line of the source
-# difflib takes time with the square of the length; beyond this it treats frequent instructions as noise.
+_WIDTH = 64  # columns of an instruction, before its source line
+# difflib's time grows with the square of the length.  Beyond this length it treats frequent instructions as noise.
 _EXACT_LINES = 3000
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """An instruction: ``exact`` as it is, ``text`` without numbers of registers and addresses, ``kind`` its class."""
+    """An instruction: ``exact`` is its full text, ``text`` omits register and address numbers, ``kind`` is its class."""
 
     kind: str
     text: str
@@ -23,9 +23,9 @@ class CodeLine:
 
 
 def unified(a: Sequence[CodeLine], b: Sequence[CodeLine], names: tuple[str, str]) -> Iterator[str]:
-    """Yield the lines of a unified diff; nothing where the instructions are the same.
+    """Yield the lines of a unified diff, or nothing if the instructions are equal.
 
-    An instruction at another loop depth is another instruction.
+    The same instruction at two loop depths counts as a difference.
     """
     keys = [[(each.text, each.depth) for each in code] for code in (a, b)]
     matcher = difflib.SequenceMatcher(None, keys[0], keys[1], autojunk=max(len(a), len(b)) > _EXACT_LINES)

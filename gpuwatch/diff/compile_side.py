@@ -1,4 +1,4 @@
-"""One side made into a cubin and PTX: the compiler for its language, asked once for the same source and flags."""
+"""Compilation of one side to a cubin and PTX, with CUDA results cached by source and flags."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +18,19 @@ DEFAULT_ARCH = "sm_90"
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """The conditions of a compilation: ``names`` are template instances that the source may not name itself."""
+    """Options of a compilation: ``names`` are template instances that the source need not instantiate."""
 
     arch: str
     flags: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)  # integer parameters of a Triton kernel, by name
-    types: Mapping[str, str] = field(default_factory=dict)  # parameters of a Triton kernel, by name
+    sizes: Mapping[str, int] = field(default_factory=dict)  # values of a Triton kernel's integer parameters, by name
+    types: Mapping[str, str] = field(default_factory=dict)  # types of a Triton kernel's parameters, by name
 
 
 def compile_side(side: Side, request: CompileRequest, cache: CompileCache) -> Compiled:
-    """Compile a side, or read it where it is compiled already.
+    """Compile a side, or read the side's cubin.
 
-    Raises UsageError: for whatever the compiler refuses, and for a compiler that is missing.
+    Raises UsageError: when the compiler rejects the source or is missing.
     """
     if side.language == "cubin":
         return Compiled(compiler="a cubin as given", cubin=side.path.read_bytes())
@@ -62,7 +62,7 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
             "or put host code between #ifndef __CUDACC_RTC__ and #endif"
         )
     shown_flags = (f"-arch={request.arch}", *request.flags)
-    # A revision's own headers lie in its worktree.
+    # Headers of a Git revision are read from that revision's worktree.
     flags, folders = map_includes(shown_flags, side.tree.mapped if side.tree is not None else str)
     compilers = [nvrtc_program.describe(nvrtc)] if nvrtc is not None else []
     compilers += [toolchain.version_of(nvcc)] if nvcc is not None else []
@@ -74,14 +74,14 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
         try:
             compiled = nvrtc_program.compile_source(nvrtc, side.path, flags, request.names)
         except nvrtc_program.NvrtcFailure as failure:
-            # A host compiler provides some headers, some flags only nvcc knows, and some headers refuse NVRTC.
+            # nvcc may succeed after a missing host header, an unknown flag, or a header that rejects NVRTC.
             may_be_nvccs = failure.is_option or missing_header(failure.log) is not None or "NVRTC" in failure.log
             if nvcc is None or not may_be_nvccs:
-                hint = f"; or nvcc may know it: {toolchain.NVCC_EXTRA}" if may_be_nvccs else ""
+                hint = f"; nvcc may compile it: {toolchain.NVCC_EXTRA}" if may_be_nvccs else ""
                 raise UsageError(refusal(failure.log, side.path, side.shown) + hint) from failure
     if compiled is None and nvcc is not None:
         compiled = nvcc_process.compile_source(nvcc, side.path, flags, request.names, side.shown)
-    assert compiled is not None  # noqa: S101 - one of the two compiled it, or raised
+    assert compiled is not None  # noqa: S101 - a compiler returned a result or raised an error
     compiled = msgspec.structs.replace(compiled, flags=shown_flags)
     if key:
         cache.store(key, compiled)
@@ -89,7 +89,7 @@ def _compile_cuda(side: Side, request: CompileRequest, cache: CompileCache) -> C
 
 
 def _key(source: Path, folders: Sequence[Path], words: Sequence[str]) -> str | None:
-    """Return the key of a compilation; None where its includes cannot be told."""
+    """Return the cache key of a compilation; None if the source's includes are uncertain."""
     included = included_files(source, folders)
     if included is None:
         return None

@@ -1,4 +1,4 @@
-"""The result of compiling one side, and results kept in the state folder: one file each, the least recently used removed."""
+"""The result of compiling one side, and a least-recently-used cache of results in the state folder, one file each."""
 
 import hashlib
 import os
@@ -11,12 +11,12 @@ import msgspec
 from gpuwatch import atomic_write
 
 FOLDER = "diff-cache"
-MOST_BYTES = 64 * 1024 * 1024  # a cubin with its debug twin takes 10 to 200 kB: some hundred kernels
-_FORM = b"2"  # of a file; another form is another key
+MOST_BYTES = 64 * 1024 * 1024  # enough for some hundred kernels
+_FORM = b"2"  # version of the file format, a part of each key
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
-    """Code of one side: ``debug`` is the cubin of a compilation for a debugger, which names parameters."""
+    """Compiled code of one side; ``debug`` is a cubin with debug information, which names the parameters."""
 
     compiler: str
     flags: tuple[str, ...] = ()
@@ -25,18 +25,18 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     log: str = ""
     debug: bytes = b""
     dynamic_shared_bytes: int = 0
-    parameters: tuple[tuple[str, str], ...] = ()  # names and types, where the compiler was told them
+    parameters: tuple[tuple[str, str], ...] = ()  # names and types, for Triton only
 
 
 class CompileCache:
-    """Results of compilers by the digest of everything that went into them.  A folder that cannot be written keeps none."""
+    """Compiled code by the digest of all compiler inputs.  Nothing is cached if the folder cannot be written."""
 
     def __init__(self, state: Path, most_bytes: int = MOST_BYTES) -> None:
         self._folder = state / FOLDER
         self._most_bytes = most_bytes
 
     def read(self, key: str) -> Compiled | None:
-        """Return what was stored under a key; None for nothing, and for a damaged file."""
+        """Return the code stored under a key; None if its file is missing or damaged."""
         path = self._folder / key
         try:
             found = msgspec.msgpack.decode(path.read_bytes(), type=Compiled)
@@ -61,5 +61,5 @@ class CompileCache:
 
 
 def digest(parts: Iterable[bytes]) -> str:
-    """Return the key of a compilation; each part counts with its length, so that two never run into one."""
+    """Return the key of a compilation.  Each part is hashed with its length, so that shifted boundaries change the key."""
     return hashlib.sha256(msgspec.msgpack.encode([_FORM, *parts])).hexdigest()

@@ -1,4 +1,4 @@
-"""Messages of compilers: the first error with its file and line, and what ptxas says of each kernel's resources."""
+"""Compiler messages: the first error with its file and line, and the spills that ptxas reports for each kernel."""
 
 import re
 from pathlib import Path
@@ -20,14 +20,14 @@ _SPILLS = re.compile(
 
 
 def refusal(log: str, source: Path, shown: str) -> str:
-    """Return the first error of a log as one line ``FILE:LINE: TEXT``; ``shown`` is the source as the user named it."""
+    """Return a log's first error as one line, ``FILE:LINE: TEXT`` if a place is known; ``shown`` is the user's path."""
     for form in (_EDG_ERROR, _GCC_ERROR, _PTXAS_PLACE):
         found = form.search(log)
         if found is None:
             continue
         text = _clear(found["text"])
         if found["file"] == _NAME_EXPRESSION:
-            return f"{shown}: expected a template instance of the file, as --fn names it, found: {text}"
+            return f"{shown}: expected --fn to name a template instance of the file, found: {text}"
         is_source = Path(found["file"].strip()).name == source.name
         file = (
             shown.partition(f"{source.suffix}:")[0].removesuffix(source.suffix) + source.suffix if is_source else found["file"]
@@ -46,13 +46,13 @@ def refusal(log: str, source: Path, shown: str) -> str:
 
 
 def missing_header(log: str) -> str | None:
-    """Return the header that a compiler did not find, if that is what stopped it."""
+    """Return the header that the compiler did not find; None for other errors."""
     found = _MISSING_HEADER.search(log)
     return (found["a"] or found["b"]) if found else None
 
 
 def spilled_bytes(log: str) -> dict[str, tuple[int, int]]:
-    """Read ``ptxas -v``: the bytes of spill stores and spill loads of each kernel, by symbol."""
+    """Return the bytes of spill stores and spill loads by kernel symbol, from a log of ``ptxas -v``."""
     return {symbol: (int(stores), int(loads)) for symbol, stores, loads in _SPILLS.findall(log)}
 
 

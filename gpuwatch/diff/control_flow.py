@@ -1,4 +1,4 @@
-"""Loops of a kernel: the natural loops of its control-flow graph, from backward edges to an instruction that dominates them."""
+"""Natural loops of a kernel's control-flow graph, found from back edges to a dominating instruction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One instruction's ways on: indices it may jump to, and whether the next one may follow it."""
+    """Successors of one instruction: the indices of its jump targets, and whether the next instruction may follow."""
 
     targets: tuple[int, ...] = ()
     falls_through: bool = True
 
 
 def loop_depths(steps: Sequence[Step]) -> list[int]:
-    """Return how many loops each instruction is in; zero for one that cannot be reached.  Loops with the same header are one."""
+    """Return each instruction's loop depth, 0 if it is unreachable.  Loops with the same header count once."""
     ways = [_ways_on(step, index, len(steps)) for index, step in enumerate(steps)]
     reached, backward = _walk(ways)
     before: list[list[int]] = [[] for _ in steps]
@@ -23,7 +23,7 @@ def loop_depths(steps: Sequence[Step]) -> list[int]:
     bodies: dict[int, set[int]] = {}
     for index, header in backward:
         body = _gather(header, index, before)
-        if header == 0 or 0 not in body:  # else a way from the entry leads past the header, which does not dominate
+        if header == 0 or 0 not in body:  # else the entry reaches the latch without the header
             bodies.setdefault(header, set()).update(body)
     depths = [0] * len(steps)
     for body in bodies.values():
@@ -33,13 +33,13 @@ def loop_depths(steps: Sequence[Step]) -> list[int]:
 
 
 def _ways_on(step: Step, index: int, count: int) -> list[int]:
-    # An instruction that jumps to itself is the trap behind a kernel's end, not a loop.
+    # An instruction that jumps to itself is the trap after a kernel's end, not a loop.
     ways = [target for target in step.targets if 0 <= target < count and target != index]
     return [*ways, index + 1] if step.falls_through and index + 1 < count else ways
 
 
 def _walk(ways: Sequence[Sequence[int]]) -> tuple[set[int], list[tuple[int, int]]]:
-    """Return the instructions that can be reached, and the edges that lead back to one on the way to their beginning."""
+    """Return the reachable instructions, and the edges back to an instruction on the current depth-first path."""
     reached, on_way, backward = {0}, {0}, []
     path = [(0, iter(ways[0]))] if ways else []
     while path:
@@ -58,7 +58,7 @@ def _walk(ways: Sequence[Sequence[int]]) -> tuple[set[int], list[tuple[int, int]
 
 
 def _gather(header: int, latch: int, before: Sequence[Sequence[int]]) -> set[int]:
-    """Return a loop's instructions: those that reach its latch without its header, and the header."""
+    """Return a loop's instructions: the header, and all that reach the latch without passing the header."""
     body, waiting = {header}, [latch]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""The correctness gate of two kernels: full outputs on several seeds, sizes and fills, before any time."""
+"""Correctness check of two kernels before they are timed: full outputs for several seeds, sizes and fills."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -15,25 +15,25 @@ from gpuwatch.measuring.reference import Match, match_results
 
 SEEDS_COUNT = 3
 SPECIAL_FILLS = {"zeros": "of zeros", "nan": "with NaN", "large": "of large numbers"}
-_BF16_LIMIT = 2e-2  # as reference.py has it for torch's bfloat16
-_SHIFTED_RATIO = 0.9  # of the elements: each block of a scan begins anew
+_BF16_LIMIT = 2e-2  # equal to reference.py's limit for torch's bfloat16
+_SHIFTED_RATIO = 0.9  # least share of equal elements; not all, because each block of a scan starts anew
 _OTHER_BLOCK = "a kernel for blocks of another size; name it with --launch 'block=X'"
-_HINT_COUNT = 1 << 20  # elements that hints look at
-_SUMS_RATIO = 1e-3  # of the differences' size, by which their sum may miss zero
+_HINT_COUNT = 1 << 20  # first elements of an output that a hint compares
+_SUMS_RATIO = 1e-3  # sums agree if |sum of differences| is at most this share of the sum of |differences|
 
-MakeTrial = Callable[[SizePlan, str, int], AbstractContextManager[Trial]]  # of sizes, fill and seed
-Doing = Callable[[str], None]  # is told what runs next
+MakeTrial = Callable[[SizePlan, str, int], AbstractContextManager[Trial]]  # from sizes, fill and seed
+Doing = Callable[[str], None]  # receives a description of the next step
 
 
 def check_pair(
     sides: tuple[Enqueue, Enqueue], plans: Sequence[SizePlan], make: MakeTrial, rtol: float | None, doing: Doing
 ) -> str:
-    """Return the reason why the kernels compute something else; empty where their results agree."""
+    """Return the reason why the kernels' results differ; empty if they agree."""
     smallest = min(plans, key=lambda plan: plan.elements_count)
     rounds = [(plans[seed % len(plans)], "randn", seed, f"seed {seed}") for seed in range(max(SEEDS_COUNT, len(plans)))]
-    rounds += [(smallest, fill, 0, f"inputs {said}") for fill, said in SPECIAL_FILLS.items()]
-    for plan, fill, seed, said in rounds:
-        words = f"{plan}, {said}"
+    rounds += [(smallest, fill, 0, f"inputs {condition}") for fill, condition in SPECIAL_FILLS.items()]
+    for plan, fill, seed, condition in rounds:
+        words = f"{plan}, {condition}"
         with make(plan, fill, seed) as trial:
             is_repeated = plan is smallest and fill == "randn"
             why = _check_round(sides, trial, rtol, words, doing, is_repeated=is_repeated)
@@ -43,30 +43,30 @@ def check_pair(
 
 
 def match_outputs(slot: Slot, a: Bytes, b: Bytes, rtol: float | None) -> Match:
-    """Compare one output of both sides; equal bytes are equal, whatever they mean."""
+    """Compare one output of both sides.  Equal bytes match, even as NaN."""
     if np.array_equal(a, b):
         return Match(0.0, rtol or 0.0)
     limit = _BF16_LIMIT if rtol is None and slot.kind == "bf16" else rtol
     one, other = decode(slot, a), decode(slot, b)
     narrow = match_results(other[:1], one[:1], limit).limit_ratio
-    with np.errstate(all="ignore"):  # where each value is near its own, a mean of all need not be known: half the time
+    with np.errstate(all="ignore"):  # skips the mean over all if each value is within the limit
         if slot.is_float and bool((np.abs(other - one) <= narrow * np.abs(one)).all()):
             return Match(0.0, narrow)
     return match_results(other, one, limit)
 
 
 def find_hint(slot: Slot, a: Bytes, b: Bytes) -> str:
-    """Return a hint where results are near each other: one place later as of two scans, or in sum as of two reductions."""
+    """Return a hint if results are equal in sum (reductions) or after a shift by one (scans); else empty."""
     one, other = (decode(slot, each)[:_HINT_COUNT] for each in (a, b))
     with np.errstate(all="ignore"):
         gaps = other.astype("f8") - one
         if np.count_nonzero(gaps) > 1 and abs(gaps.sum()) <= _SUMS_RATIO * np.abs(gaps).sum():
-            return "; the sums of both agree, as where each block adds up other elements: --no-check times them all the same"
+            return "; the sums of both agree, as when each block adds up other elements: --no-check times the pair anyway"
         for first, second, words in ((one, other, "B is A"), (other, one, "A is B")):
             equal = np.isclose(second[1:], first[:-1], rtol=1e-3, equal_nan=True)
-            moved = first[1:] != first[:-1]  # a constant is equal to itself at any place
+            moved = first[1:] != first[:-1]  # a constant is equal at any shift
             if moved.any() and np.mean(equal[moved]) > _SHIFTED_RATIO:
-                return f"; equal when shifted by one: {words} one place later, as an exclusive scan is an inclusive one"
+                return f"; equal when shifted by one: {words} one place later, like an exclusive and an inclusive scan"
     return ""
 
 
@@ -82,7 +82,7 @@ def _check_round(
             results.append(trial.run(launches[-1]))
         found = _differing(trial, results[0], results[1], rtol)
         why = f"B computes something else: {found[0]} differs by up to {found[1]}{found[2]}" if found else ""
-        if why or is_repeated:  # a race may look like another result
+        if why or is_repeated:  # a race may look like a wrong result
             for name, launch, expected in zip("AB", launches, results, strict=True):
                 if found := _differing(trial, expected, trial.run(launch), rtol):
                     where = f"{found[0]} differs between two runs by up to {found[1]}"
@@ -93,7 +93,7 @@ def _check_round(
 
 
 def _differing(trial: Trial, a: Sequence[Bytes], b: Sequence[Bytes], rtol: float | None) -> tuple[str, str, str] | None:
-    """Return name, error and hint of the first output that differs."""
+    """Return name, error and hint of the first output that differs; None if all match."""
     for slot, one, other in zip(trial.outputs, a, b, strict=True):
         found = match_outputs(slot, one, other, rtol)
         if not found.holds:
@@ -102,7 +102,7 @@ def _differing(trial: Trial, a: Sequence[Bytes], b: Sequence[Bytes], rtol: float
 
 
 def check_names(wanted: Sequence[str], slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    """Return the slots with the named ones as the only outputs.  Raises UsageError: for a name that is no buffer."""
+    """Return the slots with only the named outputs, if any are named.  Raises UsageError: for a name without a buffer."""
     names = [slot.name for slot in slots if slot.is_pointer]
     for each in wanted:
         if each not in names:

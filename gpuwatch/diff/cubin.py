@@ -14,11 +14,11 @@ Threads = tuple[int, int, int]
 _EM_CUDA = bytes([190, 0])
 _STT_FUNC = 2
 _STO_CUDA_ENTRY = 0x10
-_NEWER_ABI = 8  # moved the architecture inside the ELF flags
-# Attributes of .nv.info: cuobjdump -elf prints them with these names.
+_NEWER_ABI = 8  # from this ABI version, bits 8 to 15 of the ELF flags hold the architecture
+# Attributes of .nv.info, named as cuobjdump -elf prints them.
 _MAX_THREADS, _REQUIRED_THREADS, _FRAME_SIZE, _KPARAM_INFO, _REGCOUNT = 0x05, 0x10, 0x11, 0x17, 0x2F
-_LONG_FORM = 4  # a record with a payload behind it; other forms hold their value in its place
-_RESERVED_SHARED_BYTES = 1024  # the system's own part of a block's shared memory, counted in its section since sm_90
+_LONG_FORM = 4  # a record followed by a payload; other forms hold a value in the length field
+_RESERVED_SHARED_BYTES = 1024  # reserved by CUDA in each block's shared memory, and part of the section's size since sm_90
 _TAGS = {
     "DW_TAG_pointer_type": "*",
     "DW_TAG_const_type": " const",
@@ -29,7 +29,7 @@ _TAGS = {
 
 @dataclass(frozen=True, slots=True)
 class CubinKernel:
-    """One kernel as the driver would load it.  ``None`` is "not known", of threads "not limited"."""
+    """One kernel as the driver would load it.  None means "not known", and "not limited" for the two thread limits."""
 
     symbol: str
     registers_count: int | None = None
@@ -41,7 +41,7 @@ class CubinKernel:
 
 
 def open_elf(data: bytes) -> Any:  # pyelftools has no types
-    """Return the ELF file.  Raises UsageError: without pyelftools."""
+    """Return the parsed ELF file.  Raises UsageError: when pyelftools is not installed."""
     try:
         from elftools.elf.elffile import ELFFile
     except ImportError:
@@ -50,12 +50,15 @@ def open_elf(data: bytes) -> Any:  # pyelftools has no types
 
 
 def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
-    """Return the architecture, as sm_90, and the kernels of a cubin.
+    """Return a cubin's architecture, such as sm_90, and its kernels.
 
-    Raises UsageError: for bytes that are no cubin.
+    Raises UsageError: for bytes that are not a whole cubin.
     """
     if data[:5] != b"\x7fELF\x02" or data[18:20] != _EM_CUDA:
-        raise UsageError(f"{shown}: expected a cubin, found {'an empty file' if not data else 'something else'}")
+        raise UsageError(
+            f"{shown}: expected a cubin (64-bit CUDA ELF), found {'another format' if data else 'an empty file'}; "
+            "build one with `nvcc -cubin`"
+        )
     try:
         elf = open_elf(data)
         flags = elf.header["e_flags"]
@@ -63,8 +66,8 @@ def read_cubin(data: bytes, shown: str) -> tuple[str, list[CubinKernel]]:
         return f"sm_{sm}", list(_kernels({section.name: section for section in elf.iter_sections()}))
     except UsageError:
         raise
-    except Exception as error:  # pyelftools raises whatever its parts do
-        raise UsageError(f"{shown}: expected a whole cubin, found a damaged one") from error
+    except Exception as error:  # pyelftools raises errors of many types
+        raise UsageError(f"{shown}: expected a whole cubin, found a damaged one; build it again") from error
 
 
 def _kernels(sections: dict[str, Any]) -> Iterator[CubinKernel]:
@@ -101,7 +104,7 @@ def _with_own(kernel: CubinKernel, records: list[tuple[int, bytes]]) -> CubinKer
 
 
 def _symbols(sections: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Yield the name of each symbol and whether it is a kernel, in the order of their numbers."""
+    """Yield each symbol's name, and True for a kernel, in the order of the symbol table."""
     if ".symtab" in sections:
         names, table = sections[".strtab"], sections[".symtab"].data()
         for name, info, other in struct.iter_unpack("<IBB18x", table):
@@ -120,19 +123,19 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def parameter_names(cubin: bytes) -> dict[str, list[tuple[str, str]]]:
-    """Return name and type of each parameter, by kernel symbol; nothing where the cubin has no debug information."""
+    """Return name and type of each parameter, by kernel symbol; empty without debug information."""
     found: dict[str, list[tuple[str, str]]] = {}
     file = open_elf(cubin)
-    with suppress(Exception):  # names are a convenience: a form of DWARF that pyelftools cannot read costs only them
+    with suppress(Exception):  # names are optional: DWARF that pyelftools cannot read gives no names
         info = file.get_dwarf_info(relocate_dwarf_sections=False)
         for unit in info.iter_CUs() if info.has_debug_info else ():
             for entry in unit.get_top_DIE().iter_children():
                 if entry.tag == "DW_TAG_subprogram":
-                    found |= _of_function(entry)
+                    found |= _read_parameter_names(entry)
     return found
 
 
-def _of_function(entry: Any) -> dict[str, list[tuple[str, str]]]:
+def _read_parameter_names(entry: Any) -> dict[str, list[tuple[str, str]]]:
     name = _text(entry, "DW_AT_MIPS_linkage_name") or _text(entry, "DW_AT_linkage_name") or _text(entry, "DW_AT_name")
     parameters = [child for child in entry.iter_children() if child.tag == "DW_TAG_formal_parameter"]
     return {name: [(_text(each, "DW_AT_name"), _type_text(each)) for each in parameters]}

@@ -1,4 +1,4 @@
-"""A comparison as one HTML file that needs no network, in the look of `gpuwatch report`."""
+"""HTML page of a comparison: one file that needs no network, in the style of `gpuwatch report`."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -18,7 +18,7 @@ from gpuwatch.diff.static_comparison import StaticComparison
 from gpuwatch.report.html_page import packed_plotly
 from gpuwatch.report.record import as_json
 
-_MOST_CLASSES = 14  # of instructions, in the picture; the table has all
+_MOST_CLASSES = 14  # instruction classes in the chart; the table has all
 
 
 def render_page(found: Diff, nonce: str) -> str:
@@ -62,9 +62,11 @@ def _timed_plots(pair: ExplainedPair) -> list[dict[str, Any]]:
     plots, timed = [], pair.timed
     if timed.ratio and timed.ratio_low and timed.ratio_high:
         ends = [timed.ratio - timed.ratio_low, timed.ratio_high - timed.ratio]
-        plots.append({"kind": "ratio", "title": "A's time over B's: above 1, B is faster", "ratio": timed.ratio, "ends": ends})
+        plots.append(
+            {"kind": "ratio", "title": "A's time / B's time; above 1, B is faster", "ratio": timed.ratio, "ends": ends}
+        )
     if pair.a and pair.b:
-        # A roof's arithmetic belongs to the type that most operations are of.
+        # The arithmetic roof is that of the type with the most operations.
         sides = [{"x": each.intensity, "y": each.flops_a_second, "roof": each.peak_flops_a_second} for each in (pair.a, pair.b)]
         if all(side["x"] and side["y"] for side in sides):
             plots.append(
@@ -94,7 +96,7 @@ def _bars(title: str, unit: str, names: list[str], values: Sequence[Sequence[flo
 
 
 @cache
-def _template() -> Any:  # jinja2's Template, whose stubs do not know its undefined
+def _template() -> Any:  # a jinja2 Template; jinja2's stubs have no type for its undefined
     loader = ChoiceLoader([PackageLoader("gpuwatch.diff"), PackageLoader("gpuwatch.report")])
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["plain"] = lambda text: plain(str(text))

@@ -1,4 +1,4 @@
-"""A timed pair of kernels with its counters, rooflines and reasons, of a GPU or of a model."""
+"""A timed pair of kernels with counters, rooflines and reasons, measured on a GPU or simulated."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -25,17 +25,17 @@ from gpuwatch.measuring import canary_record
 from gpuwatch.sources import open_source
 
 _SIDE_BYTES, _CLOCK_MHZ, _QUADS, _NOISE_RATIO = 512 << 20, 1830.0, 60, 0.002
-_ITERATIONS = 32  # of every loop
-_SAYS = "GPM, simulated: a share of each model's time"
+_ITERATIONS = 32  # assumed for every loop
+_SIMULATED_SOURCE = "GPM, simulated: a share of each side's modelled time"
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPair:
-    """The answer on one pair of kernels, and everything that stands behind it."""
+    """The result for one pair of kernels: times, counters, rooflines and reasons."""
 
     timed: TimedPair
     counters: Counters
-    peaks: Peaks | None  # None where nothing was timed
+    peaks: Peaks | None  # None if nothing was timed
     a: KernelRoofline | None
     b: KernelRoofline | None
     reasons: tuple[RatioReason, ...]
@@ -62,9 +62,9 @@ class ExplainedPair:
 
 
 def explain_pair(timed: TimedPair, static: StaticComparison | None, counters: Counters, peaks: Peaks | None) -> ExplainedPair:
-    """Explain one timed pair; without code only counters explain it."""
+    """Explain one timed pair, from counters alone if there is no code."""
     if static is not None and not any("f16" in line.text for side in (static.a, static.b) for line in side.code.ptx):
-        counters = counters.without(HALVES)  # HFMA2 also moves constants, which are no operations
+        counters = counters.without(HALVES)  # HFMA2 also loads constants, which is not arithmetic
     a = against_roofline(timed.a, "a", counters, peaks) if timed.a and peaks else None
     b = against_roofline(timed.b, "b", counters, peaks) if timed.b and peaks else None
     return ExplainedPair(timed, counters, peaks, a, b, explain(timed, static, counters), why_none(timed))
@@ -80,11 +80,11 @@ def explain_timed(
     state: Path,
     say: Callable[[str], None],
 ) -> ExplainedPair:
-    """Explain one timed pair, whose counters are read after its times; ``static`` is None for Python functions.
+    """Read the counters of one timed pair and explain the pair; ``static`` is None for Python functions.
 
-    Raises UsageError: when counters are required and cannot be had.
+    Raises UsageError: when counters are required and unavailable.
     """
-    if timed.a is None:  # it must not run again
+    if timed.a is None:  # nothing was timed: the pair must not run again
         return explain_pair(timed, static, Counters("none", "none: nothing was timed"), None)
     try:
         device = running.device
@@ -104,25 +104,25 @@ def simulate_pairs(comparisons: Sequence[StaticComparison]) -> tuple[ExplainedPa
 
 
 def simulate(static: StaticComparison, device: Device, seed: int = 0) -> tuple[TimedPair, Counters]:
-    """Return times and counters as the code would give them if each thread's instructions and the memory shared the time."""
+    """Return simulated times and counters; each time is an instruction time plus a memory time."""
     random = np.random.default_rng(seed)
     times = [_model_s(side, device) for side in (static.a, static.b)]
     a_s, b_s = (each * random.normal(1.0, _NOISE_RATIO, (_QUADS, 2)) for each in times)
     found = decide("A", "B", Quads(a_s, b_s))
     interval = found.ratio
-    assert interval is not None  # noqa: S101 - sixty quads have one
+    assert interval is not None  # noqa: S101 - sixty quads give an interval
     sides = [SideTimes(2 * _QUADS, each, each, each, _CLOCK_MHZ, _SIDE_BYTES // 2, _SIDE_BYTES // 2) for each in times]
     low, ratio, high = (1.0 / each for each in (interval.high, interval.centre, interval.low))
     reason = "; ".join(found.reasons) if found.decision.value == "inconclusive" else ""
     timed = TimedPair(found.decision.value.upper(), reason, ratio, low, high, ratio, "SIMULATED", sides[0], sides[1])
     readings = [_readings(side, time_s, device, random) for side, time_s in zip((static.a, static.b), times, strict=True)]
-    return timed, Counters("GPM", _SAYS, *readings)
+    return timed, Counters("GPM", _SIMULATED_SOURCE, *readings)
 
 
 def _model_s(side: KernelSide, device: Device) -> float:
     lines = side.code.sass or side.code.ptx
     loads = float(sum(_ITERATIONS**each.depth for each in lines if each.kind.startswith(("LDG", "ld.global"))))
-    threads = _SIDE_BYTES / 8 / max(loads, 1.0)  # floats that are read and written once
+    threads = _SIDE_BYTES / 8 / max(loads, 1.0)  # each float takes 8 bytes: one read, one write
     issued = float(sum(_ITERATIONS**each.depth for each in lines)) * threads / 32
     occupancy = side.occupancy.ratio if side.occupancy else 1.0
     compute_s = issued / ((sm_count(device) or 1) * 4 * _CLOCK_MHZ * 1e6) / math.sqrt(occupancy)

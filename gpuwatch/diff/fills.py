@@ -1,4 +1,4 @@
-"""Values of buffers: seeded random numbers of each type, and the fills that show other faults."""
+"""Buffer values: seeded random numbers of each type, and fills that expose other faults."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +13,11 @@ from gpuwatch.errors import UsageError
 
 NAMES = ("randn", "zeros", "iota")
 INPUT_FILLS = ("nan", "large")
-# Longer buffers repeat their beginning; no power of two, so that a wrong index meets another value.
+# Longer buffers repeat these values.  The period is not a power of two, so that a wrong index reads another value.
 _PERIOD_COUNT = (1 << 24) - 3
-_WHOLE_NUMBERS = 128  # below it: fits the smallest type, and is a valid index of any buffer
+_WHOLE_NUMBERS = 128  # random integers are smaller: they fit the smallest type and are indices of any buffer
 _NAN_EVERY = 61
-_LARGE = 1e4  # times a random number; half precision ends at 65504
+_LARGE = 1e4  # factor of a random number; half precision ends at 65504
 _LARGE_HALF = 1e2
 
 Numbers = npt.NDArray[Any]
@@ -34,7 +34,7 @@ def make_values(slot: Slot, count: int, fill: str, rng: np.random.Generator) -> 
 
 
 def check_fill(text: str) -> None:
-    """Raises UsageError: for a fill of another name, and for a missing file."""
+    """Check a value of --fill.  Raises UsageError: for an unknown name and for an unreadable file."""
     if text.endswith(".npy"):
         _read_file(text)
     elif text not in NAMES:
@@ -52,7 +52,7 @@ def encode(slot: Slot, values: Numbers) -> Bytes:
 
 
 def decode(slot: Slot, data: Bytes) -> Numbers:
-    """Return bytes as numbers; bfloat16 as float32, which holds each of its values."""
+    """Return bytes as numbers; bfloat16 becomes float32 without loss."""
     if slot.kind == "bf16":
         return (data.view("u2").astype("u4") << 16).view("f4")
     return data.view(slot.kind)
@@ -65,7 +65,7 @@ def _randn(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
 def _nan(slot: Slot, count: int, rng: np.random.Generator) -> Numbers:
     values = _randn(slot, count, rng)
     if slot.is_float:
-        values[:: _NAN_EVERY * 17] = np.nan  # far apart, so that most sums still have none
+        values[:: _NAN_EVERY * 17] = np.nan  # far apart: most partial sums contain no NaN
     return values
 
 
@@ -89,4 +89,4 @@ def _read_file(text: str) -> Numbers:
             return np.asarray(found)
     except (OSError, ValueError) as error:
         raise UsageError(f"--fill: expected a .npy file of numbers, found {text}: {error}") from error
-    raise UsageError(f"--fill: expected a .npy file of numbers, found {text} of {found.dtype}")
+    raise UsageError(f"--fill: expected a .npy file of numbers, found {text} with {found.size} values of {found.dtype}")

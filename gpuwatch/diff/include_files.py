@@ -1,4 +1,4 @@
-"""Files that a CUDA source includes from the user's own folders: a change in one of them is a change of the source."""
+"""Files that a CUDA source includes from the user's folders, which count as parts of the source."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -7,14 +7,14 @@ from pathlib import Path
 from gpuwatch.clock import Signal
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>|(\S+))', re.M)
-_MOST_FILES = 2000  # of a project's own; CUDA's headers are not among them
+_MOST_FILES = 2000  # files of one project, without CUDA's headers
 _POLL_S = 0.5
 
 
 def included_files(source: Path, folders: Sequence[Path]) -> list[Path] | None:
-    """Return the files that ``source`` includes, found beside it or in ``folders``; None where that cannot be told.
+    """Return the files that ``source`` includes from its folder or from ``folders``; None if the list is uncertain.
 
-    A name made by a macro cannot be told.  Headers of the toolkit are not listed: its version stands for them.
+    A macro in an #include, or too many files, makes the list uncertain.  Toolkit headers are not listed.
     """
     seen: dict[Path, None] = {}
     waiting = [source]
@@ -33,7 +33,7 @@ def included_files(source: Path, folders: Sequence[Path]) -> list[Path] | None:
 
 
 def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[list[str], list[Path]]:
-    """Return compiler flags with each folder of -I and --include-path mapped, and those folders."""
+    """Return compiler flags with each folder of -I and --include-path mapped, and the mapped folders."""
     found, folders = list(flags), []
     for index, flag in enumerate(flags):
         option = next((each for each in ("--include-path", "-I") if flag.startswith(each)), None)
@@ -48,13 +48,13 @@ def map_includes(flags: Sequence[str], mapped: Callable[[str], str]) -> tuple[li
 
 
 def read_stamps(paths: Iterable[Path]) -> dict[Path, int | None]:
-    """Return when each file, and each that it includes from its folder, was changed; None for one that is gone."""
+    """Return the modification time of each file and of its includes in the same folder; None for a missing file."""
     stamps: dict[Path, int | None] = {}
     for path in paths:
         try:
             for file in (path, *((included_files(path, []) or ()) if path.suffix in (".cu", ".cuh") else ())):
                 stamps[file] = file.stat().st_mtime_ns
-        except OSError:  # also while an editor replaces it
+        except OSError:  # also while an editor replaces the file
             stamps[path] = None
     return stamps
 

@@ -29,21 +29,21 @@ _WORDS = {
 _KINDS = {word: kind for kind, words in _WORDS.items() for word in words}
 _VECTOR = re.compile(r"(u?(?:char|short|int|long|longlong)|float|double|__half|__nv_bfloat16)([1-4])")
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|restrict|__restrict__)\b")
-_LEADING = re.compile(r"stride\w*|ld\w*")  # the length of a row by another name
+_LEADING = re.compile(r"stride\w*|ld\w*")  # names for the distance of two rows
 ROW_LENGTHS = ("cols", "columns", "width", "n_cols", "n_columns")
-ROW_LENGTH = 1024  # of rows that a block takes one at a time
+ROW_LENGTH = 1024  # elements in a row of a row-wise kernel
 _MOST_SIZE, _SIZE_DIGITS = 1 << 40, 13  # more elements than any GPU's memory has bytes
 _SCALES = {"k": 1024, "m": 1024**2, "g": 1024**3}
-_STEP = 256  # sizes are multiples of it, or a little more
+_STEP = 256  # sizes are multiples of this, plus ``extra_count``
 
 
 class NotTimedError(UsageError):
-    """A pair whose code can be compared, and that cannot be run."""
+    """Error for a pair whose code can be compared but not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One argument of both kernels: ``kind`` is numpy's code of its elements, or bf16; ``other_name`` is B's."""
+    """One argument of both kernels: ``kind`` is numpy's type code or bf16, ``other_name`` the argument's name in B."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class SizePlan:
-    """Values of the size arguments by A's name, and the elements of each buffer."""
+    """Values of the integer arguments by A's name, and the number of elements of each buffer."""
 
     sizes: Mapping[str, int]
     elements_count: int
@@ -76,18 +76,18 @@ class SizePlan:
 
 
 def read_slots(parameters: Sequence[Parameter], shown: str) -> tuple[Slot, ...]:
-    """Return the arguments of a kernel.  Raises UsageError: for a type that nothing can be made of."""
+    """Return the arguments of a kernel.  Raises NotTimedError: for a type without test values."""
     return tuple(_slot(each, number, shown) for number, each in enumerate(parameters))
 
 
 def join_slots(a: Sequence[Slot], b: Sequence[Slot]) -> tuple[Slot, ...]:
-    """Return the arguments that both kernels take; a pointer that either promises not to write is an input.
+    """Return the arguments that both kernels take; a pointer that is const in either kernel is an input.
 
-    Raises UsageError: when they differ in number, size or kind.
+    Raises UsageError: when the arguments differ in number or element size, or a pointer meets a scalar.
     """
     if [(each.is_pointer, each.itemsize) for each in a] != [(each.is_pointer, each.itemsize) for each in b]:
         lists = [", ".join(f"{each.name}: {each.kind}{'*' * each.is_pointer}" for each in slots) for slots in (a, b)]
-        raise UsageError(f"expected kernels that take the same arguments, found ({lists[0]}) and ({lists[1]})")
+        raise UsageError(f"expected kernels that take the same arguments, found ({lists[0]}) and ({lists[1]}); use --no-time")
     joined = zip(a, b, strict=True)
     return tuple(replace(one, is_input=one.is_input or other.is_input, other_name=other.name) for one, other in joined)
 
@@ -95,10 +95,10 @@ def join_slots(a: Sequence[Slot], b: Sequence[Slot]) -> tuple[Slot, ...]:
 def plan_sizes(
     slots: Sequence[Slot], given: Mapping[str, int], elements_count: int, *, is_plane: bool, extra_count: int = 0
 ) -> SizePlan:
-    """Choose sizes so that a buffer has about ``elements_count`` elements; ``extra_count`` makes them no multiple of a block.
+    """Choose sizes for buffers of about ``elements_count`` elements; ``extra_count`` avoids multiples of a block size.
 
     A kernel that reads ``threadIdx.y``, or takes two sizes, works on a plane.
-    Raises UsageError: for a whole number that is no size, and has no value.
+    Raises UsageError: for a whole number that is not a size and has no value.
     """
     known = {}
     for slot in (each for each in slots if not each.is_pointer and not each.is_float):
@@ -107,7 +107,7 @@ def plan_sizes(
             known[slot.name] = value
         elif not slot.is_size:
             raise UsageError(
-                f"{slot.name or 'an argument'}: expected a value of this whole number, found none; "
+                f"{slot.name or 'an argument'}: expected a value for this whole number, found none; "
                 f"give it as --shape {slot.name or 'NAME'}=1"
             )
     names = [slot.name for slot in slots if slot.is_size and not _LEADING.fullmatch(slot.name)]
@@ -134,7 +134,7 @@ def plan_sizes(
 
 
 def read_size(value: str, text: str) -> int:
-    """Read a size such as 1M, a part of this --shape.  Raises UsageError: for what no GPU holds."""
+    """Read a size such as 1M; ``text`` is the whole --shape.  Raises UsageError: for a size that is invalid or too large."""
     scale = _SCALES.get(value[-1:].lower(), 1)
     digits = value if scale == 1 else value[:-1]
     size = int(digits) * scale if digits.isdecimal() and len(digits) <= _SIZE_DIGITS else 0
@@ -144,7 +144,7 @@ def read_size(value: str, text: str) -> int:
 
 
 def check_sizes(kernels: Iterable[Sequence[Parameter]], sizes: Mapping[str, int]) -> None:
-    """Raise UsageError where a size is no whole number of these kernels, or more than its type holds."""
+    """Raise UsageError if a size names no whole-number parameter of these kernels or exceeds the parameter's type."""
     known = [
         (each.name or f"argument{number + 1}", each)
         for parameters in kernels
@@ -158,13 +158,13 @@ def check_sizes(kernels: Iterable[Sequence[Parameter]], sizes: Mapping[str, int]
             raise UsageError(f"--shape: expected a whole number that a kernel takes ({names}), found {name!r}")
         largest = min(2 ** (8 * (each.bytes_count or 8) - (not each.type.startswith("u"))) - 1 for each in found)
         if size > largest:
-            raise UsageError(f"--shape: {name}: expected at most {largest}, the most that its type holds, found {size}")
+            raise UsageError(f"--shape: {name}: expected at most {largest}, the largest value of its type, found {size}")
 
 
 def scalar_values(
     slots: Sequence[Slot], plan: SizePlan, given: Mapping[str, float], rng: np.random.Generator
 ) -> dict[str, float]:
-    """Return the value of each argument that is no pointer: floats are drawn, except a small epsilon."""
+    """Return each scalar argument's value: as given, from the plan, or random (1e-5 for an epsilon)."""
     values: dict[str, float] = {}
     for slot in (each for each in slots if not each.is_pointer):
         drawn = 1e-5 if slot.name.lower().startswith("eps") else round(float(rng.uniform(0.5, 1.5)), 3)
@@ -173,7 +173,7 @@ def scalar_values(
 
 
 def pack(slot: Slot, value: float) -> bytes:
-    """Return a scalar's bytes.  Raises UsageError: for one that its type cannot hold."""
+    """Return a scalar's bytes.  Raises UsageError: for a value beyond the scalar's type."""
     try:
         if slot.kind == "bf16":
             return np.array(value, "f4").tobytes()[2:]

@@ -1,4 +1,4 @@
-"""The pairs of kernels to compare: the named ones, else the one name that both sides have."""
+"""The pairs of kernels to compare: those that the user names, else the only name that both sides have."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _VECTOR = re.compile(r"\b(char|short|int|long|longlong|float|double)[1-4](?=\*)"
 
 
 def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
-    """Return the kernel wanted of each side, empty for none: ``FILE:KERNEL`` wins over --fn NAME and --fn NAME=NAME2.
+    """Return each side's wanted kernel, empty if unnamed; ``FILE:KERNEL`` wins over --fn NAME and --fn NAME=NAME2.
 
     Raises UsageError: for an empty name.
     """
@@ -24,7 +24,7 @@ def read_names(fn: str | None, sides: tuple[str, str]) -> tuple[str, str]:
 
 
 def with_types(fn: str | None, types: Mapping[str, str]) -> str | None:
-    """Return --fn with the types of --dtype in the place of their names, as T in ``scale<T>``."""
+    """Return --fn with names such as T in ``scale<T>`` replaced by the types of --dtype."""
     for name, type_ in types.items():
         fn = fn and re.sub(rf"\b{name}\b(?=[^<>]*[,>])", type_.replace("\\", ""), fn)
     return fn
@@ -33,7 +33,7 @@ def with_types(fn: str | None, types: Mapping[str, str]) -> str | None:
 def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all: bool) -> list[Pair]:
     """Return pairs of symbols to compare.
 
-    Raises UsageError: when no kernel is named as wanted, when several are, and when the sides have none in common.
+    Raises UsageError: when a name matches no kernel or several, and when the sides share no name or several.
     """
     if takes_all:
         common = _common(a, b)
@@ -58,9 +58,9 @@ def choose_pairs(a: SideCode, b: SideCode, wanted: tuple[str, str], *, takes_all
 
 
 def check_signatures(a: KernelCode, b: KernelCode) -> None:
-    """Raises UsageError: when the two do not take the same arguments; const makes no difference."""
+    """Check that both kernels take the same arguments, ignoring const.  Raises UsageError: when the arguments differ."""
     types = [[_plain(each.type) for each in code.parameters] for code in (a, b)]
-    # Mangled symbols and debug information write the same type alike, but a cubin's extern "C" tells sizes alone.
+    # Mangled symbols and debug information spell types alike.  A cubin holds only sizes of an extern "C" kernel.
     if all(types[0]) and all(types[1]):
         differs = types[0] != types[1]
     else:
@@ -68,7 +68,7 @@ def check_signatures(a: KernelCode, b: KernelCode) -> None:
     if differs:
         raise UsageError(
             f"expected kernels that take the same arguments, found {a.signature} and {b.signature}; "
-            "compare their code alone with --no-check"
+            "compare only their code with --no-check --no-time"
         )
 
 
@@ -85,7 +85,7 @@ def _named(side: SideCode, wanted: str) -> str:
 
 
 def _like(side: SideCode, other: str) -> str:
-    """Return the kernel named as the other side's, or the only one."""
+    """Return the side's only kernel, or the one with the other kernel's name."""
     if len(side.kernels) == 1:
         return side.kernel_symbols[0]
     return _named(side, symbols.full_name(other))
@@ -105,5 +105,5 @@ def _names(found: Sequence[str]) -> str:
 
 
 def _plain(type_: str) -> str:
-    """Return a type without const, and a vector's element in its place: float4 reads the same buffer as float."""
+    """Return a type without const and with a vector replaced by its element: float4 reads the same buffer as float."""
     return _VECTOR.sub(r"\1", "".join(type_.replace("const", "").split()))

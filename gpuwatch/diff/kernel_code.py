@@ -1,4 +1,4 @@
-"""Everything that is known of a kernel before it runs: parameters, resources, PTX and SASS."""
+"""Static facts of a kernel: parameters, resources, PTX and SASS."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -19,7 +19,7 @@ _LIBRARIES = ("cub::", "thrust::")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter; name and type are empty where nothing tells them."""
+    """One parameter; name and type are empty if unknown."""
 
     name: str
     type: str
@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCode(CubinKernel):
-    """One kernel with its code: a given cubin, for one, has no log that tells its spills."""
+    """One kernel with its code.  Spill bytes are None if no log lists them and the code uses local memory."""
 
     name: str
     parameters: tuple[Parameter, ...] = ()
@@ -49,14 +49,14 @@ class KernelCode(CubinKernel):
 
     @property
     def signature(self) -> str:
-        """Return the parameters as a reader of the source knows them."""
+        """Return the kernel's name and parameters as in the source."""
         texts = [f"{each.type or f'{each.bytes_count} bytes'} {each.name}".strip() for each in self.parameters]
         return f"{self.name}({', '.join(texts)})"
 
 
 @dataclass(frozen=True, slots=True)
 class SideCode:
-    """The kernels of one side: the cubin's, or those of PTX that nobody could assemble."""
+    """The kernels of one side, from the cubin, or from the PTX if there is no cubin."""
 
     shown: str
     compiled: Compiled
@@ -68,14 +68,14 @@ class SideCode:
 
 
 def read_side(compiled: Compiled, side: Side) -> SideCode:
-    """Read the kernels of a compiled side.  Raises UsageError: for a damaged cubin, and for one without a kernel."""
+    """Read the kernels of a compiled side.  Raises UsageError: for a damaged cubin, and for code without a kernel."""
     kernels = [CubinKernel(name) for name in ptx_code.read_ptx(compiled.ptx)]
     if compiled.cubin:
         _, kernels = read_cubin(compiled.cubin, side.shown)
     if not kernels:
         hint = "; a template is compiled for the types that --fn names, as: --fn 'scale<float,256>'"
         raise UsageError(f"{side.shown}: expected a kernel, found none{hint if side.language == 'cuda' else ''}")
-    # Headers of CUB and Thrust bring kernels of their own into every file.
+    # Headers of CUB and Thrust add library kernels to every file.
     own = [each for each in kernels if not symbols.full_name(each.symbol).startswith(_LIBRARIES)] or kernels
     return SideCode(side.shown, compiled, tuple(sorted(own, key=lambda each: symbols.full_name(each.symbol))))
 
@@ -108,12 +108,12 @@ def read_kernels(side: SideCode, chosen: Sequence[str]) -> dict[str, KernelCode]
 
 
 def _spills_without_log(code: Sequence[CodeLine]) -> tuple[int | None, int | None]:
-    """Return what the code tells: without access to local memory there are no spills."""
+    """Return zero bytes of spill stores and loads for code that never accesses local memory, else None for both."""
     return (0, 0) if code and not any(each.kind.startswith(("LDL", "STL")) for each in code) else (None, None)
 
 
 def _parameters(kernel: CubinKernel, named: Sequence[tuple[str, str]]) -> tuple[Parameter, ...]:
-    """Join what three places tell: the cubin the sizes, the symbol the types, DWARF the names, and types of ``extern "C"``."""
+    """Join the cubin's sizes with the symbol's types; ``named`` gives names, and the types of ``extern "C"`` kernels."""
     types = symbols.parameter_types(kernel.symbol) or [type_ for _, type_ in named]
     names = [name for name, _ in named]
     count = max(len(kernel.parameter_bytes), len(types))

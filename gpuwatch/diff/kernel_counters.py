@@ -1,4 +1,4 @@
-"""Counters of both kernels by a profiler's groups: ncu's names for them, their units, and the direction that is faster."""
+"""Counters of both kernels in a profiler's groups, with ncu's metric names, units, and the direction that is faster."""
 
 import math
 import statistics
@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-Readings: TypeAlias = Mapping[str, tuple[float, ...]]  # by counter: one value a repetition
+Readings: TypeAlias = Mapping[str, tuple[float, ...]]  # by counter: one value per repetition
 REPEATS = 3
 _T_95 = 4.303  # Student's quantile for a mean of three
 _STALLED = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
 _FLOPS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 REPLAY_CAVEAT = (
-    "ncu replays a launch once for each set of counters, so that caches differ between replays: its counters tell the direction, "
-    "the times come from a pass without it"
+    "ncu replays a launch once for each set of counters, and caches differ between replays: its counters show a direction; "
+    "the times come from a pass without ncu"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CounterMetric:
-    """One counter; ncu's metrics are multiplied by their factors and added up.  A share's unit is a ratio.
+    """One counter: the sum of ncu's metrics times their factors.  The unit of a share is a ratio.
 
-    ``faster``: positive where more of it makes a kernel faster, negative where less does, 0 where neither is sure; as much
-    as a difference of a factor e is known to move a time: causes first, symptoms (stalls, activity) after them.
+    ``faster`` is positive if more makes a kernel faster, negative if less does, 0 if unknown.  The absolute value
+    weighs a factor e between the sides (for a share, a difference of 1).  Causes weigh more than symptoms such as stalls.
     """
 
     name: str
@@ -37,7 +37,7 @@ class CounterMetric:
 
     @property
     def is_extensive(self) -> bool:
-        """Return True where several launches of a pipeline add up; a mean by time stands for them otherwise."""
+        """Return True if a pipeline's launches are added up; other counters are averaged by time."""
         return self.group != LAUNCH and self.name.endswith(("_count", "_bytes"))
 
 
@@ -49,7 +49,7 @@ def _flops(letter: str) -> dict[str, float]:
     return {_FLOPS.format(f"{letter}{name}"): count for name, count in (("add", 1.0), ("mul", 1.0), ("fma", 2.0))}
 
 
-# The groups are KernDiff's; shares of ncu are percentages, which the parser turns into ratios.
+# The groups follow KernDiff.  ncu reports shares as percentages, which the parser converts to ratios.
 METRICS = (
     CounterMetric("sm_activity_ratio", SOL, "SMs with a warp", 0),  # GPM's
     CounterMetric("sm_throughput_ratio", SOL, "SM throughput", 0.3, {"sm__throughput.avg.pct_of_peak_sustained_elapsed": 1}),
@@ -95,7 +95,7 @@ CounterSource: TypeAlias = Literal["ncu", "GPM", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The counters of both sides, where they come from, and the sentence about it."""
+    """The counters of both sides and their source; ``says`` describes the source."""
 
     source: CounterSource
     says: str
@@ -103,12 +103,12 @@ class Counters:
     b: Readings = field(default_factory=dict)
 
     def mean(self, side: Literal["a", "b"], name: str) -> float | None:
-        """Return a counter's mean; None where it was not read."""
+        """Return a counter's mean; None if the counter was not read."""
         values = (self.a if side == "a" else self.b).get(name)
         return statistics.fmean(values) if values else None
 
     def is_uncertain(self, name: str) -> bool:
-        """Return True where the interval of the difference between the sides includes none."""
+        """Return True if the interval of the sides' difference includes zero; False without an interval."""
         pairs = [b - a for a, b in zip(self.a.get(name, ()), self.b.get(name, ()), strict=False)]
         if len(pairs) < REPEATS:
             return False  # no interval
@@ -116,7 +116,7 @@ class Counters:
         return half_width > 0 and abs(statistics.fmean(pairs)) <= half_width
 
     def without(self, name: str) -> "Counters":
-        """Return these counters less one."""
+        """Return the counters without the named one."""
         a, b = ({each: values for each, values in side.items() if each != name} for side in (self.a, self.b))
         return replace(self, a=a, b=b)
 

@@ -1,4 +1,4 @@
-"""The GPU as a kernel's run needs it: memory, copies, launches; on the driver API, beside torch or without it."""
+"""Memory, copies and launches of a GPU for one kernel, through the driver API, with or without torch."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -11,25 +11,25 @@ from gpuwatch.cuda.driver import checked, raw_stream
 from gpuwatch.diff.cubin import Threads
 
 Bytes = npt.NDArray[np.uint8]
-Launch = Callable[[], None]  # one launch with everything bound: what is timed
+Launch = Callable[[], None]  # one launch with bound arguments, ready for timing
 _HINTS = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": ": it reads or writes memory that is no buffer of its arguments",
-    "CUDA_ERROR_MISALIGNED_ADDRESS": ": it reads or writes more bytes at once than an address is a multiple of",
+    "CUDA_ERROR_ILLEGAL_ADDRESS": ": it reads or writes memory outside the buffers of its arguments",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": ": it reads or writes at an address that is not a multiple of the access size",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": ": it is compiled for another architecture",
-    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": ": a block takes more threads, registers or shared memory than there are",
-    "CUDA_ERROR_INVALID_VALUE": ": the GPU takes no such launch",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": ": a block needs more threads, registers or shared memory than an SM has",
+    "CUDA_ERROR_INVALID_VALUE": ": the GPU cannot launch this grid, block and shared memory",
 }
-_USUAL_SHARED_BYTES = 48 << 10  # more dynamic shared memory must be asked for
+_USUAL_SHARED_BYTES = 48 << 10  # more dynamic shared memory must be requested
 
 
 class KernelFault(Exception):  # noqa: N818 - the user's kernel failed, not gpuwatch
-    """A kernel that the driver stopped or refused; the context may be lost."""
+    """Error for a kernel that the driver stopped or rejected; the context may be lost."""
 
 
 class KernelDevice:
     """Memory and launches of the GPU of the current context, with torch's current stream or that of ``DriverCuda``.
 
-    Addresses are plain numbers.  Each method raises KernelFault: when the driver refuses, or a launch before it failed.
+    Addresses are integers.  Each method raises KernelFault: when the driver rejects the call, or an earlier launch failed.
     """
 
     def __init__(self, driver: Any, cuda: Any) -> None:  # neither cuda-bindings nor torch.cuda has types

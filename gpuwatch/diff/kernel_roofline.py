@@ -1,4 +1,4 @@
-"""Each kernel against the GPU's peaks at its true clock: what bounds it, and how far it is from there."""
+"""Roofline of each kernel at its true clock: the bound, and the distance to the GPU's peaks."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,15 +10,15 @@ from gpuwatch.diff.kernel_counters import CACHES, TRAFFIC, Counters
 from gpuwatch.diff.read_counters import SideName
 from gpuwatch.diff.timed_pair import SideTimes
 
-_LATENCY_RATIO = 0.6  # of both peaks: below, ncu's own rule calls a kernel latency-bound
-_OTHER_PATH = 1.1  # ncu's memory throughput is the largest of all paths: DRAM's, unless it exceeds that by more
+_LATENCY_RATIO = 0.6  # below this share of all peaks, ncu's rule calls a kernel latency-bound
+_OTHER_PATH = 1.1  # ncu's memory throughput is the largest of all paths; up to this factor of DRAM's, it counts as DRAM's
 Bound: TypeAlias = Literal["memory", "compute", "caches", "latency", "compute or latency", ""]
 _TYPES = ("fp32", "fp16", "fp64")
 
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The most bytes a second: as the canary's copies measured it on this GPU, and by specification."""
+    """Peak memory bandwidths in bytes per second: measured by the canary's copies on this GPU, and specified."""
 
     device: Device
     measured_bytes: float | None
@@ -37,17 +37,17 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class KernelRoofline:
-    """One kernel's shares of the peaks, and its bound, which is empty where nothing tells it.
+    """One kernel's shares of the peaks, and its bound, empty if unknown.
 
-    A lower bound counts each buffer once, less what the L2 cache may keep.
+    A lower bound of traffic counts each buffer once, minus the L2 cache's capacity.
     """
 
     bound: Bound
     memory_ratio: float | None
-    is_lower_bound: bool  # of the memory's share
+    is_lower_bound: bool  # for ``memory_ratio``
     is_lower_traffic: bool
     compute_ratio: float | None
-    cache_ratio: float | None  # of the busiest memory path before DRAM: shared memory, L1, L2
+    cache_ratio: float | None  # share of the busiest path before DRAM: shared memory, L1 or L2
     traffic_bytes: float | None
     flops_count: float | None
     flops_a_second: float | None
@@ -55,14 +55,14 @@ class KernelRoofline:
 
     @property
     def headroom_ratio(self) -> float | None:
-        """Return what is left to the nearer peak; None where the other peak's share is not known and may be nearer."""
+        """Return the distance to the nearest peak; None if the bound is unknown."""
         if self.bound in ("", "compute or latency"):
             return None
         return max(0.0, 1.0 - max(self.memory_ratio or 0.0, self.compute_ratio or 0.0, self.cache_ratio or 0.0))
 
     @property
     def intensity(self) -> float | None:
-        """Return the operations for each byte of traffic."""
+        """Return the operations per byte of traffic; None if either count is unknown or zero."""
         return self.flops_count / self.traffic_bytes if self.flops_count and self.traffic_bytes else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,12 +71,12 @@ class KernelRoofline:
 
 
 def read_peaks(device: Device, canary: Mapping[str, float]) -> Peaks:
-    """Return the peaks of a GPU; ``canary`` is its record, as ``canary_record.facts`` returns it."""
+    """Return the peaks of a GPU; ``canary`` is the GPU's record from ``canary_record.facts``."""
     return Peaks(device, canary.get("canary_record_copy_bytes_count"), roofline.peak_bytes_a_second(device))
 
 
 def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks: Peaks) -> KernelRoofline:
-    """Return where a kernel stands.  ncu's bytes are exact; GPM tells the share of the memory's peak alone."""
+    """Return a kernel's roofline.  ncu counts exact bytes; GPM gives only a share of the specified memory peak."""
     clock_mhz = times.true_clock_mhz or peaks.device.sm_clock_max_mhz or 0.0
     counted = counters.mean(side, TRAFFIC)
     buffers_bytes = times.input_bytes + times.output_bytes
@@ -100,11 +100,11 @@ def against_roofline(times: SideTimes, side: SideName, counters: Counters, peaks
     known = [
         *([sum(compute)] if compute else []),
         *(each for each in pipes if each),
-    ]  # idle tensor cores tell nothing of the others
+    ]  # without zeros: idle tensor cores are no evidence about other pipes
     has_all = counters.source == "ncu" and bool(known)
     caches = counters.mean(side, CACHES)
     if caches is not None and caches < _OTHER_PATH * (activity or 0.0):
-        caches = None  # it is DRAM's share
+        caches = None  # DRAM is the busiest path
     used = {"memory": memory or 0.0, "compute": max(known, default=0.0), "caches": caches or 0.0}
     return KernelRoofline(
         bound=_bound(used, knows_memory=not is_lower_bound, knows_compute=has_all),

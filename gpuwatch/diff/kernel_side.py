@@ -1,4 +1,4 @@
-"""A kernel of a cubin as one side of a timed pair: its launch is searched for each plan of sizes."""
+"""A kernel of a cubin as one side of a timed pair, with a launch found for each plan of sizes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from gpuwatch.errors import UsageError
 
 _ROWS = ("rows", "height", "m", "n_rows")
 TryGrid = Callable[[Threads], list[Touched]]
-# Of random inputs one in some millions is 0, which leaves a sum as it was; a wrong launch leaves more than one in a thousand.
+# A random input is 0 very rarely and then leaves a sum unchanged.  A wrong launch leaves far more outputs unchanged.
 _CHANCE_RATIO = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The elements that a launch writes: how many, in runs of which length, and how far apart the runs begin."""
+    """The elements that a launch writes: their number, the length of a run, and the distance between starts of runs."""
 
     count: int
     run_count: int
@@ -30,7 +30,7 @@ class Footprint:
 
 
 def footprint(marks: Sequence[Touched]) -> Footprint | None:
-    """Return the footprint in the output that is touched most; None where nothing was written."""
+    """Return the footprint in the output with the most written elements; None if nothing was written."""
     touched = max(marks, key=np.count_nonzero, default=np.zeros(0, np.bool_))
     at = np.flatnonzero(touched)
     if not len(at):
@@ -42,10 +42,10 @@ def footprint(marks: Sequence[Touched]) -> Footprint | None:
 
 
 def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_grid: TryGrid) -> Threads | None:
-    """Return the grid that covers all elements, from launches of one block and of two; None where nothing is written.
+    """Return the grid that covers all elements, from launches of one and two blocks; None if one block writes nothing.
 
-    A kernel that reads gridDim loops over the whole grid: ``resident_count`` blocks of it are on the GPU at once.
-    No launch is larger than the elements need: a kernel that checks no bounds would write behind its buffers.
+    A kernel that reads gridDim gets at most ``resident_count`` blocks, the number that is on the GPU at once.
+    No grid exceeds the elements: a kernel without bounds checks would write beyond its buffers.
     """
     threads, volume = math.prod(block), plan.elements_count
     if resident_count is not None:
@@ -62,7 +62,7 @@ def find_grid(plan: SizePlan, block: Threads, resident_count: int | None, try_gr
 
 
 def untouched_count(marks: Sequence[Touched]) -> int:
-    """Return the elements that were left out before the last one written: a shorter result is one, holes are a wrong launch."""
+    """Return the number of holes: unwritten elements before the last written one, a sign of a wrong launch."""
     holes = 0
     for touched in marks:
         at = np.flatnonzero(touched)
@@ -71,7 +71,7 @@ def untouched_count(marks: Sequence[Touched]) -> int:
 
 
 def _plane(volume: int, one: Footprint, across: Footprint | None, down: Footprint | None) -> Threads:
-    """Return the grid of a kernel whose blocks write tiles; x may lead along the output's rows, or across them."""
+    """Return the grid of a kernel whose blocks write tiles; grid x may run along the output's rows or across them."""
     width, height = one.run_count, max(1, one.count // one.run_count)
     seen = [each for each in (one, across, down) if each is not None]
     pitch = next((each.pitch_count for each in seen if each.pitch_count), None) or volume
@@ -82,10 +82,10 @@ def _plane(volume: int, one: Footprint, across: Footprint | None, down: Footprin
 
 
 class KernelSideRun:
-    """Launches of one kernel, by its own block and grid."""
+    """Launches of one kernel, with a block and a grid for each plan of sizes."""
 
     def __init__(self, device: KernelDevice, job: KernelJob) -> None:
-        """Raises KernelFault: when the driver refuses the kernel."""
+        """Load the kernel.  Raises KernelFault: when the driver rejects the kernel."""
         self._device, self._job = device, job
         self._kernel = device.load(job.cubin, job.symbol, job.shared_bytes)
         self._found: dict[tuple[object, ...], tuple[Threads, Threads]] = {}  # grid and block by sizes
@@ -94,8 +94,8 @@ class KernelSideRun:
     def __call__(self, trial: Trial) -> Launch:
         """Return the launch for a trial.
 
-        Raises KernelFault: when a launch that is tried fails.
-        Raises UsageError: when none covers the outputs.
+        Raises KernelFault: when a tried launch fails.
+        Raises UsageError: when no launch covers the outputs.
         """
         self._latest = grid, block = self.geometry(trial)
         return self._bind(trial, grid, block)
@@ -108,7 +108,7 @@ class KernelSideRun:
         return self._found[key]
 
     def describe(self) -> str:
-        """Return the latest launch as the user would give it; empty before the first."""
+        """Return the latest launch in the form of --launch; empty before the first launch."""
         if self._latest is None:
             return ""
         grid, block = ("x".join(map(str, each)) for each in self._latest)
@@ -118,7 +118,7 @@ class KernelSideRun:
         if self._job.grid is not None:
             return self._job.grid, self._job.blocks[0]
         for block in self._job.fixed_blocks:
-            # Two blocks tell a block that is too small, before a grid of such blocks runs over the end.
+            # Two blocks expose a wrong block size before a whole grid of such blocks writes beyond the buffers.
             if _are_dense(self._touch(trial, block, (2, 1, 1))):
                 grid, marks = self._cover(trial, block)
                 if _are_dense(marks) and max(map(np.mean, marks)) > 1 - _CHANCE_RATIO:
@@ -136,8 +136,8 @@ class KernelSideRun:
         )
 
     def _cover(self, trial: Trial, block: Threads) -> tuple[Threads, list[Touched]]:
-        """Return the grid of this block that covers the outputs, and what it writes."""
-        # The job counts blocks of its first size: as many threads of another size are on the GPU.
+        """Return the grid of blocks of this size that covers the outputs, and masks of the elements that it writes."""
+        # The job counts resident blocks of its first size.  Blocks of another size hold as many threads in all.
         threads = self._job.resident_blocks_count * self._device.sms_count * math.prod(self._job.blocks[0])
         resident_count = threads // math.prod(block) if self._job.strides else None
         grid = find_grid(trial.plan, block, resident_count, partial(self._touch, trial, block))
@@ -152,6 +152,6 @@ class KernelSideRun:
 
 
 def _are_dense(marks: Sequence[Touched]) -> bool:
-    """Return True where something is written, without holes beyond chance."""
+    """Return True if elements are written and holes are as rare as chance allows."""
     count = sum(int(mark.sum()) for mark in marks)
     return count > 0 and untouched_count(marks) <= _CHANCE_RATIO * count

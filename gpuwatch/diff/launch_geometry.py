@@ -1,4 +1,4 @@
-"""The launch geometry of a kernel: given by the user, else candidates that its code and its sizes allow."""
+"""The launch geometry of a kernel: given by the user, else candidates from the kernel's code and sizes."""
 
 import math
 import re
@@ -11,10 +11,10 @@ from gpuwatch.errors import UsageError
 from gpuwatch.utf8 import found_words
 
 WARP = 32
-_REGISTERS, _REGISTER_UNIT, _PARTITIONS = 65536, 256, 4  # of an SM, a warp's allocation unit, schedulers
+_REGISTERS, _REGISTER_UNIT, _PARTITIONS = 65536, 256, 4  # registers of an SM, their allocation unit per warp, schedulers
 _SHARED_UNIT = 128
-_MOST_GRID = (2**31 - 1, 65_535, 65_535)  # of every architecture since sm_30
-MOST_THREADS = 1024  # of a block, on every architecture
+_MOST_GRID = (2**31 - 1, 65_535, 65_535)  # on every architecture since sm_30
+MOST_THREADS = 1024  # in a block, on every architecture
 _USUAL_BLOCKS = (256, 128, 512, 1024)
 _SQUARE_BLOCKS = ((32, 8, 1), (16, 16, 1), (32, 32, 1))
 _ROWS, _COLUMNS = ("rows", "height", "m"), ("cols", "columns", "width", "n")
@@ -26,7 +26,7 @@ _ITEM = re.compile(r"(grid|block|smem)=(\d+(?:[,x]\d+){0,2})$")
 
 @dataclass(frozen=True, slots=True)
 class SmLimits:
-    """The resources of one SM: shared memory in KiB, of which each block also takes ``reserved_bytes``."""
+    """The resources of one SM; each block also takes ``reserved_bytes`` of the shared memory."""
 
     warps_count: int
     blocks_count: int
@@ -35,7 +35,7 @@ class SmLimits:
 
     @property
     def block_shared_bytes(self) -> int:
-        """Return the most shared memory that one block may ask for."""
+        """Return the most shared memory that one block may use, in bytes."""
         return self.shared_kib * 1024 - self.reserved_bytes
 
 
@@ -51,7 +51,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """The occupancy of a kernel at a number of threads a block; ``limited_by`` names the scarcest resource."""
+    """The occupancy of a kernel at a number of threads per block; ``limited_by`` names the scarcest resource."""
 
     block_threads: int
     blocks_count: int
@@ -67,7 +67,7 @@ def sm_limits(arch: str) -> SmLimits | None:
 
 
 def occupancy(limits: SmLimits, block_threads: int, registers_count: int, shared_bytes: int) -> Occupancy:
-    """Return the occupancy of blocks of ``block_threads`` threads, each block with ``shared_bytes`` in all."""
+    """Return the occupancy of blocks of ``block_threads`` threads, each with ``shared_bytes`` of shared memory."""
     warps = -(-block_threads // WARP)
     of_warp = -(-registers_count * WARP // _REGISTER_UNIT) * _REGISTER_UNIT
     by_registers = limits.blocks_count
@@ -90,14 +90,14 @@ def occupancy(limits: SmLimits, block_threads: int, registers_count: int, shared
 
 
 def best_block(limits: SmLimits, registers_count: int, shared_bytes: int, most_threads: int) -> int:
-    """Return the largest number of threads a block that reaches the best occupancy, as the driver's own search does."""
+    """Return the largest number of threads per block at the best occupancy, like the driver's occupancy search."""
     sizes = range(most_threads // WARP * WARP, 0, -WARP)
     return max(sizes, key=lambda size: (occupancy(limits, size, registers_count, shared_bytes).warps_count, size))
 
 
 @dataclass(frozen=True, slots=True)
 class GivenLaunch:
-    """The parts of --launch; None where a part is not given."""
+    """The parts of --launch; grid or block is None if not given."""
 
     grid: Threads | None = None
     block: Threads | None = None
@@ -106,7 +106,7 @@ class GivenLaunch:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCandidate:
-    """One geometry to try, and the reason for it; the grid is None while the size is not known."""
+    """One geometry to try, with the reason; the grid is None if the sizes are unknown."""
 
     block: Threads
     grid: Threads | None
@@ -114,7 +114,7 @@ class LaunchCandidate:
 
 
 def read_launch(text: str | None) -> GivenLaunch:
-    """Read --launch 'grid=64 block=32x8 smem=4096'.  Raises UsageError: for anything else."""
+    """Read a --launch such as 'grid=64 block=32x8 smem=4096'.  Raises UsageError: for text in another form."""
     parts: dict[str, Threads] = {}
     for word in (text or "").split():
         found = _ITEM.match(word)
@@ -123,7 +123,7 @@ def read_launch(text: str | None) -> GivenLaunch:
         x, y, z = [*map(int, re.split("[,x]", found[2])), 1, 1][:3]
         parts[found[1]] = (x, y, z)
     if any(0 in parts.get(name, (1,)) for name in ("grid", "block")):
-        raise UsageError(f"--launch: expected a grid and a block of at least 1, found {text!r}")
+        raise UsageError(f"--launch: expected grid and block sizes of at least 1, found {text!r}")
     if any(size > most for size, most in zip(parts.get("grid", ()), _MOST_GRID, strict=False)):
         raise UsageError(
             f"--launch: expected a grid of at most {'x'.join(map(str, _MOST_GRID))} blocks, found {found_words(text)}"
@@ -132,12 +132,12 @@ def read_launch(text: str | None) -> GivenLaunch:
 
 
 def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch: str) -> None:
-    """Raises UsageError: for a block that the kernel or the GPU does not take, and for more shared memory than there is."""
+    """Check a given launch.  Raises UsageError: for a block that the kernel excludes, and for too much shared memory."""
     most = math.prod(kernel.max_threads) if kernel.max_threads else MOST_THREADS
     if given.block is not None and math.prod(given.block) > most:
-        raise UsageError(f"--launch: {kernel.name} takes at most {most} threads a block, found {math.prod(given.block)}")
+        raise UsageError(f"--launch: expected at most {most} threads a block for {kernel.name}, found {math.prod(given.block)}")
     if given.block is not None and kernel.required_block not in (None, given.block):
-        raise UsageError(f"--launch: {kernel.name} takes blocks of {kernel.required_block} only, found {given.block}")
+        raise UsageError(f"--launch: expected blocks of {kernel.required_block} for {kernel.name}, found {given.block}")
     used = (kernel.shared_bytes or 0) + given.shared_bytes
     if used > limits.block_shared_bytes:
         raise UsageError(
@@ -149,7 +149,7 @@ def check_launch(kernel: KernelCode, given: GivenLaunch, limits: SmLimits, arch:
 def derive_launches(
     kernel: KernelCode, given: GivenLaunch, limits: SmLimits, sizes: Mapping[str, int]
 ) -> list[LaunchCandidate]:
-    """Return geometries to try, the likeliest first.  A test of coverage on a GPU decides between them."""
+    """Return geometries to try, the likeliest first.  A coverage test on the GPU selects one of the geometries."""
     blocks = _blocks(kernel, given, limits)
     return [LaunchCandidate(block, given.grid or _grid(block, sizes), because) for block, because in blocks.items()]
 
@@ -159,7 +159,7 @@ def block_threads(candidates: list[LaunchCandidate]) -> int:
 
 
 def is_size(name: str) -> bool:
-    """Return True for a name that says how much work there is."""
+    """Return True for the name of a size, such as n or rows."""
     return _SIZES.fullmatch(name) is not None
 
 
@@ -191,7 +191,7 @@ def _uses_second_dimension(kernel: KernelCode) -> bool:
 
 
 def _grid(block: Threads, sizes: Mapping[str, int]) -> Threads | None:
-    """Return as many blocks as cover the sizes: rows and columns for a plane, the product of all sizes else."""
+    """Return the grid that covers a plane, rows times columns, or the first size; None without sizes."""
     if not sizes:
         return None
     lower = {name.lower(): size for name, size in sizes.items()}

@@ -1,4 +1,4 @@
-"""CUDA sources with host code, compiled by nvcc in a temporary folder that is removed afterwards; PTX assembled by ptxas."""
+"""Runs of nvcc, for CUDA sources that NVRTC cannot compile, and of ptxas, for PTX, in temporary folders."""
 
 import re
 import tempfile
@@ -10,10 +10,10 @@ from gpuwatch.diff.compiled import Compiled
 from gpuwatch.diff.compiler_log import refusal
 from gpuwatch.errors import UsageError
 
-_HOST_COMPILER = "host compiler"  # nvcc's words where g++ is missing or too new
+_HOST_COMPILER = "host compiler"  # in nvcc's message if g++ is missing or too new
 _NOISE = re.compile(r'//.*?$|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S | re.M)
 _HOST = re.compile(r"<<<|\bmain\s*\(")
-# gpuwatch decides what is made and where: nothing is left in the user's folders.
+# gpuwatch sets the kind and place of outputs, so that no file is left in the user's folders.
 _OWN_FLAGS = ("-o", "-c", "--output-file", "-run", "--run", "-keep", "--keep", "-save-temps", "--save-temps", "-odir", "-dc")
 
 
@@ -23,14 +23,14 @@ def has_host_code(source: Path) -> bool:
 
 
 def check_flags(flags: Sequence[str]) -> None:
-    """Raises UsageError: for a flag that says what a compiler writes, or where."""
+    """Check compiler flags.  Raises UsageError: for a flag that sets the kind or place of outputs."""
     for flag in flags:
         if flag.partition("=")[0] in _OWN_FLAGS:
-            raise UsageError(f"{flag}: expected compiler flags that change the code, found one that says what is written")
+            raise UsageError(f"{flag}: expected compiler flags that change the code, found one that sets the output; remove it")
 
 
 def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequence[str], shown: str) -> Compiled:
-    """Compile the device code of a file; ``names`` are template instances to be made.
+    """Compile the device code of a file; ``names`` are template instances to compile.
 
     Raises UsageError: with the first error, at its file and line.
     """
@@ -38,15 +38,15 @@ def compile_source(nvcc: Path, source: Path, flags: Sequence[str], names: Sequen
         folder = Path(made)
         unit = _with_instances(source, names, folder) if names else source.resolve()
         command = [str(nvcc), "-cubin", *flags, f"-I{source.resolve().parent}", str(unit)]
-        if toolchain.is_of_a_wheel(nvcc):  # it does not look for headers of other wheels
+        if toolchain.is_of_a_wheel(nvcc):  # a wheel's nvcc does not search the other wheels' headers
             command += [f"-I{each}" for each in toolchain.include_folders()]
         (folder / "kept").mkdir()
         cubin, debug = folder / "code.cubin", folder / "debug.cubin"
         kept = ["-lineinfo", "-Xptxas", "-v", "-keep", "-keep-dir", str(folder / "kept")]
         done = toolchain.run_tool([*command, *kept, "-o", str(cubin)])
         if done.returncode != 0 or not cubin.is_file():
-            told = refusal(done.stderr + done.stdout, source, shown)
-            raise UsageError(f"{told}; nvcc needs a host compiler, install g++" if _HOST_COMPILER in told else told)
+            message = refusal(done.stderr + done.stdout, source, shown)
+            raise UsageError(f"{message}; nvcc needs a host compiler, install g++" if _HOST_COMPILER in message else message)
         toolchain.run_tool([*command, "-G", "-o", str(debug)])
         ptx = next(iter(sorted((folder / "kept").glob("*.ptx"))), None)
         return Compiled(
@@ -72,7 +72,7 @@ def assemble(ptxas: Path, source: Path, arch: str, shown: str) -> Compiled:
 
 
 def _with_instances(source: Path, names: Sequence[str], folder: Path) -> Path:
-    """Write a file that includes the source and takes the address of each instance, which makes nvcc compile it."""
+    """Write a file that includes the source and takes the address of each instance, so that nvcc compiles the instances."""
     uses = "".join(f"__attribute__((used)) static auto gpuwatch_use_{i} = &{name};\n" for i, name in enumerate(names))
     unit = folder / "instances.cu"
     unit.write_text(f'#include "{source.resolve()}"\n{uses}', encoding="utf-8", errors="surrogateescape")

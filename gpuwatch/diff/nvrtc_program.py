@@ -10,7 +10,7 @@ from gpuwatch.diff import toolchain
 from gpuwatch.diff.compiled import Compiled
 from gpuwatch.errors import UsageError
 
-# Names that nvcc's own headers declare in every file.
+# Names that nvcc's headers declare in every file.
 _PRELUDE = """#pragma once
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned uint32_t; typedef unsigned long long uint64_t;
@@ -19,15 +19,15 @@ typedef unsigned long long uintptr_t;
 #define NAN __int_as_float(0x7fffffff)
 #define FLT_MAX 3.402823466e+38f
 """
-# NVRTC knows what these declare; the real headers want a host compiler.
+# NVRTC declares the contents of these headers itself; the real headers need a host compiler.
 _C_HEADERS = [each for name in ("stdio", "math", "stdint", "float") for each in (f"{name}.h", f"c{name}")]
 _KNOWN = ["cuda_runtime.h", "device_launch_parameters.h", *_C_HEADERS]
 _HEADERS = {b"gpuwatch_prelude.h": _PRELUDE.encode()} | {name.encode(): b"" for name in _KNOWN}
 _OWN_FLAGS = ("--pre-include=gpuwatch_prelude.h",)
 
 
-class NvrtcFailure(Exception):  # noqa: N818 - one of two compilers failed: the other may be asked
-    """A program that NVRTC refuses; ``log`` is its words."""
+class NvrtcFailure(Exception):  # noqa: N818 - not final: nvcc may still compile the program
+    """Error for a program that NVRTC rejects; ``log`` is NVRTC's log."""
 
     def __init__(self, log: str, *, is_option: bool) -> None:
         super().__init__(log)
@@ -36,9 +36,9 @@ class NvrtcFailure(Exception):  # noqa: N818 - one of two compilers failed: the 
 
 
 def compile_source(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequence[str]) -> Compiled:
-    """Compile a file for ``-arch`` among ``flags``; ``names`` are template instances to be made.
+    """Compile a file with ``flags``, which name the -arch; ``names`` are template instances to compile.
 
-    Raises NvrtcFailure: when NVRTC refuses it.
+    Raises NvrtcFailure: when NVRTC rejects the file.
     """
     headers = [f"-I{folder}" for folder in (source.resolve().parent, *toolchain.include_folders())]
     given = [*flags, *headers, *_OWN_FLAGS]
@@ -83,7 +83,7 @@ def _run(nvrtc: Any, source: Path, flags: Sequence[str], names: Sequence[str]) -
 
 def _text(size: Any, read: Any, program: Any) -> bytes:
     room = bytearray(b" " * int(_checked(size(program))))
-    content = bytes(room)  # the binding writes into a bytes object, as its own samples do
+    content = bytes(room)  # the binding writes into a bytes object, as in NVIDIA's samples
     _checked(read(program, content))
     return content
 

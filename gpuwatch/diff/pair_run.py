@@ -1,4 +1,4 @@
-"""One pair from its arguments to its decision: sizes, check, launch, interleaved times."""
+"""Preparation and timing of one pair: sizes, check, launch, interleaved times."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,39 +29,39 @@ from gpuwatch.errors import UsageError
 from gpuwatch.measuring import tensor_trees
 from gpuwatch.measuring.environment import BenchEnvironment
 
-STEP_LIMIT_S = 30.0  # of one launch with its copies; a kernel that takes longer is taken for an endless loop
-TIMING_LIMIT_S = 300.0  # of all timing: compare() ends after a minute of GPU time, and rounds alone after another
-_L2_RATIO = 4.0  # of each buffer: no call finds its data in the cache
-_FLUSH_L2_RATIO = 2.0  # as bench() flushes
-_CHECK_COUNT = 1 << 20  # elements of a buffer in the checks beside the full one
+STEP_LIMIT_S = 30.0  # for one launch with its copies; a longer launch counts as an endless loop
+TIMING_LIMIT_S = 300.0  # for all timing: compare() takes at most a minute of GPU time, and --own-clock another minute
+_L2_RATIO = 4.0  # buffer size over the L2 cache's size: no call finds its data in the cache
+_FLUSH_L2_RATIO = 2.0  # flushed bytes over the L2 cache's size, as in bench()
+_CHECK_COUNT = 1 << 20  # elements of a buffer in the medium check; the largest check uses the timed size
 _SMALL_COUNT = 1 << 14
-_EXTRAS = (0, 16, 48)  # beyond a multiple of 256: bounds are checked, and vectors of 16 still fit
+_EXTRAS = (0, 16, 48)  # added to multiples of 256: exercises bounds checks; vectors of 16 still fit
 _STAMPS_COUNT = 512
 
-Say = Callable[[str, float], None]  # what runs next, and how long it may take
+Say = Callable[[str, float], None]  # receives the next step and its time limit in seconds
 SideRun = KernelSideRun | CallSideRun
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A pair with its sides loaded, and the plans of sizes, the timed one first."""
+    """A pair with its sides loaded, and the plans of sizes, with the timed plan first."""
 
     sides: tuple[SideRun, SideRun]
     slots: tuple[Slot, ...]
     plans: tuple[SizePlan, ...]
-    terms: tuple[TrialTerms, ...]  # by seed where the user's function makes inputs
+    terms: tuple[TrialTerms, ...]  # one per seed if the user's function makes inputs
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyPair:
-    """Both sides bound to the buffers they are timed on; ``reason`` is why they must not be timed."""
+    """Both sides bound to their buffers; a ``reason`` forbids timing."""
 
     calls: Mapping[str, Callable[[], object]]
-    traffic: Sequence[tuple[int, int]] = ()  # bytes read and written by a call of each side
+    traffic: Sequence[tuple[int, int]] = ()  # bytes that a call of each side reads and writes
     sizes: Mapping[str, int] = field(default_factory=dict)
     launches: tuple[str, str] = ("", "")
     reason: str = ""
-    functions: Mapping[str, Any] = field(default_factory=dict)  # two Python functions as compare() takes and checks them
+    functions: Mapping[str, Any] = field(default_factory=dict)  # arguments of compare() for two Python functions
 
 
 class StampedBlocks(EventBlocks):
@@ -83,7 +83,7 @@ class StampedBlocks(EventBlocks):
             self.runs.append(((first, self.stamps.put() if self.stamps is not None else -1), taken))
 
     def of_both(self) -> tuple[float | None, Mapping[str, list[Timed]]]:
-        """Return the true clock of the last run of both variants in turns, and its times."""
+        """Return the true clock and the times of the last run that alternates both variants."""
         (first, last), taken = next(run for run in reversed(self.runs) if len(run[1]) > 1)
         mhz = self.stamps.read().mean_mhz(first, last) if self.stamps is not None and min(first, last) >= 0 else None
         return mhz, taken
@@ -91,10 +91,10 @@ class StampedBlocks(EventBlocks):
 
 @contextmanager
 def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair]:
-    """Load both sides, check them, and bind them to the buffers they are timed on.
+    """Load both sides, check their results, and bind both to the buffers for timing.
 
     Raises UsageError: when a launch or an input cannot be derived.
-    Raises KernelFault: when a kernel fails beside its check.
+    Raises KernelFault: when a kernel fails outside the check.
     """
     say("loading both sides", 2 * STEP_LIMIT_S)  # a large file of Triton kernels takes a while
     if not job.slots and isinstance(job.a, CallJob) and isinstance(job.b, CallJob):
@@ -117,7 +117,7 @@ def set_up(job: TimingJob, device: KernelDevice, say: Say) -> Iterator[ReadyPair
 
 
 def run_pair(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair, say: Say) -> TimedPair:
-    """Time a pair that is ready.  Raises KernelFault: when a kernel fails meanwhile."""
+    """Time a pair that is ready.  Raises KernelFault: when a kernel fails during timing."""
     if ready.reason:
         return replace(incomparable(ready.reason), launches=ready.launches)
     say("timing", TIMING_LIMIT_S + 4 * job.terms.seconds)
@@ -149,7 +149,7 @@ def prepare(job: TimingJob, device: KernelDevice) -> Prepared:
 
 
 def _ready_functions(job: TimingJob, a: CallJob, b: CallJob) -> ReadyPair:
-    """Bind two Python functions to the inputs that --inputs names, else to those of A's file."""
+    """Bind two Python functions to the inputs of --inputs, else of A's file, else of B's file."""
     sides = [CallSideRun(each, is_pipeline=job.terms.is_pipeline) for each in (a, b)]
     made = load(job.terms.inputs).call if job.terms.inputs else sides[0].loaded.inputs or sides[1].loaded.inputs
     for each, side in zip((a, b), sides, strict=True):
@@ -181,7 +181,7 @@ def _unique(plans: list[SizePlan]) -> tuple[SizePlan, ...]:
 
 
 def _check(job: TimingJob, device: KernelDevice, prepared: Prepared, say: Say) -> str:
-    """Return the reason why the sides cannot be compared; empty where their results agree."""
+    """Return the reason why the sides cannot be compared; empty if their results agree."""
 
     def make(plan: SizePlan, fill: str, seed: int) -> Trial:
         return _trial(device, prepared, plan, job.terms.fill if fill == "randn" else fill, job.terms.seed + seed)
@@ -220,7 +220,7 @@ def _time(job: TimingJob, device: KernelDevice, cuda: Any, ready: ReadyPair) -> 
 
 
 def pair_of(found: Comparison, verdict: str, timer: StampedBlocks, traffic: Sequence[tuple[int, int]]) -> TimedPair:
-    """Return the record of a comparison."""
+    """Return the record of a comparison with each side's times and traffic."""
     mhz, taken = timer.of_both()
     sides = [
         _side_times(median_s or float("nan"), taken[name], mhz, bytes_)

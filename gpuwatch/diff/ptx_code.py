@@ -1,4 +1,4 @@
-"""PTX of each kernel: instructions classed by operation and space, with their loop depth."""
+"""PTX of each kernel: instructions with their class (operation and memory space) and loop depth."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def read_ptx(text: str) -> dict[str, tuple[CodeLine, ...]]:
 def _bodies(text: str) -> Iterator[tuple[str, str]]:
     for entry in _ENTRY.finditer(text):
         begin = text.find("{", entry.end())
-        end = text.find("\n}", begin)  # a kernel's own brace alone stands in the first column
+        end = text.find("\n}", begin)  # only a kernel's closing brace is in the first column
         if begin >= 0:
             yield entry[1], text[begin + 1 : end if end >= 0 else len(text)]
 
@@ -65,7 +65,7 @@ def _step(instruction: re.Match[str], places: dict[str, int]) -> Step:
 
 
 def _exact(instruction: re.Match[str]) -> str:
-    """Return an instruction as one line, without the kernel's number and name, which labels and parameters bear."""
+    """Return an instruction as one line, without the kernel's number in labels and its name in parameters."""
     predicate = f"@{instruction['predicate']} " if instruction["predicate"] else ""
     operands = _PARAMETER.sub(r"[\1", _KERNEL.sub("$L_", " ".join(instruction["operands"].split())))
     return f"{predicate}{instruction['opcode']} {operands}".strip()

@@ -36,7 +36,7 @@ _SCALES = {"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e
 _UNIT = re.compile(r"([numkKMGT]?)(?:byte|B|second|sec|s|hz|Hz)(?:/.*)?")
 _FORM = ["--csv", "--page", "raw", "--print-units", "base", "--profile-from-start", "off"]
 SideName: TypeAlias = Literal["a", "b"]
-# The driver's samples are about 130 ms old, so a run begins this long before its first sample.
+# The driver's samples are old, so a run starts this long before its first sample.
 LEAD_S = 0.4
 _TURN_S = 1.0  # three turns give each side 3 s of samples
 _SIGNALS = {
@@ -123,9 +123,9 @@ def count(ncu: str, words: Sequence[str], *, patience_s: float = _PATIENCE_S) ->
         text = log.read_text(errors="replace") if log.exists() else (done.stdout + done.stderr).decode(errors="replace")
     launches = parse(text)
     if not launches:
-        said = re.search(r"==ERROR== *(.+)", text)
+        error_line = re.search(r"==ERROR== *(.+)", text)
         raise CountersRefusedError(
-            f"ncu: {said[1].strip() if said else f'no kernel was counted (exit code {done.returncode})'}"
+            f"ncu: {error_line[1].strip() if error_line else f'no kernel was counted (exit code {done.returncode})'}"
         )
     return combine(launches)
 
@@ -140,8 +140,8 @@ def parse(text: str) -> list[dict[str, float]]:
     return [
         {
             name: value * _scale(unit)
-            for name, unit, said in zip(header, units, row, strict=True)
-            if (value := _number(said)) is not None
+            for name, unit, cell in zip(header, units, row, strict=True)
+            if (value := _number(cell)) is not None
         }
         for row in launches
     ]

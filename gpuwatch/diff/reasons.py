@@ -1,4 +1,4 @@
-"""The differences that explain a ratio: each with its evidence, and none that speaks against the ratio."""
+"""The differences that explain a ratio, each with its evidence; all favour the faster side."""
 
 import math
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from gpuwatch.diff.static_comparison import InstructionRow, StaticComparison
 from gpuwatch.diff.timed_pair import TimedPair
 
 MOST_REASONS = 3
-_MOST_STRENGTH = math.log(10)  # a factor of a hundred explains no more than one of ten
+_MOST_STRENGTH = math.log(10)  # a factor above ten weighs as much as ten
 _LEAST_SHARE, _LEAST_FACTOR = 0.01, 0.02  # smaller differences explain nothing
-_ITERATIONS = 32  # what one level of loops is taken to weigh: nobody counted them
+_ITERATIONS = 32  # assumed iterations of each loop level
 _UNCERTAIN = 0.1
 _SECTOR_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
 class RatioReason:
-    """One difference: the side it makes faster, its weight among others, and whether its interval includes none."""
+    """One difference with the side that it favours and its weight; uncertain if its interval includes zero."""
 
     cause: str
     says: str
@@ -34,7 +34,7 @@ class RatioReason:
 
 
 def explain(timed: TimedPair, static: StaticComparison | None, counters: Counters) -> tuple[RatioReason, ...]:
-    """Return at most three differences, the weightiest first; none where there is no ratio to explain."""
+    """Return at most three differences that favour the faster side, by falling weight; empty without a faster side."""
     winners: dict[str, SideName] = {"FASTER": "b", "SLOWER": "a"}
     winner = winners.get(timed.decision)
     if winner is None:
@@ -48,11 +48,11 @@ def explain(timed: TimedPair, static: StaticComparison | None, counters: Counter
 
 
 def why_none(timed: TimedPair) -> str:
-    """Return the sentence that stands where no difference explains the ratio."""
+    """Return the sentence to print if no difference explains the ratio."""
     if timed.decision == "SAME":
-        return "no difference explains it, because there is none"
+        return "there is no difference to explain"
     if timed.decision in ("FASTER", "SLOWER"):
-        return "none of the differences seen explains it"
+        return "none of the observed differences explains the ratio"
     return "there is no ratio to explain"
 
 
@@ -73,7 +73,7 @@ def _counted(counters: Counters) -> Iterator[RatioReason]:
 
 
 def _relevance(metric: CounterMetric, counters: Counters, most: float) -> float:
-    """Weigh conflicts by the instructions they delay: a conflict costs one cycle of its pipe."""
+    """Return 1, or less for bank conflicts that are few among the instructions: a conflict delays its pipe by one cycle."""
     instructions = max(counters.mean("a", "instructions_count") or 0.0, counters.mean("b", "instructions_count") or 0.0)
     return min(1.0, 10 * most / instructions) if metric.name == "bank_conflicts_count" and instructions else 1.0
 
@@ -110,7 +110,7 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[RatioReason]:
         yield RatioReason("tensor", f"only {side.upper()} uses tensor cores", "SASS", side, 1.5)
     shared = [_weighed(found.sass, ("LDS", "STS"), side) for side in ("a", "b")]
     if bool(shared[0]) != bool(shared[1]):
-        # It may spare memory traffic, or be a detour: the ratio tells which.
+        # Shared memory may spare memory traffic or be a detour, so this difference always favours the measured winner.
         only = "A" if shared[0] else "B"
         yield RatioReason("shared", f"only {only} goes through shared memory", "SASS", winner, 0.5 * _strength(shared))
     else:
@@ -124,7 +124,7 @@ def _static(found: StaticComparison, winner: SideName) -> Iterator[RatioReason]:
 
 
 def _less(cause: str, title: str, evidence: str, amounts: list[int], *, trust: float) -> Iterator[RatioReason]:
-    """Yield a difference of something of which less is faster."""
+    """Yield a difference in an amount of which less is faster, unless the difference is negligible."""
     if _strength(amounts) > _LEAST_FACTOR:
         says = f"{title}: A {amounts[0]}, B {amounts[1]}"
         yield RatioReason(cause, says, evidence, "b" if amounts[1] < amounts[0] else "a", trust * _strength(amounts))
@@ -140,7 +140,7 @@ def _weighed(rows: tuple[InstructionRow, ...], kinds: tuple[str, ...], side: str
 
 
 def _widest(rows: tuple[InstructionRow, ...], side: str) -> int:
-    """Return the bits of the widest access: the rest of a loop in wide steps is narrow, wherever it stands."""
+    """Return the bits of the widest global access; the narrow remainder of a vectorised loop does not count."""
     kinds = [row.kind.split(".") for row in rows if getattr(row, side)]
     return max(
         (int(width) for name, *rest in kinds for width in rest[:1] if name in ("LDG", "STG") and width.isdecimal()), default=0

@@ -12,10 +12,10 @@ from gpuwatch.diff.run_diff import Diff
 from gpuwatch.diff.static_comparison import InstructionRow, Language, ResourceRow, StaticComparison
 
 Row = Sequence[str]
-Table = Callable[[Row, Sequence[Row]], str]  # of a header and its rows
+Table = Callable[[Row, Sequence[Row]], str]  # from a header and rows
 
-_MOST_ROWS = 14  # of instruction classes that differ, so that the screen stays one
-_MOST_ROWS_TIMED = 6  # below times and counters
+_MOST_ROWS = 14  # differing instruction classes shown, so that the output fits one screen
+_MOST_ROWS_TIMED = 6  # the same below times and counters
 CAVEAT = (
     "Static counts are not dynamic counts: an instruction in a loop or behind a branch runs as often as the data says. "
     "A count with × is per iteration, summed over the kernel's loops of that depth."
@@ -23,18 +23,18 @@ CAVEAT = (
 
 
 class _Markup(str):
-    """Lines that are Markdown already; all others are somebody's words."""
+    """Lines that are Markdown already; all other lines are escaped."""
 
     __slots__ = ()
 
 
 def as_text(found: Diff, code: Sequence[Language], *, is_whole: bool = False) -> str:
-    """Lay the comparison out for a terminal; ``code`` adds unified diffs, ``is_whole`` the classes beyond the first."""
+    """Return the comparison as text for a terminal; ``code`` adds unified diffs, ``is_whole`` all differing classes."""
     return "\n".join(_lines(found, code, _columns, is_whole=is_whole))
 
 
 def as_markdown(found: Diff, code: Sequence[Language]) -> str:
-    """Lay the comparison out for a pull request."""
+    """Return the comparison as Markdown for a pull request."""
     return "\n".join(
         each if isinstance(each, _Markup) else "\n".join(marked(plain(line)) for line in each.split("\n"))
         for each in _lines(found, code, _pipes, is_whole=True)
@@ -56,7 +56,7 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
     for each, pair in zip_longest(found.comparisons, found.explained):
         yield ""
         yield from _paragraph(timed_lines(pair, table), table) if pair is not None else ()
-        if each is None:  # of Python functions
+        if each is None:  # Python functions have no code
             continue
         yield from _kernel(each, table, most=_most_rows(found, is_whole=is_whole))
         for language in code:
@@ -66,7 +66,7 @@ def _lines(found: Diff, code: Sequence[Language], table: Table, *, is_whole: boo
 
 
 def _paragraph(lines: Iterator[str], table: Table) -> Iterator[str]:
-    """Yield lines; Markdown keeps them apart where each is a paragraph."""
+    """Yield the lines; in Markdown, each becomes a paragraph."""
     for line in lines:
         yield from ([line, ""] if line else []) if table is _pipes else [line]
 
@@ -84,7 +84,7 @@ def _flags_differ(found: Diff) -> Iterator[str]:
         [flag for flag in one.compiled.flags if flag not in other.compiled.flags]
         for one, other in ((found.a, found.b), (found.b, found.a))
     ]
-    if any(only) and not found.a.compiled.parameters and not found.b.compiled.parameters:  # Triton's are no compiler's flags
+    if any(only) and not found.a.compiled.parameters and not found.b.compiled.parameters:  # Triton lists argument types
         yield f"flags differ: A {' '.join(only[0]) or 'none'}; B {' '.join(only[1]) or 'none'}"
     compilers = {side.compiled.compiler for side in (found.a, found.b)}
     if len(compilers) > 1:
@@ -103,7 +103,7 @@ def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Itera
     for title, rows in (("SASS by class", found.sass), ("PTX by class", found.ptx)):
         differing = [row for row in rows if row.differs]
         if title.startswith("PTX") and found.sass and most is not None:
-            continue  # SASS is what runs; --ptx and --json have the rest
+            continue  # the GPU runs the SASS; --ptx and --json show the PTX
         if not differing:
             continue
         shown = differing[:most]
@@ -115,20 +115,20 @@ def _kernel(found: StaticComparison, table: Table, *, most: int | None) -> Itera
 
 def _limits(found: StaticComparison) -> Iterator[str]:
     sides = [(name, side) for name, side in (("A", found.a), ("B", found.b)) if side.occupancy is not None]
-    told = [
+    limits = [
         f"{name} {side.occupancy.limited_by} at {side.occupancy.block_threads} threads ({side.launches[0].because})"
         for name, side in sides
         if side.occupancy is not None
     ]
-    if told:
-        yield f"occupancy is limited by: {'; '.join(told)}"
+    if limits:
+        yield f"occupancy is limited by: {'; '.join(limits)}"
 
 
 def _code(found: StaticComparison, language: Language, *, is_markdown: bool) -> Iterator[str]:
     codes = [getattr(side.code, language) for side in (found.a, found.b)]
     names = (f"A {found.a.code.name}", f"B {found.b.code.name}")
     is_same = [line.exact for line in codes[0]] == [line.exact for line in codes[1]]
-    none = f"no difference in {language.upper()}{'' if is_same else ' but in which registers and addresses it uses'}"
+    none = f"no difference in {language.upper()}{'' if is_same else ' except in registers and addresses'}"
     lines = list(unified(codes[0], codes[1], names)) or [none]
     yield ""
     shown = map(_Markup, fenced([plain(line) for line in lines], "diff")) if is_markdown else [language.upper(), *lines]

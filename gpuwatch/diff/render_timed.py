@@ -1,4 +1,4 @@
-"""The timed half of the screen: the decision first, then the reasons, the times, the roofline, the counters and a sweep."""
+"""The timed part of the output: the decision, the reasons, the times, the roofline, the counters and a sweep."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -12,17 +12,17 @@ from gpuwatch.diff.timed_pair import TimedPair
 
 Row = Sequence[str]
 Table = Callable[[Row, Sequence[Row]], str]
-# Each kernel runs at its own clock where power limits it; below this the two ratios say the same.
+# Under a power limit, each kernel runs at its own clock.  Up to this gap, the two ratios count as equal.
 _GAP_RATIO = 0.005
-_NARROW_RATIO = 0.002  # of an interval, which three decimals would show as one value
+_NARROW_RATIO = 0.002  # an interval narrower than this is shown with four decimals
 _NOT_KNOWN = "not known"
 SIMULATED = (
-    "SIMULATED: this GPU does not exist, and no kernel ran; times and activity are a model's, the code is compared as it is"
+    "SIMULATED: this GPU does not exist, and no kernel ran; times and activity come from a model, the compared code is real"
 )
 
 
 def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[str]:
-    """Yield the lines at the top of the screen: one decision a pair, under the banner of a simulation."""
+    """Yield the first lines of the output: the SIMULATED banner if a pair is simulated, then one decision per pair."""
     if any(each.is_simulated for each in found):
         yield SIMULATED
     for each, name in zip(found, names, strict=True):
@@ -31,7 +31,7 @@ def headlines(found: Sequence[ExplainedPair], names: Sequence[str]) -> Iterator[
 
 
 def timed_lines(found: ExplainedPair, table: Table) -> Iterator[str]:
-    """Yield the lines above the comparison of the code; an empty one ends a paragraph."""
+    """Yield the lines above the comparison of the code; an empty line ends a paragraph."""
     yield from ["why:", *(f"{number}. {each}" for number, each in enumerate(found.reasons, start=1))]
     yield from [] if found.reasons else [found.why_none]
     yield ""
@@ -58,19 +58,19 @@ def conditions(found: ExplainedPair) -> Iterator[str]:
 
 
 def decision_line(timed: TimedPair) -> str:
-    """Return the decision with its ratio, A's time over B's, its interval and clock."""
+    """Return the decision with ratio (A's time over B's), interval and clock; without a ratio, with the reason."""
     if timed.ratio is None or timed.ratio_low is None or timed.ratio_high is None:
         return f"{timed.decision}: {timed.reason}"
     clocks = [each.true_clock_mhz for each in (timed.a, timed.b) if each is not None and each.true_clock_mhz]
     at = f" at one clock, {sum(clocks) / len(clocks):.0f} MHz true" if clocks else ", clock not known"
     decimals = 3 if timed.ratio_high - timed.ratio_low >= _NARROW_RATIO else 4
     ratio, low, high = (f"{each:.{decimals}f}" for each in (timed.ratio, timed.ratio_low, timed.ratio_high))
-    said = f"{timed.decision} {ratio}x [{low}, {high}]{at}"
-    return f"{said}: {timed.reason}" if timed.reason else said
+    text = f"{timed.decision} {ratio}x [{low}, {high}]{at}"
+    return f"{text}: {timed.reason}" if timed.reason else text
 
 
 def own_clock_lines(timed: TimedPair) -> Iterator[str]:
-    """Yield the ratio of the times as measured, where they were measured, and whether power makes it another one."""
+    """Yield the ratio at each side's own clock, if measured, and whether a power limit changes the ratio."""
     if timed.ratio and timed.own_clock_ratio:
         is_limited = abs(timed.own_clock_ratio / timed.ratio - 1) > _GAP_RATIO
         yield f"{timed.own_clock_ratio:.3f}x each at its own clock{': power limits them' if is_limited else ', too'}"
@@ -91,7 +91,7 @@ def sweep_lines(sweep: ShapeSweep) -> Iterator[str]:
 
 
 def rows(found: ExplainedPair) -> Iterator[Row]:
-    """Yield the rows of times, roofline and counters, each with its group; rows that nothing tells, and counters that read the same, are left out."""
+    """Yield the rows of times, roofline and counters with their groups, without unknown rows and counters with equal texts."""
     timed, a, b = found.timed, found.a, found.b
     if timed.a and timed.b:
         change = f"{timed.b.median_s / timed.a.median_s - 1:+.1%}"
@@ -100,7 +100,7 @@ def rows(found: ExplainedPair) -> Iterator[Row]:
         yield from (("roofline", *row) for row in _roofline_rows(a, b) if set(row[1:3]) != {_NOT_KNOWN})
     for metric in METRICS:
         row = _counter_row(metric, found.counters)
-        if row is not None and row[1] != row[2] and metric.name != TRAFFIC:  # which the roofline shows
+        if row is not None and row[1] != row[2] and metric.name != TRAFFIC:  # the roofline shows the traffic
             yield metric.group, *row
 
 
@@ -118,7 +118,7 @@ def _roofline_rows(a: KernelRoofline, b: KernelRoofline) -> Iterator[Row]:
 
 
 def _counter_row(metric: CounterMetric, counters: Counters) -> Row | None:
-    """Return one counter's row, with ``?`` where the interval of its difference includes none."""
+    """Return a counter's row, with ``?`` if the difference's interval includes zero; None if a side has no reading."""
     a, b = counters.mean("a", metric.name), counters.mean("b", metric.name)
     if a is None or b is None:
         return None
@@ -130,7 +130,7 @@ def _counter_row(metric: CounterMetric, counters: Counters) -> Row | None:
 
 
 def _without_repeats(found: Iterator[Row]) -> Iterator[Row]:
-    """Name each group on its first row alone."""
+    """Yield the rows with each group's name only on its first row."""
     before = ""
     for group, *rest in found:
         yield "" if group == before else group, *rest

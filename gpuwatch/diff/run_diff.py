@@ -32,7 +32,7 @@ NO_GPU = "no NVIDIA GPU on this machine"
 
 @dataclass(frozen=True, slots=True)
 class DiffRequest:
-    """Everything the user asked for, beside the two sides."""
+    """The user's options, without the two sides."""
 
     fn: str | None
     takes_all: bool
@@ -42,20 +42,20 @@ class DiffRequest:
     launch: GivenLaunch
     sizes: Mapping[str, int]
     types: Mapping[str, str]
-    checks_sizes: bool = True  # no call names other arguments
-    takes_functions: bool = False  # a GPU can time what has no code to compare
+    checks_sizes: bool = True  # False with --call
+    takes_functions: bool = False  # True on a GPU, which can time Python functions
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """Both sides as compiled, and the comparison of each pair of kernels."""
+    """Both compiled sides, and the comparison of each pair of kernels."""
 
     a: SideCode
     b: SideCode
     arch: str
     comparisons: tuple[StaticComparison, ...]
     why_not_timed: str
-    alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # where a side is a Python function: the other's kernel
+    alone: tuple[KernelSide | None, KernelSide | None] = (None, None)  # kernels of the sides if one is a function
     explained: tuple[ExplainedPair, ...] = ()  # the times of each comparison, or of functions, with their reasons
     sweep: ShapeSweep | None = None
 
@@ -75,7 +75,7 @@ class Diff:
 
 
 def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why_not_timed: str) -> Diff:
-    """Compile both sides and compare their kernels.  Raises UsageError: with the one reason why that cannot be done."""
+    """Compile both sides and compare their kernels.  Raises UsageError: when a side cannot be read or compiled, and when no pair fits."""
     fn = kernel_choice.with_types(request.fn, request.types)
     wanted = kernel_choice.read_names(fn, (sides[0].kernel, sides[1].kernel))
     arch = _arch(sides, request.arch)
@@ -90,7 +90,7 @@ def run_diff(sides: tuple[Side, Side], request: DiffRequest, state: Path, *, why
     pairs = kernel_choice.choose_pairs(codes[0], codes[1], wanted, takes_all=request.takes_all)
     kernels = [read_kernels(code, [pair[index] for pair in pairs]) for index, code in enumerate(codes)]
     comparisons = [_compare(kernels[0][a], kernels[1][b], sides, arch, request) for a, b in pairs]
-    has_names = not {"triton", "ptx"} & {each.language for each in sides}  # PTX has none; Triton's constants are sizes, too
+    has_names = not {"triton", "ptx"} & {each.language for each in sides}  # PTX lacks names; Triton's constants are sizes, too
     if request.checks_sizes and has_names:
         check_sizes([code.parameters for each in kernels for code in each.values()], request.sizes)
     return Diff(codes[0], codes[1], arch, tuple(comparisons), why_not_timed)
@@ -108,19 +108,19 @@ def _read_code(side: Side, asked: CompileRequest, cache: CompileCache, request: 
 def _with_function(
     sides: tuple[Side, Side], codes: Sequence[SideCode], wanted: tuple[str, str], arch: str, request: DiffRequest
 ) -> Diff:
-    """Return a comparison without code: a Python function on one side or both."""
+    """Return a comparison without code, for a Python function on one side or both."""
     found: list[KernelSide | None] = []
     for side, code, name in zip(sides, codes, wanted, strict=True):
-        own = name if side.kernel else ""  # --fn may be the function's name alone
+        own = name if side.kernel else ""  # --fn may name the function only
         pair = kernel_choice.choose_pairs(code, code, (own, own), takes_all=False)[0] if code.kernels else None
         found.append(_with_launch(read_kernels(code, pair)[pair[0]], arch, request) if pair else None)
     return Diff(codes[0], codes[1], arch, (), "", (found[0], found[1]))
 
 
 def _arch(sides: tuple[Side, Side], asked: str | None) -> str:
-    """Return the architecture to compile for: the asked one, else that of a cubin.
+    """Return the architecture to compile for: the requested one, else that of a cubin, else the default.
 
-    Raises UsageError: when a cubin is for another one.
+    Raises UsageError: when a cubin is for another architecture.
     """
     found = asked
     for side in sides:
@@ -136,7 +136,7 @@ def _arch(sides: tuple[Side, Side], asked: str | None) -> str:
 
 
 def _compare(a: KernelCode, b: KernelCode, sides: tuple[Side, Side], arch: str, request: DiffRequest) -> StaticComparison:
-    # Triton adds parameters of its own, and its types have other names.
+    # Triton adds parameters and has other names for types.
     if request.checks_signatures and "triton" not in (sides[0].language, sides[1].language):
         kernel_choice.check_signatures(a, b)
     found = [_with_launch(code, arch, request) for code in (a, b)]
@@ -155,7 +155,7 @@ def _with_launch(code: KernelCode, arch: str, request: DiffRequest) -> KernelSid
 
 @dataclass(frozen=True, slots=True)
 class TimingRequest:
-    """The terms of timing, the call as the user wrote it, and the points of a sweep: sizes and types of each."""
+    """The terms of timing, the text of --call, and the sizes and types of each point of a sweep."""
 
     terms: TimingTerms
     call: str | None = None
@@ -163,7 +163,7 @@ class TimingRequest:
 
 
 def find_gpu() -> tuple[str, str]:
-    """Return the architecture of the first visible GPU, and why there is none; one of both is empty.  It makes no context."""
+    """Return the architecture of the first visible GPU, or an empty text and the reason.  No CUDA context is created."""
     if not Path("/dev/nvidiactl").exists():
         return "", NO_GPU
     try:
@@ -179,7 +179,7 @@ def find_gpu() -> tuple[str, str]:
     except ImportError:
         return "", "launching kernels needs cuda-bindings; run: pip install 'gpuwatch-validity[diff]'"
     except RuntimeError as error:
-        return "", f"the driver gives no GPU ({error})"
+        return "", f"the driver returned no GPU ({error})"
     return f"sm_{major}{minor}", ""
 
 
@@ -192,9 +192,9 @@ def time_diff(
     say: Callable[[str], None],
     explain: Explain,
 ) -> Diff:
-    """Return a comparison with the times of its pairs, and of each further point of a sweep.
+    """Return the comparison with the times of its pairs, and of each further point of a sweep.
 
-    Raises UsageError: for arguments, launches and inputs that cannot be derived.
+    Raises UsageError: when arguments, launches or inputs cannot be derived.
     """
     try:
         pairs = zip_longest(timed_pairs(sides, found, request, timing, say), found.comparisons)
@@ -216,7 +216,7 @@ def time_diff(
 def timed_pairs(
     sides: tuple[Side, Side], found: Diff, request: DiffRequest, timing: TimingRequest, say: Callable[[str], None]
 ) -> Iterator[tuple[TimedPair, TimingProcess]]:
-    """Yield the times of each pair with its process, which lives until the next pair is asked for."""
+    """Yield the times of each pair with the timing process, which ends when the next pair is requested."""
     for pair in [(each.a, each.b) for each in found.comparisons] or (found.alone,):
         job = make_job(sides, pair, (found.a, found.b), request.launch, timing.terms)
         scalars, aliases = read_call(timing.call, job.slots)

@@ -1,4 +1,4 @@
-"""SASS by ``nvdisasm -json``: registers, labels and addresses normalised, each instruction classed."""
+"""SASS from ``nvdisasm -json``: instructions with their class, and with registers, labels and addresses normalised."""
 
 import functools
 import json
@@ -14,7 +14,7 @@ from gpuwatch.diff.control_flow import Step, loop_depths
 from gpuwatch.diff.source_lines import Lines
 from gpuwatch.errors import UsageError
 
-_BYTES = 16  # of an instruction since Volta
+_BYTES = 16  # per instruction since Volta
 _REGISTER = re.compile(r"\b(UR|UP|R|P|B|SB)\d+\b")
 _REUSE = re.compile(r"\.reuse\b")
 _SUBROUTINE = re.compile(r"\$__internal_\d+_\$")
@@ -31,16 +31,16 @@ def disassemble(cubin: bytes, shown: str) -> dict[str, list[dict[str, Any]]]:
 
     Raises UsageError: when nvdisasm cannot read the cubin.
     """
-    output, said = _run_disassembler(cubin)
+    output, complaint = _run_disassembler(cubin)
     try:
         return {each["function-name"]: each["sass-instructions"] for each in json.loads(output)[1]}
     except (ValueError, LookupError, TypeError) as error:
-        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {said or 'no code'}") from error
+        raise UsageError(f"{shown}: expected a cubin that nvdisasm can read, found: {complaint or 'no code'}") from error
 
 
-@functools.lru_cache(maxsize=16)  # nvdisasm takes 0.35 s of a processor, and both sides are often kernels of one file
+@functools.lru_cache(maxsize=16)  # nvdisasm is slow, and both sides are often kernels of one file
 def _run_disassembler(cubin: bytes) -> tuple[str, str]:
-    """Return what nvdisasm writes of a cubin, and the first line of what it says beside."""
+    """Return nvdisasm's output for a cubin, and the first line of its standard error."""
     tool = toolchain.find_tool("nvdisasm")
     if tool is None:
         raise UsageError(f"gpuwatch diff needs nvdisasm, found none; run: {toolchain.EXTRA}")
@@ -48,17 +48,17 @@ def _run_disassembler(cubin: bytes) -> tuple[str, str]:
         path = Path(folder) / "code.cubin"
         path.write_bytes(cubin)
         done = toolchain.run_tool([str(tool), "-json", str(path)])
-    said = next((line for line in done.stderr.splitlines() if line.strip()), "")
-    return done.stdout, said.replace(str(path), "it")
+    complaint = next((line for line in done.stderr.splitlines() if line.strip()), "")
+    return done.stdout, complaint.replace(str(path), "the cubin")
 
 
 def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tuple[CodeLine, ...]:
-    """Normalise a function's instructions, without the padding behind its end."""
+    """Return a function's normalised instructions, without the padding after its end."""
     code = list(instructions)
     while code and code[-1]["opcode"] == "NOP":
         code.pop()
     if len(code) > 1 and code[-1]["opcode"] == "BRA" and _target(code[-1]) == len(code) - 1:
-        code.pop()  # the trap behind the end
+        code.pop()  # the trap after the end
     depths = loop_depths([_step(each) for each in code])
     labels = _labels(code)
     found: list[CodeLine] = []
@@ -73,7 +73,7 @@ def read_function(instructions: Sequence[Mapping[str, Any]], lines: Lines) -> tu
 
 def _step(instruction: Mapping[str, Any]) -> Step:
     name, *modifiers = instruction["opcode"].split(".")
-    # A predicate stands before the opcode, or is the first operand; divergence is a condition, too.
+    # A predicate precedes the opcode or is the first operand.  Divergence is a condition, too.
     operands = instruction.get("operands", "").lstrip("!")
     is_conditional = "predicate" in instruction or (
         name in _FLOWS and (operands.startswith(("P", "UP")) or not {"DIV", "CONV"}.isdisjoint(modifiers))
@@ -84,7 +84,7 @@ def _step(instruction: Mapping[str, Any]) -> Step:
 
 
 def _target(instruction: Mapping[str, Any]) -> int | None:
-    """Return the index of the instruction that a jump names last among its operands."""
+    """Return the index of a jump's target, the last address among the operands; None without an address."""
     found = _ADDRESS.findall(instruction.get("operands", ""))
     return int(found[-1], 16) // _BYTES if found else None
 
@@ -95,11 +95,11 @@ def _labels(code: Sequence[Mapping[str, Any]]) -> set[int]:
 
 
 def _exact(instruction: Mapping[str, Any]) -> str:
-    """Return an instruction as one line, without hints to the scheduler and names of functions."""
+    """Return an instruction as one line, without scheduler hints and function names."""
     opcode = instruction["opcode"]
     operands = _SUBROUTINE.sub("", _REUSE.sub("", instruction.get("operands", "")))
     if opcode.startswith("RET"):
-        operands = operands.partition(",")[0]  # behind it the name of the kernel, which is no difference
+        operands = operands.partition(",")[0]  # the rest is the kernel's name, which is not compared
     return f"{instruction.get('predicate', '')} {opcode} {operands.replace(',', ', ')}".strip()
 
 

@@ -1,4 +1,4 @@
-"""The two sides of a comparison as the user names them: a file, a kernel in it, and the revision it comes from."""
+"""The two sides of a comparison as the user names them: a file, a kernel in the file, and a revision."""
 
 import re
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ _FORM = re.compile(
     r"(?:(?P<folder>.+)@(?!\{)(?P<revision>[^:@]+(?:@\{[^}]*\})?):)?(?P<file>.+?\.(?:cuh?|py|cubin|ptx))(?::(?P<kernel>.*))?",
     re.DOTALL,
 )
-_ADDRESS = re.compile(r"(?:https?|ssh|file)://.|[\w.-]+@[\w.-]+:.")  # of a repository elsewhere
+_ADDRESS = re.compile(r"(?:https?|ssh|file)://.|[\w.-]+@[\w.-]+:.")  # address of a remote repository
 EXPECTED = "a file FILE.cu, FILE.py:KERNEL, FILE.cubin or FILE.ptx, or FOLDER-OR-URL@REV:FILE"
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side: ``kernel`` is empty where none is named, ``tree`` holds the files of a revision."""
+    """One side: ``kernel`` is empty if unnamed, ``tree`` holds the files of a revision."""
 
     shown: str
     path: Path
@@ -33,10 +33,10 @@ class Side:
 
 
 def read_sides(texts: tuple[str, ...], revision: str | None) -> tuple[Side, Side]:
-    """Return both sides.  One file alone is compared with itself at ``revision``, HEAD by default.
+    """Return both sides.  A single file is compared with the same file at ``revision``, HEAD by default.
 
     A revision is checked out until ``checkouts.cleaned_up`` ends.
-    Raises UsageError: for anything that is no side, and for a missing file, repository or revision.
+    Raises UsageError: for text that is not a side, and for a missing file, repository or revision.
     """
     if not 1 <= len(texts) <= 2:
         raise UsageError(f"expected one side or two, found {len(texts)}; each is {EXPECTED}")
@@ -61,7 +61,7 @@ def _read(text: str, at: str | None) -> Side:
     kernel = found["kernel"] or ""
     if found["revision"] is not None:
         if at is not None:
-            raise UsageError(f"{text}: expected a second side, found none; it already names a revision")
+            raise UsageError(f"{text}: expected a second side to compare this revision with, found none")
         is_address = _ADDRESS.match(found["folder"])
         folder = checkouts.clone(found["folder"], text) if is_address else Path(found["folder"])
         if not folder.is_dir():

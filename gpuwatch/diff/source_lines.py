@@ -1,4 +1,4 @@
-"""Source lines of instructions from a cubin's DWARF: nvdisasm 13.0 leaves them out of its JSON, though 13.5 has them there."""
+"""Source lines of instructions, from a cubin's DWARF: the JSON of nvdisasm 13.0 has no source lines (13.5 has them)."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,9 +11,9 @@ _TEXT = ".text."
 
 
 def source_lines(cubin: bytes) -> dict[str, Lines]:
-    """Return the source line of each address at which one begins, by kernel symbol."""
+    """Return the source lines of each kernel symbol, by the address of a line's first instruction; empty if unreadable."""
     file = open_elf(cubin)
-    with suppress(Exception):  # without lines the code is compared all the same
+    with suppress(Exception):  # the comparison works without source lines
         return dict(_line_tables(file))
     return {}
 
@@ -26,12 +26,12 @@ def _line_tables(file: Any) -> Iterator[tuple[str, Lines]]:
     if section is None or info.debug_line_sec is None:
         return
     symbols = file.get_section_by_name(".symtab")
-    # Each relocation is the beginning of one function's lines.
+    # Each relocation marks the start of one function's lines.
     places = sorted((each["r_offset"], symbols.get_symbol(each["r_info_sym"]).name) for each in section.iter_relocations())
     structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8, dwarf_version=2)
     offset = 0
     while offset < info.debug_line_sec.size:
-        # The public way leads through .debug_info, which -lineinfo does not write.
+        # pyelftools' public API needs .debug_info, which -lineinfo does not write.
         program = info._parse_line_program_at_offset(offset, structs)  # noqa: SLF001
         owners = [name for place, name in places if offset <= place < program.program_end_offset]
         for owner, lines in zip(owners, _sequences(program), strict=False):

@@ -14,13 +14,15 @@ from gpuwatch.diff.launch_geometry import LaunchCandidate, Occupancy, SmLimits, 
 
 Unit = Literal["count", "bytes", "share"]
 Language = Literal["sass", "ptx"]
-# Memory, barriers, exchange between threads, and tensor cores say more of a kernel than its arithmetic on addresses.
-_TELLING = re.compile(r"U?LD[GSL]|ST[GSL]|ATOM|RED|BAR|SHFL|UTMA|[HIQ]G?MMA|(?:ld|st)\.(?!param)|atom|red|bar|cp|shfl|w?g?mma")
+# Classes that describe a kernel better than address arithmetic does: memory, barriers, thread exchange, tensor cores.
+_INFORMATIVE = re.compile(
+    r"U?LD[GSL]|ST[GSL]|ATOM|RED|BAR|SHFL|UTMA|[HIQ]G?MMA|(?:ld|st)\.(?!param)|atom|red|bar|cp|shfl|w?g?mma"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """One resource of both kernels; a share is a ratio, and its difference is told in percentage points."""
+    """One resource of both kernels; a share is a ratio, and its difference is shown in percentage points."""
 
     name: str
     unit: Unit
@@ -34,7 +36,7 @@ class ResourceRow:
 
 @dataclass(frozen=True, slots=True)
 class InstructionRow:
-    """The instructions of a class that both kernels have at a loop depth; inside a loop the count is per iteration."""
+    """Each kernel's count of instructions of one class at one loop depth; inside a loop, per iteration."""
 
     kind: str
     loop_depth: int
@@ -48,7 +50,7 @@ class InstructionRow:
 
 @dataclass(frozen=True, slots=True)
 class KernelSide:
-    """One kernel with its launch candidates and its occupancy at the first of them; None on an unknown architecture."""
+    """One kernel with its launch candidates, and the occupancy at the first candidate, None if unknown."""
 
     code: KernelCode
     launches: tuple[LaunchCandidate, ...]
@@ -67,7 +69,7 @@ class StaticComparison:
 
     @property
     def is_same_code(self) -> bool:
-        """Return True where both kernels have the same SASS, or the same PTX if neither has SASS."""
+        """Return True if both kernels have the same SASS, or the same PTX if a side has no SASS."""
         a, b = (self.a.code.sass, self.b.code.sass) if self.sass else (self.a.code.ptx, self.b.code.ptx)
         return [line.exact for line in a] == [line.exact for line in b]
 
@@ -82,7 +84,7 @@ class StaticComparison:
 
 
 def with_occupancy(code: KernelCode, launches: Sequence[LaunchCandidate], limits: SmLimits | None) -> KernelSide:
-    """Return a kernel with its occupancy; ``launches`` come with the shared memory that they add."""
+    """Return a kernel with its occupancy; ``code`` includes the dynamic shared memory of the launches."""
     found = None
     if limits is not None and launches and code.registers_count is not None:
         shared = (code.shared_bytes or 0) + code.dynamic_shared_bytes
@@ -113,12 +115,14 @@ def _resources(a: KernelSide, b: KernelSide) -> list[ResourceRow]:
 
 
 def _instructions(a: Sequence[CodeLine], b: Sequence[CodeLine]) -> tuple[InstructionRow, ...]:
-    """Return a row for each class and depth: the deepest loops first, there memory, then the largest differences."""
+    """Return a row for each class and depth: deepest loops first, then memory and the like, then large differences."""
     if not (a and b):
-        return ()  # PTX alone on one side, or a cubin alone: nothing to count against
+        return ()  # only PTX or only a cubin on one side: nothing to compare
     counts = [Counter((each.kind, each.depth) for each in code) for code in (a, b)]
     rows = [InstructionRow(*key, counts[0][key], counts[1][key]) for key in {**counts[0], **counts[1]}]
-    return tuple(sorted(rows, key=lambda row: (-row.loop_depth, not _TELLING.match(row.kind), -abs(row.b - row.a), row.kind)))
+    return tuple(
+        sorted(rows, key=lambda row: (-row.loop_depth, not _INFORMATIVE.match(row.kind), -abs(row.b - row.a), row.kind))
+    )
 
 
 def _side_dict(side: KernelSide) -> dict[str, Any]:

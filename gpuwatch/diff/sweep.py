@@ -1,4 +1,4 @@
-"""A sweep over shapes and types: each point's decision under Holm's correction, the trend, and the crossover."""
+"""A sweep over shapes and types: decisions with Holm's correction, the trend, and the crossover."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class ShapeSweep:
-    """All points, and the trend and the crossover over the one size that varies, where one does."""
+    """All points, with trend and crossover if exactly one size varies."""
 
     points: tuple[SweepPoint, ...]
     trend: Trend | None
@@ -48,7 +48,7 @@ class ShapeSweep:
 
 
 def summarise(points: Sequence[SweepPoint]) -> ShapeSweep:
-    """Return the sweep of these points."""
+    """Return the sweep with corrected decisions, trend and crossover."""
     corrected = correct(points)
     name = _varying(points)
     along = [(float(each.sizes[name]), each.timed) for each in corrected if name and each.timed.ratio]
@@ -57,7 +57,7 @@ def summarise(points: Sequence[SweepPoint]) -> ShapeSweep:
 
 
 def correct(points: Sequence[SweepPoint]) -> list[SweepPoint]:
-    """Return the points with the differences that hold among all of them (Holm 1979)."""
+    """Return the points; a difference that fails Holm's correction (1979) becomes INCONCLUSIVE."""
     differing = [each for each in points if each.timed.decision in ("FASTER", "SLOWER")]
     ordered = sorted(differing, key=lambda each: _chance(each.timed))
     lost: list[SweepPoint] = []
@@ -73,7 +73,7 @@ def correct(points: Sequence[SweepPoint]) -> list[SweepPoint]:
 
 
 def fit_trend(name: str, along: Sequence[tuple[float, TimedPair]]) -> Trend | None:
-    """Return the slope of the log ratio over doublings of a size, by least squares; None of fewer than three sizes."""
+    """Return the slope of the log ratio over doublings of a size, by least squares; None for fewer than three sizes."""
     import numpy as np
     from scipy.special import stdtrit
 
@@ -87,7 +87,7 @@ def fit_trend(name: str, along: Sequence[tuple[float, TimedPair]]) -> Trend | No
 
 
 def find_crossover(along: Sequence[tuple[float, TimedPair]]) -> float | None:
-    """Return the size between the neighbours of which one is FASTER and one SLOWER, at a ratio of 1 on logarithmic axes."""
+    """Return the size at which the ratio is 1, interpolated on log axes between FASTER and SLOWER neighbours; else None."""
     clear = [(size, timed) for size, timed in along if timed.decision in ("FASTER", "SLOWER")]
     for (size, timed), (next_size, following) in pairwise(clear):
         if timed.decision != following.decision and timed.ratio and following.ratio:
@@ -97,14 +97,14 @@ def find_crossover(along: Sequence[tuple[float, TimedPair]]) -> float | None:
 
 
 def _varying(points: Sequence[SweepPoint]) -> str:
-    """Return the one size that varies; empty where none does, or several do, or types vary."""
+    """Return the only size that varies; empty if none or several vary, or if types vary."""
     names = [name for name in points[0].sizes if len({each.sizes.get(name) for each in points}) > 1]
     has_one_type = len({tuple(each.types.items()) for each in points}) == 1
     return names[0] if len(names) == 1 and has_one_type else ""
 
 
 def _chance(timed: TimedPair) -> float:
-    """Return the chance of a ratio this far from 1 without any difference, from its interval."""
+    """Return the p-value of a ratio from its interval; 1 without a ratio."""
     if not (timed.ratio and timed.ratio_low and timed.ratio_high):
         return 1.0
     error = max(1e-12, math.log(timed.ratio_high / timed.ratio_low) / 2 / _Z_95)

@@ -1,4 +1,4 @@
-"""Names of kernels: demangled by the C++ library, and taken apart into a name and the types of parameters."""
+"""Names of kernels, demangled by the C++ library and split into a name and the types of parameters."""
 
 import ctypes
 import functools
@@ -15,7 +15,7 @@ def _library() -> Any | None:  # ctypes functions have no types
 
 @functools.cache
 def demangle(symbol: str) -> str:
-    """Return a symbol as C++ writes it; the symbol itself where it is not mangled or no C++ library is there."""
+    """Return a symbol demangled; unchanged if it is not mangled or the C++ library is missing."""
     library = _library()
     if library is None or not symbol.startswith("_Z"):
         return symbol
@@ -45,7 +45,7 @@ def base_name(symbol: str) -> str:
 
 
 def parameter_types(symbol: str) -> tuple[str, ...] | None:
-    """Return the types of a mangled kernel's parameters; None for a symbol that tells none."""
+    """Return the types of a mangled kernel's parameters; None for a symbol without types."""
     text = demangle(symbol)
     begin = _parameters_begin(text)
     if begin == len(text):
@@ -55,7 +55,7 @@ def parameter_types(symbol: str) -> tuple[str, ...] | None:
 
 
 def split_top(text: str, mark: str = ",") -> list[str]:
-    """Split at marks that stand in no bracket."""
+    """Split a text at the marks outside all brackets."""
     parts, depth, begin = [], 0, 0
     for index, letter in enumerate(text):
         depth += (letter in "(<[") - (letter in ")>]")
@@ -79,6 +79,6 @@ def _parameters_begin(text: str) -> int:
 
 
 def _last_word(head: str) -> str:
-    """Return what follows the return type: the last space outside template arguments ends it."""
+    """Return the text after the return type, which ends at the last space outside template arguments."""
     words = split_top(head.replace("(anonymous namespace)", "(anonymous_namespace)"), " ")
     return words[-1].replace("(anonymous_namespace)", "(anonymous namespace)")

@@ -1,7 +1,7 @@
-"""The timing process: checks and times one pair of kernels, so that a fault or an endless loop ends this process alone.
+"""The timing process: checks and times one pair of kernels, so that a fault or an endless loop ends only this process.
 
-It reads a job from standard input, and writes messages, one JSON a line, to the file descriptor it is given.  After the
-times it runs one side alone as often as it is told, until its input ends.  ``--once SIDE FILE`` is one side under a profiler.
+The process reads a job from standard input and writes messages, one JSON object per line, to a given file descriptor.
+After the times, each input line runs one side alone.  ``--once SIDE FILE`` runs one side for a profiler.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ from gpuwatch.errors import UsageError
 from gpuwatch.measuring.environment import current_device
 from gpuwatch.process import torch_state
 
-LENGTH_BYTES = 8  # of the job's length, before the job
+LENGTH_BYTES = 8  # size of the length that precedes the job
 ONCE = "--once"
-_ALONE_COUNT = 20  # launches before the host looks at its clock
+_ALONE_COUNT = 20  # launches between two readings of the host's clock
 
 
 class ChildMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of the timing process: what it does next and for how long at most, or how it ended."""
+    """One message of the timing process: the next step with its time limit, or a result."""
 
     doing: str = ""
     limit_s: float = 0.0
-    usage: str = ""  # an error of the user's
-    fault: str = ""  # a kernel that failed
+    usage: str = ""  # the message of a UsageError
+    fault: str = ""  # the message of a KernelFault
     timed: TimedPair | None = None
     device: Device | None = None
     has_run_alone: bool = False
@@ -56,7 +56,7 @@ def main() -> None:
         except KernelFault as fault:
             _write(out, ChildMessage(fault=str(fault)))
         out.flush()
-        os._exit(0)  # a context that is lost makes destructors wait
+        os._exit(0)  # destructors would wait for a lost context
 
 
 def _serve(out: IO[bytes]) -> None:
@@ -111,7 +111,7 @@ def _open_device(job: TimingJob) -> tuple[KernelDevice, Any]:
                 return KernelDevice(driver, torch.cuda), torch.cuda
         cuda = DriverCuda(driver)
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"expected a GPU that can be used, found: {error}") from error
+        raise UsageError(f"expected a usable GPU, found: {error}") from error
     torch_state.stand_in(cuda)
     return KernelDevice(driver, cuda), cuda
 

@@ -1,4 +1,4 @@
-"""Records of a timed pair of kernels: what timing hands to counters, roofline, reasons and outputs."""
+"""Records of a timed pair of kernels, for counters, roofline, reasons and outputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class SideTimes:
-    """Times of one side: seconds per call, its clock, and the bytes its buffers hold."""
+    """Times of one side in seconds per call, with the clock and the bytes of its buffers."""
 
     calls_count: int
     median_s: float
     mean_s: float
-    at_one_clock_s: float | None  # None where the true clock was not stamped
+    at_one_clock_s: float | None  # None if the true clock was not stamped
     true_clock_mhz: float | None
     input_bytes: int  # each buffer that the kernel reads, once
     output_bytes: int  # each buffer that the kernel writes, once
@@ -19,14 +19,14 @@ class SideTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimedPair:
-    """The decision between two kernels, and the times behind it."""
+    """The decision between two kernels, with the times."""
 
-    decision: str  # FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE: of B against A
+    decision: str  # FASTER, SLOWER, SAME, INCONCLUSIVE or INCOMPARABLE, for B against A
     reason: str  # empty for FASTER, SLOWER and SAME
     ratio: float | None  # A's time over B's: 1.142 is 14.2 % faster; None when INCOMPARABLE
     ratio_low: float | None
     ratio_high: float | None
-    own_clock_ratio: float | None  # of the times as measured, each at its own clock
+    own_clock_ratio: float | None  # A's time over B's, each at its own clock
     verdict: str  # the status of the window of the comparison
     a: SideTimes | None
     b: SideTimes | None
@@ -34,9 +34,9 @@ class TimedPair:
     launches: tuple[str, str] = ("", "")
     cache: str = ""  # cold or warm: the L2 cache that each call found
     pairs_count: int = 0
-    notes: tuple[str, ...] = ()  # of compare(), as that launches take a share of a time
+    notes: tuple[str, ...] = ()  # from compare(), such as the share of launches in a time
 
 
 def incomparable(reason: str) -> TimedPair:
-    """Return the answer on kernels that must not be timed against each other."""
+    """Return the record of kernels that must not be timed against each other."""
     return TimedPair("INCOMPARABLE", reason, None, None, None, None, "", None, None)

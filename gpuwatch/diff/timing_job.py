@@ -1,4 +1,4 @@
-"""The job that the timing process gets: code and arguments of both sides, and the terms of checking and timing."""
+"""The job of the timing process: code and arguments of both sides, and the terms of checking and timing."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ _GRID_SIZE_WORDS = ("%nctaid", "c[0x0][0xc]")  # gridDim.x in PTX and in SASS
 
 
 class KernelJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A kernel of a cubin: ``blocks`` are tried in this order, ``padding_bytes`` are arguments of zeros behind its own."""
+    """A kernel of a cubin: ``blocks`` are tried in order, ``padding_bytes`` are sizes of further zero arguments."""
 
     name: str
     symbol: str
@@ -28,11 +28,11 @@ class KernelJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     strides: bool
     resident_blocks_count: int  # on one SM
     padding_bytes: tuple[int, ...] = ()
-    fixed_blocks: tuple[Threads, ...] = ()  # to try first, the smallest that covers all: the kernel does not read its block
+    fixed_blocks: tuple[Threads, ...] = ()  # tried first if the kernel does not read its block size
 
 
 class CallJob(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A function of a Python file; ``is_pipeline``: its launches are captured into a graph."""
+    """A function of a Python file."""
 
     name: str
     file: str
@@ -55,7 +55,7 @@ class TimingTerms(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 3.0
     tolerance: float = 0.005
     has_own_clock: bool = False
-    is_pipeline: bool = False
+    is_pipeline: bool = False  # capture the launches of Python functions into a graph
     settings: Mapping[str, str] = {}
 
 
@@ -78,7 +78,7 @@ def make_job(
 ) -> TimingJob:
     """Return the job for one pair; a side without a kernel is a function of a Python file.
 
-    Raises UsageError: for arguments that nothing can be made of, and for a side without a cubin.
+    Raises UsageError: for arguments of an unsupported type, and for a side without a cubin.
     """
     jobs: list[KernelJob | CallJob] = []
     slots: list[tuple[Slot, ...]] = []
@@ -90,7 +90,7 @@ def make_job(
         jobs.append(_kernel_job(kernel, code, launch, padding))
         slots.append(read_slots(own, side.shown))
     joined = join_slots(slots[0], slots[-1]) if slots else ()
-    constants = [flag.partition("=")[0] for code in codes for flag in code.compiled.flags]  # of Triton
+    constants = [flag.partition("=")[0] for code in codes for flag in code.compiled.flags]  # Triton's constants and types
     known = {*constants, *(name for slot in joined for name in (slot.name, slot.other_name))}
     unknown = [name for name in terms.sizes if name not in known]
     if joined and unknown:
@@ -102,9 +102,9 @@ def make_job(
 
 
 def read_call(text: str | None, slots: tuple[Slot, ...]) -> tuple[dict[str, float], dict[str, str]]:
-    """Read --call 'kernel(x, x, 2.5, n)': numbers are scalars, and a pointer named in another's place is its buffer.
+    """Read --call 'kernel(x, x, 2.5, n)': numbers are scalars, and pointers of the same name share a buffer.
 
-    Raises UsageError: for anything else.
+    Raises UsageError: for text in another form.
     """
     if text is None:
         return {}, {}
@@ -126,7 +126,7 @@ def read_call(text: str | None, slots: tuple[Slot, ...]) -> tuple[dict[str, floa
 
 
 def with_launches(job: TimingJob, launches: tuple[str, str]) -> TimingJob:
-    """Return a job whose launches are known: nothing is searched or checked any more."""
+    """Return a job with known launches, without searches and checks."""
     sides = []
     for side, text in zip((job.a, job.b), launches, strict=True):
         if isinstance(side, KernelJob):
@@ -138,7 +138,7 @@ def with_launches(job: TimingJob, launches: tuple[str, str]) -> TimingJob:
 
 def _kernel_job(kernel: KernelSide, code: SideCode, launch: GivenLaunch, padding: tuple[int, ...]) -> KernelJob:
     if not code.compiled.cubin:
-        raise NotTimedError(f"{code.shown}: expected a cubin to run, found PTX alone; a ptxas would make one")
+        raise NotTimedError(f"{code.shown}: expected a cubin to run, found PTX alone; put ptxas on PATH to assemble it")
     lines = (*kernel.code.sass, *kernel.code.ptx)
     return KernelJob(
         name=kernel.code.name,
@@ -155,7 +155,7 @@ def _kernel_job(kernel: KernelSide, code: SideCode, launch: GivenLaunch, padding
 
 
 def _fixed_blocks(kernel: KernelSide, launch: GivenLaunch) -> tuple[Threads, ...]:
-    """Return the blocks of a kernel that is written for one size, and does not say which."""
+    """Return the blocks to try for a kernel that never reads its block size; empty if the block is known."""
     code = kernel.code
     is_plane = any(each.block[1] > 1 for each in kernel.launches)
     is_known = code.max_threads or code.required_block or launch.block or is_plane
@@ -164,6 +164,6 @@ def _fixed_blocks(kernel: KernelSide, launch: GivenLaunch) -> tuple[Threads, ...
 
 
 def _split_padding(parameters: tuple[Parameter, ...], *, is_padded: bool) -> tuple[tuple[Parameter, ...], tuple[int, ...]]:
-    """Part what Triton adds behind a kernel's own parameters: pointers to scratch memory that a plain kernel never uses."""
+    """Split off the parameters that Triton adds, pointers to unused scratch memory; return the rest, and their sizes."""
     own = [each for each in parameters if each.name] if is_padded else list(parameters)
     return tuple(own), tuple(each.bytes_count or 8 for each in parameters[len(own) :])

@@ -1,4 +1,4 @@
-"""The timing process from outside: started with a job, watched, and ended when a step takes too long."""
+"""Control of the timing process: its start with a job, its messages, and its end when a step takes too long."""
 
 import os
 import select
@@ -19,16 +19,16 @@ from gpuwatch.diff.timed_pair import TimedPair, incomparable
 from gpuwatch.diff.timing_job import TimingJob, with_launches
 from gpuwatch.errors import SourceGoneError, UsageError
 
-START_LIMIT_S = 120.0  # importing torch from a cold disk takes a minute
+START_LIMIT_S = 120.0  # importing torch from a cold disk can take a minute
 COMMAND = (sys.executable, "-P", "-m", "gpuwatch.diff.timed_child")
-_KILL_S = 10.0  # the driver takes a second or two to end a context with a kernel that runs
-_TOLD_LENGTH = 300
+_KILL_S = 10.0  # the driver needs seconds to end a context with a running kernel
+_OUTPUT_LENGTH = 300
 
 
 class TimingProcess:
-    """A pair of kernels in a process of its own; use it as a context manager, which ends the process.
+    """A pair of kernels in a separate process; a context manager, which ends the process.
 
-    A kernel that fails, or does not end in time, makes the pair INCOMPARABLE.
+    The pair is INCOMPARABLE if a kernel fails or does not end in time.
     """
 
     def __init__(self, job: TimingJob, say: Callable[[str], None], command: Sequence[str] = COMMAND) -> None:
@@ -55,7 +55,7 @@ class TimingProcess:
 
     def __exit__(self, *_: object) -> None:
         self._child.kill()
-        with suppress(subprocess.TimeoutExpired):  # the driver still ends the kernel: this process need not wait for it
+        with suppress(subprocess.TimeoutExpired):  # the driver still ends the kernel: no need to wait
             self._child.wait(_KILL_S)
         for each in (self._answers, self._printed, self._child.stdin):
             if each is not None:
@@ -64,9 +64,9 @@ class TimingProcess:
             self._job_file.unlink(missing_ok=True)
 
     def time(self) -> TimedPair:
-        """Check and time the pair.  Raises UsageError: for what the user can put right, and when the process just ends."""
+        """Check and time the pair.  Raises UsageError: for an invalid request, and when the process ends without times."""
         data = msgspec.msgpack.encode(self._job)
-        self._tell(len(data).to_bytes(LENGTH_BYTES, "little") + data)
+        self._send(len(data).to_bytes(LENGTH_BYTES, "little") + data)
         last = self._wait("start", START_LIMIT_S)
         if last.timed is not None:
             self._device = last.device
@@ -75,14 +75,14 @@ class TimingProcess:
 
     @property
     def device(self) -> Device:
-        """The GPU, once times are there.  Raises SourceGoneError: when the driver does not describe it."""
+        """Return the GPU, known after ``time()``.  Raises SourceGoneError: when the driver does not describe the GPU."""
         if self._device is None:
             raise SourceGoneError("the driver does not describe this GPU")
         return self._device
 
     def run_alone(self, side: Literal["a", "b"], seconds: float) -> None:
-        """Run one side back to back for this long, and wait for its end.  Raises UsageError: when it fails."""
-        self._tell(f"{side} {seconds}\n".encode())
+        """Run one side back to back for ``seconds``, and wait for the end.  Raises UsageError: when the side fails."""
+        self._send(f"{side} {seconds}\n".encode())
         last = self._wait(f"{side.upper()} alone", START_LIMIT_S)
         if not last.has_run_alone:
             raise UsageError(last.fault or (last.timed.reason if last.timed is not None else "the timing process ended"))
@@ -96,21 +96,21 @@ class TimingProcess:
             self._job_file = Path(name)
         return [*self._command, ONCE, side, str(self._job_file)]
 
-    def _tell(self, data: bytes) -> None:
-        assert self._child.stdin is not None  # noqa: S101 - it is a pipe
+    def _send(self, data: bytes) -> None:
+        assert self._child.stdin is not None  # noqa: S101 - stdin is a pipe
         try:
             self._child.stdin.write(data)
             self._child.stdin.flush()
-        except BrokenPipeError:  # it ended already: its answer, or its last words, tell why
+        except BrokenPipeError:  # the process ended: its message or last output gives the reason
             return
 
     def _wait(self, doing: str, limit_s: float) -> ChildMessage:
-        """Read messages until one that ends a step."""
+        """Return the message that ends a step, or an INCOMPARABLE pair after the step's time limit."""
         deadline_ns = clock.now_ns() + int(limit_s * 1e9)
         while True:
             left_s = (deadline_ns - clock.now_ns()) / 1e9
             if left_s <= 0 or not select.select([self._answers], [], [], left_s)[0]:
-                why = f"expected an end within {limit_s:.0f} s, found none: a loop without end, or too much work"
+                why = f"expected an end within {limit_s:.0f} s, found none: an endless loop, or too much work; use a smaller --shape"
                 return ChildMessage(timed=incomparable(f"{doing}: {why}"))
             part = self._answers.read(1 << 16)
             if not part:
@@ -132,5 +132,5 @@ class TimingProcess:
         code = self._child.wait(_KILL_S)
         self._printed.seek(0)
         lines = self._printed.read().decode(errors="replace").strip().splitlines()
-        said = " ".join(lines[-1].split())[-_TOLD_LENGTH:] if lines else "it printed nothing"
-        return UsageError(f"expected times, found that the timing process ended with {code} ({doing}): {said}")
+        output = " ".join(lines[-1].split())[-_OUTPUT_LENGTH:] if lines else "it printed nothing"
+        return UsageError(f"expected times, found: the timing process ended with {code} ({doing}): {output}")

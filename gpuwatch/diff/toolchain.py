@@ -1,4 +1,4 @@
-"""Compilers, disassembler and CUDA's headers: the ones on PATH, else those of NVIDIA's wheels, else Triton's."""
+"""Compilers, disassembler and CUDA headers: from PATH, else from NVIDIA's wheels, else from Triton."""
 
 import functools
 import importlib.util
@@ -12,11 +12,11 @@ from gpuwatch.errors import UsageError
 
 EXTRA = "pip install 'gpuwatch-validity[diff]'"
 NVCC_EXTRA = "pip install 'gpuwatch-validity[nvcc]'"
-TOOL_S = 300.0  # a template that recurses without end must not hold the terminal for ever
+TOOL_S = 300.0  # an endless template recursion must not block the terminal
 
 
 def import_nvrtc() -> Any | None:  # cuda has no types
-    """Return the bindings of NVRTC; None where the bindings or the library itself are missing."""
+    """Return the bindings of NVRTC; None if the bindings or the library are missing."""
     try:
         from cuda.bindings import nvrtc
 
@@ -48,13 +48,13 @@ def include_folders() -> list[Path]:
 
 @functools.cache
 def version_of(tool: Path) -> str:
-    """Return the last line of what a tool says of its version, which names its build."""
+    """Return the last line of a tool's --version, which names the build; "unknown" without output."""
     lines = run_tool([str(tool), "--version"]).stdout.strip().splitlines()
     return lines[-1].strip() if lines else "unknown"
 
 
 def release_of(tool: Path) -> str:
-    """Return a tool's release as people know it, such as 13.0."""
+    """Return a tool's release, such as 13.0; the build if no release is found."""
     build = version_of(tool)
     return build.partition("cuda_")[2].partition(".r")[0] or build
 

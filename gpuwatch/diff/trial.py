@@ -1,4 +1,4 @@
-"""One run of a pair's arguments: buffers between guard zones, filled alike before each run."""
+"""Buffers of one trial of a pair, between guard zones, with the same values before each run."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +13,8 @@ from gpuwatch.diff.kernel_arguments import ROW_LENGTHS, SizePlan, Slot, pack, sc
 from gpuwatch.diff.kernel_device import Bytes, KernelDevice, KernelFault, Launch
 from gpuwatch.errors import UsageError
 
-GUARD_BYTES = 64 << 10  # on each side of a buffer: an index that misses by one row of most shapes
-# NaN in each floating-point type around inputs; a plain number around outputs, so that what is copied from beyond shows.
+GUARD_BYTES = 64 << 10  # on each side of a buffer; larger than one row of most shapes
+# NaN in each floating-point type around inputs; a plain number around outputs, so that values copied from beyond show.
 _INPUT_GUARD, _OUTPUT_GUARD = 0xFF, 0x5C
 _POISON = 0xA5  # a small number in each type, which no kernel writes by chance
 
@@ -25,20 +25,20 @@ Touched = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TrialTerms:
-    """The fill of a trial's buffers, and values that the user gave by the arguments' names."""
+    """The fill of a trial's buffers, and the user's values by argument name."""
 
     fill: str = "randn"
     seed: int = 0
     scalars: Mapping[str, float] = field(default_factory=dict)
     arrays: Mapping[str, npt.NDArray[np.generic]] = field(default_factory=dict)
-    aliases: Mapping[str, str] = field(default_factory=dict)  # a pointer that is another one's buffer
+    aliases: Mapping[str, str] = field(default_factory=dict)  # pointers by name, and the pointers whose buffers they share
 
 
 class Trial:
-    """Buffers for one plan of sizes; use it as a context manager, which frees them."""
+    """Buffers for one plan of sizes; a context manager, which frees the buffers."""
 
     def __init__(self, device: KernelDevice, slots: Sequence[Slot], plan: SizePlan, terms: TrialTerms) -> None:
-        """Raises KernelFault: when the GPU or the host has too little memory."""
+        """Make and fill the buffers.  Raises KernelFault: when the GPU or the host has too little memory."""
         rng = np.random.default_rng(terms.seed)
         self.device, self.slots, self.plan = device, slots, plan
         self.scalars = scalar_values(slots, plan, terms.scalars, rng)
@@ -52,7 +52,7 @@ class Trial:
             )
         self._initial = [self._make(slot, terms, rng) for slot in self._pointers]
         self._bases: list[int] = []
-        self._copies: list[int] = []  # of what the buffers hold before a run: the host's take a hundred times as long
+        self._copies: list[int] = []  # initial values, kept on the GPU because copies from the host are slow
         try:
             for values in self._initial:
                 self._bases.append(device.allocate(values.nbytes + 2 * GUARD_BYTES))
@@ -80,7 +80,7 @@ class Trial:
         self._bases, self._copies = [], []
 
     def arguments(self) -> list[bytes]:
-        """Return the bytes of each argument, as a launch takes them."""
+        """Return the bytes of each argument for a launch."""
         return [
             self.places[slot.name].to_bytes(8, "little") if slot.is_pointer else pack(slot, self.scalars[slot.name])
             for slot in self.slots
@@ -91,13 +91,13 @@ class Trial:
         return [slot for slot in self._pointers if not slot.is_input]
 
     def count_of(self, name: str) -> int:
-        """Return the elements of a pointer's buffer."""
+        """Return the number of elements in a pointer's buffer."""
         own = self.aliases.get(name, name)
         slot, values = next((slot, each) for slot, each in zip(self._pointers, self._initial, strict=True) if slot.name == own)
         return values.nbytes // slot.itemsize
 
     def shape_of(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a buffer as an array: the user's, else rows of the length that the sizes tell."""
+        """Return a buffer's shape: that of the user's array, else rows if a size is a row length, else flat."""
         if name in self._shapes:
             return self._shapes[name]
         count = self.count_of(name)
@@ -105,10 +105,10 @@ class Trial:
         return (count // row, row) if row and count % row == 0 else (count,)
 
     def traffic(self, launch: Launch) -> tuple[int, int]:
-        """Return the bytes that a launch reads at least once, and writes.
+        """Return the bytes that a launch reads, each counted once, and the bytes that it writes.
 
-        An input counts whole, or as long as one of the sizes where the rest changes no result; an output counts as read where
-        the result depends on what it held.
+        An input counts whole, or up to one of the sizes if the rest does not affect the outputs.
+        An output's element counts as read if the result depends on the element's old value.
         """
         read, written = 0, 0
         starts = self.run(launch), self.run(launch, poisoned=True)
@@ -120,7 +120,7 @@ class Trial:
         return read, written
 
     def _read_bytes(self, number: int, launch: Launch, expected: Sequence[Bytes]) -> int:
-        """Return the bytes of an input without a rest that changes nothing.  Whole numbers may be indices: they stay."""
+        """Return the bytes of an input that affect the outputs.  Integers may be indices: their inputs count whole."""
         slot, whole = self._pointers[number], self._initial[number].nbytes
         for used in sorted({size * slot.itemsize for size in self.plan.sizes.values()} if slot.is_float else ()):
             if used < whole:
@@ -131,7 +131,7 @@ class Trial:
         return whole
 
     def reset(self, *, poisoned: bool = False) -> None:
-        """Fill buffers and guard zones as before any run; ``poisoned`` fills outputs with one byte's value."""
+        """Restore buffers and guard zones to the initial values; ``poisoned`` fills outputs with one byte value."""
         for slot, base, values, copy in zip(self._pointers, self._bases, self._initial, self._copies, strict=True):
             self.device.fill(base, _guard(slot), values.nbytes + 2 * GUARD_BYTES)
             if poisoned and not slot.is_input:
@@ -141,7 +141,7 @@ class Trial:
         self.device.synchronize()
 
     def run(self, launch: Launch, *, poisoned: bool = False) -> list[Bytes]:
-        """Run one launch from the start, and return the outputs.  Raises KernelFault: when it fails or writes outside."""
+        """Reset, run one launch and return the outputs.  Raises KernelFault: when the launch fails or writes outside."""
         self.reset(poisoned=poisoned)
         return self._finish(launch)
 
@@ -156,7 +156,7 @@ class Trial:
         ]
 
     def touched(self, launch: Launch) -> list[Touched]:
-        """Return the elements of each output that a launch writes: those that differ from either of two beginnings."""
+        """Return masks of the elements that a launch writes: those that differ from one of two initial fills."""
         return self._changed(self.run(launch), self.run(launch, poisoned=True))
 
     def _changed(self, after: Sequence[Bytes], after_poison: Sequence[Bytes]) -> list[Touched]:
@@ -169,7 +169,7 @@ class Trial:
     def _make(self, slot: Slot, terms: TrialTerms, rng: np.random.Generator) -> Bytes:
         if slot.name in terms.arrays:
             return encode(slot, terms.arrays[slot.name])
-        # What an output held before is not the input that such a fill is about.
+        # The fills nan and large are for inputs, not for the old values of outputs.
         is_special = terms.fill in INPUT_FILLS and not slot.is_input and any(each.is_input for each in self.slots)
         return make_values(slot, self.plan.elements_count, NAMES[0] if is_special else terms.fill, rng)
 
@@ -187,7 +187,7 @@ class Trial:
 
 
 def _words(data: Bytes, slot: Slot) -> npt.NDArray[Any]:
-    """Return elements as whole numbers, which compare by their bits."""
+    """Return the elements as unsigned integers, which compare bit by bit."""
     return data.view(f"u{slot.itemsize}")
 
 
@@ -196,7 +196,7 @@ def _guard(slot: Slot) -> int:
 
 
 def check_aliases(slots: Sequence[Slot], aliases: Mapping[str, str]) -> None:
-    """Raises UsageError: when a pointer is to be another that does not exist."""
+    """Check the shared buffers of --call.  Raises UsageError: for a name that is not a buffer."""
     names = [slot.name for slot in slots if slot.is_pointer]
     for name, target in aliases.items():
         if target not in names or target in aliases or name not in names:

@@ -1,4 +1,4 @@
-"""Triton kernels compiled without a GPU: types and sizes from their names, from options, or from their defaults."""
+"""Triton kernels compiled without a GPU, with types and sizes from parameter names, options or defaults."""
 
 import os
 import tempfile
@@ -12,17 +12,17 @@ from gpuwatch.diff.sides import Side
 from gpuwatch.errors import GpuwatchError, UsageError
 
 _POINTER, _INTEGER = "*fp32", "i32"
-_ALIGNMENT = 16  # bytes: allocators align more; Triton's own launcher says so of each pointer, and of sizes it divides
+_ALIGNMENT = 16  # bytes; Triton's launcher declares this divisibility of pointers, and of sizes that are multiples
 
 
 class PlainFunctionError(UsageError):
-    """A Python function that is no Triton kernel: it can be timed, and has no code to compare."""
+    """Error for a Python function that is not a Triton kernel: it can be timed, but has no code to compare."""
 
 
 def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mapping[str, str]) -> Compiled:
     """Compile the Triton kernel that a side names.
 
-    Raises UsageError: without Triton, for a function that is no Triton kernel, and for a constant without a value.
+    Raises UsageError: without Triton, for a function that is not a Triton kernel, and for a constant without a value.
     """
     if not side.kernel:
         raise UsageError(f"{side.shown}: expected FILE.py:KERNEL, or its name with --fn, found no name")
@@ -42,14 +42,14 @@ def compile_kernel(side: Side, arch: str, sizes: Mapping[str, int], types: Mappi
                 source, target=GPUTarget("cuda", int(arch.removeprefix("sm_").rstrip("af")), 32), options=options
             )
         except Exception as error:
-            said = " ".join(str(error).split())[-200:]  # the reason stands at the end, after the source
+            reason = " ".join(str(error).split())[-200:]  # the reason is at the end, after the source
             given = ", ".join(f"{name}={type_}" for name, type_ in signature.items() if type_ != "constexpr")
-            # The names in --dtype, else the first, may be pointers that lack their star.
+            # The first argument in --dtype, else the first of all, may be a pointer without its star.
             name, type_ = next(((each, types[each]) for each in types if each in signature), next(iter(signature.items())))
             hint = "names another type" if type_.startswith("*") else "makes it a pointer"
             raise UsageError(
                 f"{side.shown}: expected a kernel that Triton compiles with the types {given}, found {type(error).__name__}: "
-                f"{said}; --dtype '{name}=*{'fp16' if type_.startswith('*') else type_}' {hint}"
+                f"{reason}; --dtype '{name}=*{'fp16' if type_.startswith('*') else type_}' {hint}"
             ) from error
     flags = tuple(f"{name}={value}" for name, value in {**signature, **constants}.items())
     return Compiled(
@@ -71,10 +71,10 @@ def _kernel(side: Side) -> Any:  # triton has no types
     except GpuwatchError:
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {said}") from error
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        raise UsageError(f"{side.shown}: expected a file that can be imported, found one that raises {reason}") from error
     while not hasattr(found, "arg_names") or not hasattr(found, "cache_key"):
-        if not hasattr(found, "fn"):  # of @triton.autotune and @triton.heuristics: the kernel they wrap
+        if not hasattr(found, "fn"):  # @triton.autotune and @triton.heuristics wrap the kernel as ``fn``
             raise PlainFunctionError(
                 f"{side.shown}: expected a Triton kernel, found a Python function; it has no code to compare without a GPU"
             )
@@ -114,7 +114,7 @@ def _attributes(kernel: Any, signature: Mapping[str, str], sizes: Mapping[str, i
 
 @contextmanager
 def _cache_of_its_own() -> Iterator[None]:
-    """Keep Triton's files out of the user's home: nothing is left behind."""
+    """Point Triton's cache to a temporary folder, so that no file is left in the user's home."""
     before = {name: value for name, value in os.environ.items() if name == "TRITON_CACHE_DIR"}
     with tempfile.TemporaryDirectory(prefix="gpuwatch-diff-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder

@@ -53,7 +53,7 @@ class Job:
     progress: Progress
 
     def show(self, doing: str, share_ratio: float, interval: Interval | None) -> None:
-        """Show progress, and the interval beside its target."""
+        """Show progress, and the interval with its target."""
         target = f"wanted ±{100 * self.limits.target_ratio:.2g} %"
         width = f"±{100 * interval.half_width_ratio:.2g} %, {target}" if interval else ""
         self.progress.show(doing, share_ratio, width)
@@ -73,7 +73,7 @@ class Attempt:
     """One measurement and its verdicts."""
 
     timings: Timings
-    interval: Interval | None  # of the median; None: unknown width
+    interval: Interval | None  # interval of the median; None: unknown width
     warmup: Warmup
     took_s: float
     busy_ratio: float | None
@@ -91,7 +91,7 @@ class Attempt:
 
 
 class _Chunks:
-    """The entries so far, in chunks of about ``CHUNK_S``."""
+    """The entries of an attempt, taken in chunks of about ``CHUNK_S``."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -122,13 +122,13 @@ class _Chunks:
         return taken.timings
 
     def all(self) -> Timings:
-        """Return all entries so far as one series."""
+        """Return all taken entries as one series."""
         # The joined series replaces its pieces: joining all pieces each time would take quadratic time.
         self._pieces = [joined(self._pieces)]
         return self._pieces[0]
 
     def other_work(self) -> OtherWork | None:
-        """Return the timer's own work beside the entries: flushes and holds."""
+        """Return the timer's work outside the entries: flushes and holds."""
         return joined_other_work(self._other)
 
     @property
@@ -137,7 +137,7 @@ class _Chunks:
 
     @property
     def launches(self) -> Mapping[str, FactValue]:
-        """Return the facts about launches, if host and call are separate."""
+        """Return the facts about launches; empty for the host's timer."""
         return {} if self.issue_s is None else {"issue_s": self.issue_s, "starved_ratio": self.starved_ratio}
 
     @property
@@ -147,7 +147,7 @@ class _Chunks:
 
 def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> Attempt:
     """Warm up, measure inside the window, and wait for its verdict."""
-    # Everything slow happens before the warm-up: the GPU must not idle between it and the first timed entry.
+    # Everything slow happens before the warm-up: the GPU must not idle between the warm-up and the first timed entry.
     limits = job.limits
     least_s = limits.min_s if limits.min_s is not None else QUICK.measure_s
     stopping = Stopping(least_s=least_s, most_s=limits.max_s, target_ratio=limits.target_ratio)
@@ -193,7 +193,7 @@ def run_attempt(job: Job, opening: AbstractContextManager[MeasuredWindow]) -> At
 def warm_up(
     job: Job,
     *,
-    first_s: Annotated[float, "the clock stands at its highest until the cap engages, which takes 56-75 ms"] = 0.1,
+    first_s: Annotated[float, "the clock is at its maximum until the cap engages, after 56-75 ms (docs/HARDWARE.md)"] = 0.1,
 ) -> tuple[float | None, Warmup]:
     """Warm up until steady; return the device's highest clock, estimated if torch does not report it, and the warm-up."""
     chunks, clock_max_mhz = _Chunks(job), job.clock_max_mhz

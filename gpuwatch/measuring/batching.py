@@ -5,7 +5,7 @@ import numpy as np
 from gpuwatch.measuring.cache import CacheSetting
 from gpuwatch.timers import Timer, TimingPlan
 
-# The timer's own 3 us are 1 % of this; so is the pause of the GPU for its stamps.
+# Long enough that events and stamps take a small share of an entry (docs/decisions/0051).
 ENTRY_S = 300e-6
 _CALLS_MOST_COUNT = 2000
 _TRIES_COUNT = 5
@@ -27,7 +27,7 @@ def size_entries(setting: CacheSetting, timer: Timer) -> tuple[TimingPlan, float
     count = 1
     if setting.batches:
         count = min(_CALLS_MOST_COUNT, int(-(-ENTRY_S // max(call_s, 1e-9)))) if call_s < ENTRY_S / 2 else 1
-        # Whole rounds of the inputs, or the entry's last input would be warm when the next entry begins.
+        # Whole rounds of the inputs: otherwise an input would still be in the cache at its next use.
         rounds = -(-count // len(setting.calls))
         count = rounds * len(setting.calls)
     return TimingPlan(calls=setting.calls, calls_count=count, before=setting.before), call_s * count, issue_s

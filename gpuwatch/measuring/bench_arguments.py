@@ -1,4 +1,4 @@
-"""The arguments of bench(); one error line refuses an impossible one."""
+"""The arguments of bench(), and one error line for each invalid argument."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Work:
 
     fn: Callable[..., Any]
     inputs: list[tuple[Any, ...]]
-    is_rotated: bool  # the caller gave the sets by name
+    is_rotated: bool  # the caller gave the sets with rotate=
     reference: Any
     rtol: float | None
     check_inputs: bool
@@ -140,7 +140,7 @@ def check_choices(timer: TimerChoice, cache: Cache | None) -> None:
 def amount(name: str, value: object, *, zero: bool = False) -> float:
     """Return a finite number above zero (or zero, if allowed) from a number of any library.
 
-    Raises UsageError: for anything else.
+    Raises UsageError: for any other value.
     """
     wanted = "a number of at least 0" if zero else "a number above 0"
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -155,7 +155,7 @@ def amount(name: str, value: object, *, zero: bool = False) -> float:
 
 
 def amount_or_none(name: str, value: object, *, zero: bool = False) -> float | None:
-    """Return the same number, or None if none was given."""
+    """Return the number as ``amount`` does, or None for None."""
     return None if value is None else amount(name, value, zero=zero)
 
 

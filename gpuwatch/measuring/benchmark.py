@@ -49,27 +49,27 @@ def bench(
 ) -> Measurement:
     """Time ``fn(*args)``: warm up until it is steady, measure until the median's interval is narrow enough, and judge.
 
-    Python's garbage collector is held off while timing.  Exceptions of ``fn`` pass.
+    Python's garbage collector is held off while timing.  Exceptions of ``fn`` propagate.
 
     Args:
         fn: Function to time; one call does the whole work.
         args: Arguments of each call.
         rotate: Several tuples of arguments, which calls take in turn, in place of ``args``.
         timer: ``"events"`` takes the GPU's time.  ``"graph"`` times a captured CUDA graph, for kernels shorter than their
-            launch.  ``"host"`` takes the time a caller waits for.  None takes events where this process works on a GPU, else
+            launch.  ``"host"`` takes the time a caller waits for.  None takes events if this process works on a GPU, else
             the host's clock.  An object with the methods of ``gpuwatch.timers.Timer`` is used directly.
         cache: ``"cold"``, the default on a GPU, empties the L2 cache before each call, outside the timed span, or gives short
             calls copies of ``args`` in turn.  ``"warm"`` does neither.
         flops: Floating-point operations of one call, a count.
         bytes: Bytes that one call must read and write in device memory.
         dtype: Data type of the arithmetic, as ``"bfloat16"`` or ``torch.bfloat16``; by default that of the arguments.
-        reference: Right result, or a function of the same arguments.  A wrong result ends the benchmark before timing.
+        reference: Expected result, or a function of the same arguments.  A wrong result ends the benchmark before timing.
         rtol: Largest relative error against the reference, a ratio; by default the data type's.
-        check_inputs: True changes floating-point ``args`` in place for a moment, to see the result change.
+        check_inputs: True changes floating-point ``args`` in place for a moment, to check that the result changes.
         label: Name of the window, at most 256 characters; by default the function's name.
         claim: Meaning of the number: ``"sustained"``, ``"burst"`` or ``"fixed-clock"``.
         policy: A ``Policy`` with accepted hazards, limits and thresholds.
-        min_s: Shortest time to measure, in seconds.  By default 1 s; 3 s where the true clock lies below the GPU's maximum or
+        min_s: Shortest time to measure, in seconds.  By default 1 s; 3 s if the true clock is below the GPU's maximum or
             is not known.
         max_s: Longest time to measure, in seconds.
         target_ratio: Half width of the median's 95 % interval at which measuring ends, as a ratio of the median.
@@ -84,7 +84,7 @@ def bench(
     Returns:
         A ``Measurement``: print it, read its figures, or store ``to_dict()``.
 
-    Raises UsageError: when an argument can never be right.
+    Raises UsageError: when an argument is invalid.
     Raises WrongResultError: when the result differs from the reference.
 
     Example:

@@ -11,9 +11,9 @@ from gpuwatch.measuring import tensor_trees
 from gpuwatch.timers import Call
 from gpuwatch.wire.messages import FactValue
 
-# Written between two calls.  One cache size would leave lines behind: the cache is hashed, and not replaced in order.
+# Bytes written between two calls, over the cache size.  A ratio of 1 would leave old lines: replacement is not in order.
 FLUSH_L2_RATIO = 2.0
-# Bytes of other inputs touched before the same input comes again.
+# Bytes of other inputs between two uses of an input, over the cache size.
 _ROTATION_L2_RATIO = 3.0
 _COPIES_MOST_COUNT = 512
 
@@ -32,20 +32,20 @@ class CacheSetting:
 
 
 def warm_setting(fn: Callable[..., object], args: tuple[Any, ...]) -> CacheSetting:
-    """Repeat one call on the same inputs."""
+    """Return a setting that repeats one call on the same inputs."""
     return CacheSetting((partial(fn, *args) if args else fn,), batches=True, facts={"cache": "warm", **_working_set(args)})
 
 
 def flushed_setting(
     fn: Callable[..., object], args: tuple[Any, ...], flush: Callable[[], None], flush_bytes: int
 ) -> CacheSetting:
-    """Flush before each call, outside the timed span: calls cannot be batched."""
+    """Return a setting that flushes before each call, outside the timed span, so that calls are not batched."""
     facts = {"cache": "cold", "flush_bytes": flush_bytes, "flush_timed": False, **_working_set(args)}
     return CacheSetting((partial(fn, *args) if args else fn,), batches=False, before=flush, facts=facts)
 
 
 def rotated_setting(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) -> CacheSetting:
-    """Take inputs in turn: a call's data has left the cache when its inputs come again."""
+    """Return a setting that takes inputs in turn, so that each input has left the cache before its next use."""
     sizes = [sum(map(tensor_trees.size_bytes, tensor_trees.arrays(one))) for one in inputs]
     facts: dict[str, FactValue] = {"cache": "cold", "flush_timed": False}
     if any(sizes):
@@ -54,9 +54,9 @@ def rotated_setting(fn: Callable[..., object], inputs: list[tuple[Any, ...]]) ->
 
 
 def copy_inputs(args: tuple[Any, ...], l2_bytes: int) -> list[tuple[Any, ...]] | None:
-    """Copy the arguments until each set has left the cache when its turn comes again; None without any, or for tiny ones.
+    """Return the arguments with enough copies that each set has left the cache before its next turn.
 
-    Inputs far larger than the cache need no copies, and tiny ones need too many.
+    Return None for arguments without arrays, and for tiny arrays, which would need too many copies.
     """
     size = sum(tensor_trees.size_bytes(array) for array in tensor_trees.arrays(args))
     if not size:
@@ -74,7 +74,7 @@ def make_flush(l2_bytes: int | None) -> tuple[Callable[[], None], int]:
     """
     if not l2_bytes:
         raise UsageError(
-            "cache='cold': expected a torch that knows the size of the L2 cache, found none; use rotate=[...] or cache='warm'"
+            "cache='cold': expected the size of the L2 cache from torch, found none; use rotate=[...] or cache='warm'"
         )
     count = int(FLUSH_L2_RATIO * l2_bytes)
     torch = sys.modules["torch"]

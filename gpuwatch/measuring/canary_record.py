@@ -15,7 +15,7 @@ from gpuwatch.errors import GpuwatchError
 from gpuwatch.wire.messages import FactValue
 
 FILE = "canaries.json"
-# Enough for a median that one bad day does not move; older ones may come from another driver.
+# Enough for a median that one bad day does not change; older records may come from another driver.
 _MOST_COUNT = 50
 
 
@@ -72,14 +72,14 @@ class CanaryRun:
         return facts(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
     def store(self) -> None:
-        """Append the canary to the record; an unwritable state folder must not cost a measurement."""
+        """Append the canary to the record; an unwritable state folder must not fail a measurement."""
         with contextlib.suppress(OSError, ValueError):
             store(self.state, self.uuid, clock_mhz=self.clock_mhz, copy_bytes_count=self.copy_bytes_count)
 
 
 def run_canary(uuid: str, settings: Settings | None) -> CanaryRun | None:
     """Run the canary for about 5 ms; return None without stamps, memory for its copy, or a valid configuration."""
-    # A failure never stops a benchmark; one for lack of memory is not logged.
+    # A failure never stops a benchmark; a lack of memory is not even logged.
     with spared("the canary"), contextlib.suppress(RuntimeError, GpuwatchError):
         from gpuwatch.cuda.canary import measure_canary
 

@@ -1,4 +1,4 @@
-"""The outside world of a benchmark; a test replaces it to run without a GPU, a daemon and real time."""
+"""The outside world of a benchmark, which tests replace to run without a GPU, a daemon and real time."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

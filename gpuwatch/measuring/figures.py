@@ -1,4 +1,4 @@
-"""The figures of one benchmark: its attempts, the times of the counting one, and the derived clock and rates."""
+"""The figures of one benchmark: the attempts, the times of the attempt that counts, and the derived clock and rates."""
 
 from dataclasses import dataclass
 
@@ -23,18 +23,18 @@ class TimeFigures:
 
     Attributes:
         label: Name of the benchmark.
-        timer: Timer that took the times: events, graph, host, or the name of the caller's own.
-        cache: L2 cache that each call found, cold or warm; None where the host's timer leaves the cache alone.
+        timer: Timer that took the times: events, graph, host, or the name of the caller's timer.
+        cache: L2 cache that each call found, cold or warm; None if the host's timer leaves the cache alone.
         attempts: Every attempt, in the order they ran.
-        timer_overhead_s: Time that the timer reads around nothing, in seconds per entry; not subtracted.
+        timer_overhead_s: Time that the timer reads around no work, in seconds per entry; not subtracted.
         issue_s: Host's time to launch one call, in seconds; None for the host's timer.
         first_call_s: Time of the very first call, in seconds.
-        call_flops_count: Floating-point operations of one call; None where none were given.
-        call_bytes: Bytes that one call must move; None where none were given.
+        call_flops_count: Floating-point operations of one call; None if not given.
+        call_bytes: Bytes that one call must move; None if not given.
         dtype: Data type of the arithmetic.
         device: GPU of this process, as ``annotate.evidence.Device``; None without one.
         match: Error against the reference and its limit, as ratios; None without a reference.
-        output_unchanged: True if the result stayed the same when inputs changed; None where that was not checked.
+        output_unchanged: True if the result stayed the same when inputs changed; None if that was not checked.
     """
 
     label: str
@@ -59,7 +59,7 @@ class TimeFigures:
 
     @property
     def timings(self) -> Timings:
-        """Return times, begins and clocks of the attempt that counts: arrays of shape (count,)."""
+        """Return times, start times and clocks of the attempt that counts: arrays of shape (count,)."""
         return self.attempt.timings
 
     @property
@@ -194,7 +194,7 @@ class RateFigures(TimeFigures):
         return sensitivity(self.timings)
 
     def at_clock(self, mhz: float) -> Corrected | NoFit:
-        """Return the time at a stated clock beside the measured time.
+        """Return the time at a stated clock with the measured time.
 
         Args:
             mhz: SM clock in MHz.
@@ -213,12 +213,12 @@ class RateFigures(TimeFigures):
 
     @property
     def flops_per_s(self) -> float | None:
-        """Return floating-point operations per second at the median; None where ``flops`` was not given."""
+        """Return floating-point operations per second at the median; None if ``flops`` was not given."""
         return self.call_flops_count / self.median_s if self.call_flops_count and self.median_s else None
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Return bytes per second at the median; None where ``bytes`` was not given."""
+        """Return bytes per second at the median; None if ``bytes`` was not given."""
         return self.call_bytes / self.median_s if self.call_bytes and self.median_s else None
 
     @property

@@ -4,7 +4,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-HELD_OFF = "off"  # the term in results; an H200 waited 88 ms for one collection between two timed launches
+HELD_OFF = "off"  # the term in results; a collection between two timed launches can stall the GPU
 
 
 @contextmanager

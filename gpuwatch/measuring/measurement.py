@@ -42,7 +42,7 @@ class Measurement(RateFigures):
     def raise_for_verdict(self) -> None:
         """Raise RejectedError if the verdict is rejected; do nothing otherwise.
 
-        Raises RejectedError: when the verdict is rejected; it is in ``error.verdict``.
+        Raises RejectedError: when the verdict is rejected; ``error.verdict`` holds the verdict.
 
         Example:
             >>> try:

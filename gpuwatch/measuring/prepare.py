@@ -18,7 +18,7 @@ from gpuwatch.measuring.reference import Match, match_results, output_unchanged
 from gpuwatch.timers import Call, Timer, TimingPlan
 from gpuwatch.wire.messages import FactValue
 
-# Between two events of a held stream the shortest kernel takes 1.5 us more than no work; events have steps of 0.5 us.
+# Below the shortest kernel's time between two events of a held stream; events have steps of 0.5 us.
 _LEAST_KERNEL_S = 0.75e-6
 _TRIES_COUNT = 2
 
@@ -47,7 +47,7 @@ class WorkChecks:
 
 
 def check_work(request: BenchRequest, now_ns: Callable[[], int]) -> WorkChecks:
-    """Check the result, detect a cached one, and time the first call.
+    """Check the result, detect a cached result, and time the first call.
 
     Raises WrongResultError: when the result differs from the reference.
     """
@@ -67,7 +67,7 @@ def _check_result(work: Work) -> Match | None:
     reference = work.reference
     if reference is None:
         return None
-    # Both get their own arguments, because a function that works in place would change the other's inputs.
+    # Function and reference get separate copies, because a function may change its arguments in place.
     expected = reference(*tensor_trees.mapped(work.args, tensor_trees.copied)) if callable(reference) else reference
     found = match_results(work.fn(*tensor_trees.mapped(work.args, tensor_trees.copied)), expected, work.rtol)
     if not found.holds:
@@ -78,7 +78,7 @@ def _check_result(work: Work) -> Match | None:
 def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
     """Time the first call by the host's clock until its work is done; this call also initialises libraries.
 
-    If the function itself creates the first context on a GPU, gpuwatch knows that only after the call.
+    The function itself may create the first context on a GPU, so the context is looked up after the call.
     """
     begin_ns = now_ns()
     work.fn(*work.args)
@@ -88,7 +88,7 @@ def _first_call_s(work: Work, now_ns: Callable[[], int]) -> float:
 
 @contextmanager
 def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]:
-    """Yield the timer of this choice and its overhead; without a choice, a timer that sees the work."""
+    """Yield the chosen timer and its overhead; without a choice, a timer that can measure the work."""
     if choice is not None and not isinstance(choice, str):
         yield choice, choice.overhead_s()
         return
@@ -102,12 +102,12 @@ def open_timer(choice: TimerChoice, work: Work) -> Iterator[tuple[Timer, float]]
 
 
 def is_invisible(call: Call, timer: Timer, overhead_s: float) -> bool:
-    """Return True if a GPU's timer reads the same for a call as for no work: the host works, or another stream.
+    """Return True if a GPU's timer reads the same for a call as for no work, because the host or another stream works.
 
-    It cannot tell for calls that take the host more than some milliseconds: events then read the host's time too.
+    Calls that take the host more than some milliseconds always return False: events then read the host's time too.
     """
     plan = TimingPlan(calls=(call,))
-    # The second time the GPU is held until the host is done, so that the host's time does not show.
+    # In the second take the GPU is held until the host is done, so that events do not read the host's time.
     timer.take(plan, _TRIES_COUNT)
     held = timer.take(plan, _TRIES_COUNT)
     return float(np.median(held.timings.took_s)) < overhead_s + _LEAST_KERNEL_S

@@ -18,7 +18,7 @@ _SLICE_COUNT = 1 << 24  # values compared at once: as doubles they take 128 MiB
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The largest relative error against a reference, and the largest allowed; for several results, those of the worst."""
+    """The largest relative error against a reference, and the limit; for several results, those of the worst result."""
 
     error_ratio: float
     limit_ratio: float
@@ -65,14 +65,14 @@ def _numpy(leaf: Any) -> np.ndarray[Any, Any]:
     return np.asarray(leaf, np.complex128 if np.iscomplexobj(leaf) else np.float64)
 
 
-def _wide(tensor: Any) -> Any:  # torch is no dependency, so a tensor has no type here
+def _wide(tensor: Any) -> Any:  # torch is not a dependency, so a tensor has no type here
     return tensor.cdouble() if "complex" in str(tensor.dtype) else tensor.double()
 
 
-def _check_laid_out(tensor: Any) -> None:  # torch is no dependency, so a tensor has no type here
+def _check_laid_out(tensor: Any) -> None:  # torch is not a dependency, so a tensor has no type here
     """Check a tensor's layout.  Raises ValueError: when it is sparse or holds no values."""
     if "strided" not in str(getattr(tensor, "layout", "strided")) or getattr(tensor, "is_meta", False):
-        raise ValueError("a sparse one, or one on the meta device, has no values to compare")
+        raise ValueError("a tensor that is sparse or on the meta device has no values to compare")
 
 
 def _error(result: np.ndarray[Any, Any], reference: np.ndarray[Any, Any]) -> float:

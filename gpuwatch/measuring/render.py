@@ -10,7 +10,7 @@ from gpuwatch.measuring import garbage_collection
 from gpuwatch.measuring.batching import ENTRY_S
 from gpuwatch.measuring.figures import RateFigures
 
-_OVERHEAD_RATIO = 0.02  # ratio of an entry; a note reports a larger one
+_OVERHEAD_RATIO = 0.02  # share of an entry; a note reports a larger share
 
 
 def time(seconds: float) -> str:
@@ -37,7 +37,7 @@ def text(measured: RateFigures) -> str:
 
 
 def html(measured: RateFigures) -> str:
-    """Render a small card for notebooks, followed by the verdict's, without scripts and style sheets."""
+    """Render a small card for notebooks, followed by the verdict's card, without scripts and style sheets."""
     head = f"<b>{escape(report.plain(measured.label))}</b> &nbsp; {escape(time(measured.median_s))} {escape(_width(measured))}"
     body = "".join(f"<div>{escape(line)}</div>" for line in [*figures(measured), *notes(measured)])
     return f'<div style="padding:4px 10px;margin:4px 0"><div>{head}</div>{body}</div>{report.html(measured.verdicts)}'
@@ -51,7 +51,7 @@ def _width(measured: RateFigures) -> str:
 
 
 def _percent(ratio: float) -> str:
-    """Format with two digits; from 100 % on with all of them, because two would need an exponent."""
+    """Format a ratio as a percentage with two digits, and from 100 % on as a whole number, to avoid an exponent."""
     percent = 100 * ratio
     return f"{percent:.0f} %" if percent >= 99.5 else f"{percent:.2g} %"
 
@@ -98,7 +98,7 @@ def _clock(measured: RateFigures) -> str:
 
 
 def notes(measured: RateFigures) -> list[str]:
-    """Return the notes that a reader needs beside the figures."""
+    """Return the notes that a reader needs with the figures."""
     m, found = measured, []
     if m.output_unchanged:
         found.append("note: the result stayed the same when the inputs changed: it may be cached, not computed")
@@ -106,13 +106,13 @@ def notes(measured: RateFigures) -> list[str]:
         found.append(f"note: not steady after {m.warmup.took_s:.1f} s of warm-up: these times may still drift")
     if m.host_bound and m.issue_s is not None:
         found.append(
-            f"note: the host needs {time(m.issue_s)} to ask for a call, longer than the GPU to do it: "
-            "a loop of your own will see the host's time; timer='graph' takes the host out"
+            f"note: the host needs {time(m.issue_s)} to launch a call, longer than the GPU needs to run it: "
+            "a plain loop runs at the host's speed; timer='graph' excludes the host"
         )
     entry_s = m.median_s * m.calls_count
     if m.timer_overhead_s > _OVERHEAD_RATIO * entry_s:
         found.append(
-            f"note: the timer reads {time(m.timer_overhead_s)} around nothing, "
+            f"note: the timer reads {time(m.timer_overhead_s)} around no work, "
             f"{100 * m.timer_overhead_s / max(entry_s, 1e-12):.0f} % of an entry; it is not subtracted"
         )
     if m.cache == "cold" and m.calls_count == 1 and m.timer != "host" and entry_s < ENTRY_S / 4:

@@ -1,7 +1,7 @@
 """The steady state of the work: times and true clock of the last interval compared with the interval before it.
 
-The benchmark does not read power, because the reading would disturb the measured process.  Below the cap power slows
-nothing, and under the cap the clock follows it.
+The benchmark does not read power, because the reading would disturb the measured process.  Power changes times only at the
+cap, and there the clock shows the change.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ def power_limited(
     limit_ratio: Annotated[float, "uncapped kernels ran at 0.996-1.000 of the maximum, capped ones at 0.65-0.93"] = 0.97,
     recent_s: Annotated[float, "the cap takes up to 0.1 s to engage"] = 0.5,
 ) -> bool | None:
-    """Return True if the true clock under load lies below the device's maximum; None for an unknown clock.
+    """Return True if the true clock under load is below the device's maximum; None for an unknown clock.
 
-    Power is the usual reason.  A lock and heat look the same here, and need the same time.
+    Power is the usual reason.  A lock or heat has the same effect, and needs the same time.
     """
     if timings.sm_clock_mhz is None or clock_max_mhz is None:
         return None

@@ -1,4 +1,4 @@
-"""The end of measuring: an interval that includes autocorrelation, after the shortest honest time."""
+"""The end of measuring: a narrow interval that includes autocorrelation, after the shortest allowed time."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -17,7 +17,7 @@ class Stopped(StrEnum):
 
 
 class Stopping:
-    """The decision to stop, taken between chunks and ever more rarely, because it leaves the GPU idle for 1 to 2 ms."""
+    """The decision to stop, taken between chunks and ever more rarely, because each decision leaves the GPU idle."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Stopping:
         least_s: float,
         most_s: float,
         target_ratio: float,
-        growth_ratio: Annotated[float, "decisions lie this far apart: few enough not to stop by luck"] = 1.2,
+        growth_ratio: Annotated[float, "ratio of the times of two decisions: few enough not to stop by luck"] = 1.2,
     ) -> None:
         self._most_s = most_s
         self._target_ratio = target_ratio
@@ -33,11 +33,11 @@ class Stopping:
         self._next_s = min(least_s, most_s)
         self.least_s = self._next_s
         self.interval: Interval | None = None
-        # The first interval of a process imports scipy for 0.1 s, during which the GPU would cool.
+        # The first interval of a process imports scipy; during a later import the GPU would cool.
         batch_interval(np.arange(400) * 10_000_000, np.ones(400))
 
     def require(self, least_s: float) -> None:
-        """Require this much time in total, such as after late evidence of a power cap."""
+        """Require ``least_s`` in total, such as after late evidence of a power cap."""
         self.least_s = min(max(self.least_s, least_s), self._most_s)
         self._next_s = max(self._next_s, self.least_s)
 

@@ -1,6 +1,6 @@
 """Arguments and results as trees of tuples, lists and dicts, with leaves recognised by their methods instead of their type.
 
-This module imports neither torch nor numpy, because the tensors' maker did.
+This module imports neither torch nor numpy, because the code that made the tensors did.
 """
 
 from collections.abc import Callable

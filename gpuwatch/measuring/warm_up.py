@@ -18,9 +18,9 @@ _LIMITS = Limits.checked(min_s=None, max_s=10.0, target_ratio=0.005, warmup_max_
 
 
 def warm_until_steady(step: Callable[[], object], environment: BenchEnvironment | None = None) -> dict[str, FactValue]:
-    """Run the step until its time and the clock are steady, ten seconds at most, and leave some of it queued on a GPU.
+    """Run the step until its time and the clock are steady, ten seconds at most, and leave some calls queued on a GPU.
 
-    Return the facts of the warm-up to declare.  Exceptions of the step pass.
+    Return the facts of the warm-up to declare.  Exceptions of the step propagate.
     """
     environment = environment or BenchEnvironment()
     work = Work.checked(step, (), None, None, None, check_inputs=False)

@@ -27,7 +27,7 @@ def decode(blob: bytes | msgspec.Raw, form: type[_T]) -> _T:
 def as_seconds(values: Iterable[object], scale: float = 1.0) -> Values:
     """Return numbers times ``scale``.  Raises ValueError: for non-numbers, and for too many values."""
     found = as_floats(values) * scale
-    # A value that is no duration becomes zero, and the judge calls zero impossible.
+    # An invalid duration becomes zero, which the judge reports as impossible.
     return np.where(np.isfinite(found) & (found < 1e9), found, 0.0)
 
 
@@ -35,7 +35,7 @@ def as_begins(values: Iterable[object], scale: float = 1.0) -> Times:
     """Return instants in nanoseconds.  Raises ValueError: for non-numbers, and for values beyond 146 years."""
     found = as_floats(values) * scale
     if not (np.abs(found) < _FARTHEST_NS).all():
-        raise ValueError("expected begins on the monotonic clock, found one beyond 146 years")
+        raise ValueError("expected start times on CLOCK_MONOTONIC, found one beyond 146 years")
     return np.round(found).astype(np.int64)
 
 
@@ -46,7 +46,7 @@ def as_clocks(values: Iterable[object], scale: float = 1.0) -> Values:
 
 
 def local_wall_s(text: str | None, form: str) -> float | None:
-    """Read a local time without a zone, as of the writing machine; None for other text."""
+    """Read a local time without a zone as a time in this machine's zone; None for other text."""
     try:
         return None if text is None else datetime.strptime(text, form).astimezone().timestamp()
     except (ValueError, OverflowError, OSError):

@@ -71,7 +71,7 @@ def read_nccl_tests(_path: Path, blob: bytes) -> ResultFile:
     wall_s = None if ends[0] is None or ends[1] is None else (ends[0], ends[1] + 1.0)  # the file has whole seconds
     hosts = {each.hostname for each in ranks}
     if len(hosts) > 1:
-        cannot = (f"the GPUs of other machines: the ranks ran on {len(hosts)}, and this store holds one", *cannot)
+        cannot = (f"the GPUs of other machines: the ranks ran on {len(hosts)} machines, and this store covers one", *cannot)
     return ResultFile(
         tool="nccl-tests",
         series=series,
@@ -103,7 +103,7 @@ def _series(result: _SizeResult, ranks: list[_Rank]) -> Iterator[ResultSeries]:
 
 
 def _slowest(single: _PerIteration | None, ranks: list[_Rank]) -> tuple[str, ...]:
-    """Return a remark that names the process with the longest median; none without times of several processes."""
+    """Return a remark that names the process with the longest median; empty without times of several processes."""
     rows = [as_seconds(row, _US) for row in (single.per_process_max_times_us if single is not None else ()) if row]
     if len(rows) < 2:
         return ()

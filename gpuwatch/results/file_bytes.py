@@ -1,4 +1,4 @@
-"""Bytes of an untrusted file, read without NumPy, because its import starts threads."""
+"""Bytes of an untrusted file, read without NumPy, whose import starts threads."""
 
 from __future__ import annotations
 

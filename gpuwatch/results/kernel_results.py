@@ -11,7 +11,7 @@ from gpuwatch.results.bounded_file import decode
 from gpuwatch.results.result_file import ResultFile, ResultSeries
 
 _MS, _NS = 1e-3, 1e-9
-_CANNOT = ("single times: it holds mean, extremes and deviation", "when it ran, and the clock")
+_CANNOT = ("single times: the file holds mean, extremes and deviation", "when the benchmark ran, and the clock")
 _BENCHMARK, _SPEC = "benchmark.", "spec"
 
 
@@ -34,7 +34,7 @@ class _Evaluation(msgspec.Struct):
 
 
 def read_kernelbench(_path: Path, blob: bytes) -> ResultFile:
-    """Read evaluations or a baseline of KernelBench, in milliseconds.  Raises ValueError: for a damaged one."""
+    """Read evaluations or a baseline of KernelBench, in milliseconds.  Raises ValueError: for a damaged file."""
     try:
         found = list(_baseline(decode(blob, dict[str, dict[str, _KernelStats]])))
     except msgspec.ValidationError:
@@ -61,7 +61,7 @@ def _evaluations(problems: Mapping[str, list[_Evaluation]]) -> Iterator[ResultSe
 
 
 def read_kernelbot(_path: Path, blob: bytes) -> ResultFile:
-    """Read kernelbot's results: JSON, or the ``key: value`` lines of its harness.  Raises ValueError: for a damaged one."""
+    """Read kernelbot's results: JSON, or the ``key: value`` lines of its harness.  Raises ValueError: for a damaged file."""
     is_json = blob.lstrip().startswith(b"{")
     series = tuple(_benchmarks(decode(blob, dict[str, str | int | float | None]) if is_json else dict(_lines(blob))))
     if not series:

@@ -1,6 +1,6 @@
-"""NVBench's JSON, with the sample times and clocks of ``--jsonbin`` beside it.
+"""Reader of NVBench's JSON, and of the sample times and clocks that ``--jsonbin`` writes next to the JSON.
 
-The format is 1.0.0; NVBench writes each sample's duration and true SM clock, and no instant.
+The format is 1.0.0; NVBench writes each sample's duration and true SM clock, but no start times.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _BenchmarkState(msgspec.Struct):
     device: int | None = None
     is_skipped: bool = False
     skip_reason: str | None = None
-    summaries: msgspec.Raw = msgspec.Raw(b"[]")  # decoded state by state: all at once would take seven times the file's size
+    summaries: msgspec.Raw = msgspec.Raw(b"[]")  # decoded state by state, to save memory
 
 
 class _NvBenchmark(msgspec.Struct):
@@ -71,7 +71,7 @@ class _NvFile(msgspec.Struct):
 
 
 def read_nvbench(path: Path, blob: bytes) -> ResultFile:
-    """Read a file of NVBench.  Raises ValueError, UsageError: for a damaged one."""
+    """Read a file of NVBench.  Raises ValueError: for a damaged file."""
     if (count := blob.count(b",")) > _MOST_VALUES_COUNT:
         raise ValueError(f"expected at most {_MOST_VALUES_COUNT} values, found {count}")
     found = decode(blob, _NvFile)
@@ -112,15 +112,15 @@ def _series(folder: Path, bench: _NvBenchmark, state: _BenchmarkState, gpus: dic
 
 
 def _samples(folder: Path, summary: _StateSummary | None, remarks: list[str]) -> Values | None:
-    """Return the values of a file beside the JSON; None, with a remark, for a missing file."""
+    """Return the values of a file next to the JSON; None without a name or, with a remark, without the file."""
     if summary is None or not (name := summary.find("filename")):
         return None
     place = (folder / name).resolve()
-    # The JSON names the file, so only files beside it may be opened.
+    # The JSON names the file, so only files in the JSON's folder may be opened.
     if Path(name).is_absolute() or not place.is_relative_to(folder.resolve()):
-        raise ValueError(f"expected samples in a folder beside the file, found {name!r}")
+        raise ValueError(f"expected samples in a folder next to the file, found {name!r}")
     if not place.exists():
-        remarks.append(f"{name} is missing beside the file: copy the folder as well")
+        remarks.append(f"{name} is missing next to the file: copy the folder as well")
         return None
     try:
         blob = read_bytes(place)

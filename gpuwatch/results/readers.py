@@ -34,12 +34,12 @@ def is_result(path: Path) -> bool:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     except OSError:
-        return False  # its reader reports the fault
+        return False  # ``read_results`` reports the error
     return head[:1] in (b"{", b"[") or head.startswith(_KERNELBOT_LINES)
 
 
 def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
-    """Read a result file, by its own content or by named columns.  Raises UsageError: for any other file."""
+    """Read a result file, in a known format or by named columns.  Raises UsageError: for any other file."""
     blob = read_bytes(path)
     try:
         if columns is not None:
@@ -49,8 +49,8 @@ def read_results(path: Path, columns: ColumnNames | None = None) -> ResultFile:
     except UsageError:
         raise
     except (ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        said = plain(" ".join(str(error).split()))
-        raise UsageError(f"{path}: {said[:300] or type(error).__name__}") from error
+        message = plain(" ".join(str(error).split()))
+        raise UsageError(f"{path}: {message[:300] or type(error).__name__}") from error
 
 
 def _reader_of(blob: bytes) -> ResultReader:

@@ -39,12 +39,12 @@ class _HyperfineFile(msgspec.Struct):
 
 
 def read_hyperfine(_path: Path, blob: bytes) -> ResultFile:
-    """Read a file of hyperfine.  Raises ValueError: for a damaged one."""
+    """Read a file of hyperfine.  Raises ValueError: for a damaged file."""
     series = []
     for run in decode(blob, _HyperfineFile).results:
         figures = {"mean": run.mean, "median": run.median, "min": run.min, "max": run.max, "stdev": run.stddev}
         failed_count = sum(code != 0 for code in run.exit_codes)
-        # Arguments may hold secrets; hyperfine's command is its own label, and hyperfine prints it too.
+        # Arguments may hold secrets, but hyperfine prints the command, too.
         name = run.command if len(run.command) <= _NAME_LENGTH else run.command[: _NAME_LENGTH - 1] + "…"
         series.append(
             checked(
@@ -77,10 +77,10 @@ class _GoogleFile(msgspec.Struct):
 
 
 def read_google_benchmark(_path: Path, blob: bytes) -> ResultFile:
-    """Read a file of Google Benchmark: repetitions of one name form one series.  Raises ValueError: for a damaged one."""
+    """Read a file of Google Benchmark: repetitions of one name form one series.  Raises ValueError: for a damaged file."""
     by_name: dict[str, list[_GoogleRun]] = {}
     for run in decode(blob, _GoogleFile).benchmarks:
-        if run.run_type == "iteration":  # the others are aggregates of these
+        if run.run_type == "iteration":  # all other entries are aggregates
             by_name.setdefault(run.run_name or run.name, []).append(run)
     return ResultFile(
         tool="Google Benchmark",

@@ -11,7 +11,7 @@ from annotate.evidence import Trace, Values
 from gpuwatch.results.result_file import ServedRequests
 
 _STEP_NS = 10_000_000
-_SLOW_RATIO = 0.01  # of the requests, by time to first token
+_SLOW_RATIO = 0.01  # share of requests with the longest time to first token
 _FIRST_NS = 10_000_000_000
 
 
@@ -29,7 +29,7 @@ class RequestPhase:
 
 
 def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
-    """Return the mean SM clock during each request; NaN for a request without observations or without a known begin."""
+    """Return the mean SM clock during each request; NaN for a request without observations or start time."""
     count = len(requests.ttft_s)
     if requests.at_ns is None or not count:
         return np.full(count, np.nan)
@@ -38,7 +38,7 @@ def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
     known = np.isfinite(seen.values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, seen.values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])
-    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the value in force when a request begins
+    first = np.searchsorted(seen.at_ns, requests.at_ns, side="right") - 1  # the latest value at the start of a request
     last = np.maximum(np.searchsorted(seen.at_ns, ends_ns, side="right"), first + 1)
     found = counts[last] - counts[first]
     return np.where(found > 0, (sums[last] - sums[first]) / np.maximum(found, 1), np.nan)
@@ -47,7 +47,7 @@ def clocks_of_requests(requests: ServedRequests, trace: Trace) -> Values:
 def phases(requests: ServedRequests, clock_mhz: Values) -> tuple[RequestPhase, ...]:
     """Return the sets of all requests and of the slowest 1 % by time to first token.
 
-    Known begins that span at least 10 s add two sets: the requests of the first 10 s, and all later requests.
+    Start times that span at least 10 s add two sets: the requests of the first 10 s, and all later requests.
     """
     count = len(requests.ttft_s)
     if not count:

@@ -10,7 +10,7 @@ import numpy as np
 from annotate.evidence import Device, Evidence, Times, Timings, Values, WindowRecord
 
 NO_TELEMETRY = "a result file holds no telemetry"
-_LONGEST_S = 31 * 86_400.0  # of one window
+_LONGEST_S = 31 * 86_400.0  # the longest window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,7 +23,7 @@ class ResultSeries:
 
     name: str
     took_s: Values = field(default_factory=lambda: np.empty(0))
-    at_ns: Times | None = None  # begins on CLOCK_MONOTONIC; None: the file has none
+    at_ns: Times | None = None  # start times on CLOCK_MONOTONIC; None if the file has none
     sm_clock_mhz: Values | None = None
     calls_count: int = 1
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class ResultSeries:
     remarks: tuple[str, ...] = ()
 
     def timings(self, end_ns: int | None = None) -> Timings | None:
-        """Return the times as iterations; without begins they ran back to back, until ``end_ns`` if given."""
+        """Return the times as iterations; without start times as if back to back, until ``end_ns`` if given."""
         if not len(self.took_s):
             return None
         if self.at_ns is not None:
@@ -41,7 +41,7 @@ class ResultSeries:
         return Timings(begins_ns.astype(np.int64), self.took_s, self.sm_clock_mhz, self.calls_count)
 
     def evidence(self) -> Evidence:
-        """Return evidence with these times only; it can prove nothing."""
+        """Return evidence with these times only, which proves nothing."""
         timings = self.timings()
         begin_ns, end_ns = 0, 0
         if timings is not None:
@@ -57,11 +57,11 @@ class ResultSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServedRequests:
-    """The successful requests of a serving benchmark, in the order of their begins if the file has these."""
+    """The successful requests of a serving benchmark, in the order of their start times if the file has them."""
 
-    ttft_s: Values  # until the first token
+    ttft_s: Values  # time to the first token
     latency_s: Values
-    at_ns: Times | None = None  # begins on CLOCK_MONOTONIC
+    at_ns: Times | None = None  # start times on CLOCK_MONOTONIC
     failed_count: int = 0
     duration_s: float | None = None
 
@@ -74,13 +74,13 @@ class ResultFile:
     series: tuple[ResultSeries, ...] = ()
     requests: ServedRequests | None = None
     cannot: tuple[str, ...] = ()
-    wall_s: tuple[float, float] | None = None  # begin and end since 1970, if the file has both
+    wall_s: tuple[float, float] | None = None  # start and end in seconds since 1970, if the file has both
     written_s: float | None = None  # the stated time of writing
     pids: tuple[int, ...] = ()
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """Return the first begin and the last end on CLOCK_MONOTONIC; None without begins."""
+        """Return the first start and the last end on CLOCK_MONOTONIC; None without start times."""
         asked = self.requests
         spans = [(each.at_ns, each.took_s * each.calls_count) for each in self.series]
         for at_ns, took_s in [(asked.at_ns, asked.latency_s)] if asked is not None else spans[:1]:
@@ -97,9 +97,9 @@ class ResultFile:
 
 
 def checked(series: ResultSeries) -> ResultSeries:
-    """Return a series with consistent arrays.  Raises ValueError: for different lengths, and for times too long for a window."""
+    """Return a series after a check.  Raises ValueError: for arrays of different lengths, and for times beyond 31 days."""
     count = len(series.took_s)
-    for name, values in (("begins", series.at_ns), ("clocks", series.sm_clock_mhz)):
+    for name, values in (("start times", series.at_ns), ("clocks", series.sm_clock_mhz)):
         if values is not None and len(values) != count:
             raise ValueError(f"{series.name}: expected {count} {name}, one for each time, found {len(values)}")
     if count and not 0.0 <= float(np.nansum(np.abs(series.took_s))) * series.calls_count < _LONGEST_S:

@@ -1,6 +1,6 @@
 """Results of serving benchmarks: `vllm bench serve --save-result --save-detailed` and SGLang's `bench_serving`.
 
-vLLM's begins are Python's ``perf_counter``, equal to CLOCK_MONOTONIC on Linux, the clock of the store.
+vLLM's start times are readings of Python's ``perf_counter``, which on Linux is CLOCK_MONOTONIC, the store's clock.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpuwatch.results.result_file import ResultFile, ResultSeries, ServedRequest
 _DATE = "%Y%m%d-%H%M%S"
 _UNDETAILED = "single requests: run vLLM with --save-detailed, SGLang with --output-details"
 _UNTIMED = (
-    "when each request began: SGLang writes no begins; wrap it in gpuwatch run, or name the interval with --from and --to"
+    "when each request began: SGLang writes no start times; wrap it in gpuwatch run, or name the interval with --from and --to"
 )
 _CANNOT = ("the server's own work: requests are timed in the client",)
 _MS = 1e-3
@@ -41,18 +41,18 @@ class _Served(msgspec.Struct):
 
 
 def read_serving(_path: Path, blob: bytes) -> ResultFile:
-    """Read the last result of a file.  Raises ValueError: for a damaged one."""
+    """Read the last result of a file.  Raises ValueError: for a damaged file."""
     try:
         every = msgspec.json.Decoder(_Served).decode_lines(blob)  # both tools append to a file
     except msgspec.DecodeError:
-        every = [msgspec.json.decode(blob, type=_Served)]  # another tool has indented it
+        every = [msgspec.json.decode(blob, type=_Served)]  # another tool indented the file
     found = every[-1]
     is_vllm = found.date is not None or found.tokenizer_id is not None or found.start_times is not None
     name = "vLLM bench serve" if is_vllm else "SGLang bench_serving"
     requests = None if found.ttfts is None else _requests(found)
     cannot = [_UNDETAILED] if requests is None else [_UNTIMED] if requests.at_ns is None else []
     if len(every) > 1:
-        cannot.append(f"results before the last: it holds {len(every)}")
+        cannot.append(f"results before the last: the file holds {len(every)}")
     figures = {"mean": found.mean_ttft_ms, "median": found.median_ttft_ms}
     ttft = {key: value * _MS for key, value in figures.items() if value is not None}
     return ResultFile(

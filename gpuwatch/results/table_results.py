@@ -1,4 +1,4 @@
-"""Columns of any CSV or JSON file, in the user's words: COLUMN or COLUMN:UNIT."""
+"""Reader of any CSV or JSON file, by columns that the user names: COLUMN or COLUMN:UNIT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.results.bounded_file import as_begins, as_clocks, as_floats, as_seconds, decode
 from gpuwatch.results.result_file import ResultFile, ResultSeries, checked
 
-_MOST_JSON_BYTES = 64 << 20  # its values are objects until they become numbers
+_MOST_JSON_BYTES = 64 << 20  # parsed JSON takes much more memory than its numbers
 _TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _CLOCKS = {"MHz": 1.0, "mhz": 1.0, "GHz": 1e3, "ghz": 1e3, "Hz": 1e-6, "hz": 1e-6, "kHz": 1e-3, "khz": 1e-3}
 _MOST_LEVELS_COUNT = 8
@@ -23,7 +23,7 @@ _MOST_LEVELS_COUNT = 8
 
 @dataclass(frozen=True, slots=True)
 class ColumnNames:
-    """The columns of a table that hold times, true SM clocks and begins on CLOCK_MONOTONIC; each may name its unit."""
+    """The columns of a table with times, true SM clocks and start times on CLOCK_MONOTONIC; each may name a unit."""
 
     times: str
     clock: str | None = None
@@ -31,11 +31,11 @@ class ColumnNames:
 
 
 def read_table(path: Path, blob: bytes, columns: ColumnNames) -> ResultFile:
-    """Read the named columns.  Raises ValueError: for missing columns, and for values that are no numbers."""
+    """Read the named columns.  Raises ValueError: for missing columns, and for values that are not numbers."""
     is_json = blob.lstrip()[:1] in (b"{", b"[")
     names = {"--times": columns.times, "--clock": columns.clock, "--begin": columns.begin}
     units = {"--times": _TIMES, "--clock": _CLOCKS, "--begin": _TIMES}
-    # A column's own name may be "a:b", so only a known unit is split off.
+    # A column's name may be "a:b", so only a known unit is split off.
     asked = {option: _split(name, units[option]) for option, name in names.items() if name is not None}
     wanted = {option: column for option, (column, _) in asked.items()}
     found = _json_columns(blob, wanted) if is_json else _csv_columns(blob, wanted)
@@ -101,19 +101,19 @@ def _json_columns(blob: bytes, wanted: Mapping[str, str]) -> dict[str, Values]:
     return found
 
 
-def _walk(value: object, names: list[str], said: str) -> object:
+def _walk(value: object, names: list[str], place: str) -> object:
     """Follow a dotted path; a list without a number in the path stands for all its items."""
     if len(names) > _MOST_LEVELS_COUNT:
-        raise ValueError(f"{said}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
+        raise ValueError(f"{place}: expected a path of at most {_MOST_LEVELS_COUNT} names, found {len(names)}")
     if not names or names == [""]:
         return value
     name, rest = names[0], names[1:]
     if isinstance(value, dict) and name in value:
-        return _walk(value[name], rest, said)
+        return _walk(value[name], rest, place)
     if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
-        return _walk(value[int(name)], rest, said)
+        return _walk(value[int(name)], rest, place)
     if isinstance(value, list) and value and not name.isdecimal():
-        inner = [_walk(each, names, said) for each in value]
+        inner = [_walk(each, names, place) for each in value]
         return [one for each in inner for one in (each if isinstance(each, list) else [each])]
     has = ", ".join(map(str, value))[:200] if isinstance(value, dict) else type(value).__name__
-    raise ValueError(f"{said}: expected {name!r}, found {has or 'nothing'}")
+    raise ValueError(f"{place}: expected {name!r}, found {has or 'nothing'}")

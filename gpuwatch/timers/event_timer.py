@@ -1,4 +1,4 @@
-"""Times by CUDA events on the current stream, with the true clock beside them."""
+"""Timer by CUDA events on the current stream, with stamps of the true clock."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class _Cost:
 
 
 class EventsTimer:
-    """An event before and after each entry, read when all are done; stamps outside them."""
+    """A timer that records an event before and after each entry, and a stamp outside each event."""
 
     name = "events"
 
@@ -50,15 +50,15 @@ class EventsTimer:
         self._stamps = stamps if stamps is not None else _allocate_stamps()
         self._pool: list[Any] = []  # torch has no types
         self._costs: dict[int, _Cost] = {}  # by the identity of a plan's first call
-        self._steps_s: dict[TimingPlan, float] = {}  # the least observed time from the begin of one entry to the next
+        self._steps_s: dict[TimingPlan, float] = {}  # the least observed time from the start of one entry to the next
         self._readings_s: dict[
             TimingPlan, float
         ] = {}  # the longest observed time from the end of a take's entries to the next take
         self._taken: tuple[TimingPlan, int] | None = None  # the last take, and the end of its entries
-        self._filler_s = 0.0  # of the last take
+        self._filler_s = 0.0  # GPU time of the last take's untimed entries
 
     def close(self) -> None:
-        """Release the memory of its stamps."""
+        """Release the memory of the stamps."""
         if self._stamps is not None:
             self._stamps.close()
             self._stamps = None
@@ -89,9 +89,9 @@ class EventsTimer:
         return TimedEntries(joined(pieces), issue_s, busy_s, joined_other_work(other), starved_count)
 
     def _take(self, plan: TimingPlan, entries_count: int) -> tuple[Timings, float, OtherWork | None]:
-        """Time entries under one hold; return them with the GPU's working time, and its work beside them.
+        """Time entries under one hold; return their times, the GPU's working time, and its other work.
 
-        Zeroing, calibrating and copying stamps is work too, and the driver does not see pauses of microseconds between them.
+        The working time includes zeroing, calibrating and copying stamps, and the microseconds in between.
         """
         cuda, stamps, now_ns = self._cuda, self._stamps, self._now_ns
         anchor, held, *events = self._events((4 if plan.before is not None else 2) * entries_count + 2)
@@ -113,7 +113,7 @@ class EventsTimer:
         launched_s = self._launch(plan, events, flushes, stamps)
         starts_s, took_s = np.empty(entries_count), np.empty(entries_count)
         for number, (first, last) in enumerate(zip(events[::2], events[1::2], strict=True)):
-            # One by one, while the GPU works on the rest: a read after the last entry would idle it for 3 us per entry.
+            # One by one, while the GPU works on the rest: reading all after the last entry would leave the GPU idle.
             last.synchronize()
             starts_s[number], took_s[number] = anchor.elapsed_time(first) / 1e3, first.elapsed_time(last) / 1e3
         cuda.current_stream().synchronize()
@@ -194,7 +194,7 @@ class EventsTimer:
             self._steps_s[plan] = min(self._steps_s.get(plan, float("inf")), float(np.median(np.diff(starts_s))))
 
     def _host_s(self, plan: TimingPlan) -> float | None:
-        """Return the host time to launch an entry."""
+        """Return the host time to launch an entry; None before the first take."""
         cost = self._costs.get(id(plan.calls[0]))
         return None if cost is None else cost.call_s * plan.calls_count + cost.rest_s
 
@@ -215,14 +215,14 @@ class EventsTimer:
         return self._pool[:count]
 
     def _hold(self, plan: TimingPlan, entries_count: int) -> bool:
-        """Keep the GPU busy until the host is ahead; return True if that was done."""
+        """Keep the GPU busy until the host is ahead; return True if the GPU is held."""
         sleep = getattr(self._cuda, "_sleep", None)  # a private function of torch, which a later torch may lack
         host_s = self._host_s(plan)
         if sleep is None or host_s is None:
             return False
         if self._is_host_bound(plan):
             hold_s = (entries_count + 1) * host_s
-            # The part of an entry under the hold would be missing from its time: hold all of its calls, or none.
+            # A hold that ends during an entry shortens the entry's time: hold all calls, or none.
             if hold_s > 2.0 * _HELD_MOST_S:
                 return False
         else:
@@ -272,6 +272,6 @@ def _cuda() -> Any:
     except ImportError:
         raise UsageError("timing on a GPU needs torch, which is not installed; use timer='host'") from None
     if not torch.cuda.is_available():
-        raise UsageError("timing on a GPU needs one, and torch sees none; use timer='host'")
+        raise UsageError("timing on a GPU needs a GPU, and torch finds none; use timer='host'")
     torch.cuda.init()
     return torch.cuda

@@ -1,4 +1,4 @@
-"""Times of a captured CUDA graph: launches without the host, for kernels shorter than their launch."""
+"""Timer of captured CUDA graphs: launches without the host, for kernels shorter than their launch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ def capture_entry(plan: TimingPlan) -> Call:
 
 
 def _end_capture(torch: Any) -> None:  # torch is not a dependency, so it has no type here
-    """Run a successful capture: after a refused one torch's random generator still assumes a running capture."""
+    """Run a successful capture: after a failed capture, torch's random generator still assumes a capture."""
     nothing = torch.zeros(1, device="cuda")
     torch.cuda.synchronize()
     with torch.cuda.graph(torch.cuda.CUDAGraph()):

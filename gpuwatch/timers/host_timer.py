@@ -1,4 +1,4 @@
-"""Times by the host's clock, for functions of the host and for callers that wait for a GPU."""
+"""Timer by the host's clock, for functions of the host and for callers that wait for a GPU."""
 
 from collections.abc import Callable, Sequence
 

@@ -33,13 +33,13 @@ class TimedEntries:
     """The times of some entries, with the host's and the GPU's part.
 
     ``issue_s`` is the host's time to launch one call.  ``busy_s`` is the GPU's total working time, with flushes and holds;
-    both are None if host and call are one.
+    both are None for the host's timer.
     """
 
     timings: Timings
     issue_s: float | None = None
     busy_s: float | None = None
-    other: OtherWork | None = None  # flushes and holds, beside the entries
+    other: OtherWork | None = None  # flushes and holds, outside the entries
     starved_count: int = 0  # number of entries for whose launch the GPU waited
 
 
@@ -73,7 +73,7 @@ class Timer(Protocol):
         """Return the timer's reading around no work."""
 
     def take(self, plan: TimingPlan, entries_count: int) -> TimedEntries:
-        """Time this number of entries in sequence, and wait until they are done.  Exceptions of a call pass.
+        """Time ``entries_count`` entries in sequence, and wait for their end.  Exceptions of a call propagate.
 
         Untimed entries may still run afterwards, to keep the GPU busy until the next take: ``rest`` waits for them.
         """

@@ -1,6 +1,6 @@
-"""`make bench`: every benchmark of the repository, or the named ones, one table after the other.
+"""`make bench`: run every benchmark of the repository, or the named benchmarks, in sequence.
 
-python -m tests.bench [--save] [NAME …]     --save stores them in results.json, and renders docs/BENCHMARKS.md
+python -m tests.bench [--save] [NAME …]     --save stores the results in results.json, and renders docs/BENCHMARKS.md
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A Prometheus with an hour of 250 hosts of eight GPUs each: clones of the exporter's own page, backfilled."""
+"""A Prometheus with an hour of 250 hosts of eight GPUs each: clones of the exporter's page, backfilled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S
 
 HOSTS_COUNT, GPUS_COUNT = 250, 8
 SCRAPE_S = 30
-SPAN_S = 3600 + 600  # the dashboard's hour, and the reach of rates before it
+SPAN_S = 3600 + 600  # the dashboard's hour, and the range of rates before it
 _BLOCK_S = 7200  # blocks of Prometheus' store begin at multiples of this time
 _DOWN = frozenset({17, 101, 233})  # number of hosts that stop answering
 _COUNTED = ("_total", "_sum", "_count", "_bucket")
@@ -58,7 +58,7 @@ class Rule:
 
 
 def end_s() -> int:
-    """Return an instant shortly before the end of the last whole block, so that all samples lie in one."""
+    """Return an instant shortly before the end of the last whole block, so that all samples lie in one block."""
     return int(time.time()) // _BLOCK_S * _BLOCK_S - SCRAPE_S
 
 
@@ -151,7 +151,7 @@ def rules(path: Path = HERE / "recording.yml") -> list[Rule]:
 
 
 def needed(every: Sequence[Rule], exprs: Sequence[str]) -> list[Rule]:
-    """Return the rules whose series these expressions query, and the rules that those need."""
+    """Return the rules whose series the expressions query, and the rules that these rules query in turn."""
     wanted: set[str] = set()
     left = list(exprs)
     while left:
@@ -168,7 +168,7 @@ def levels(every: Sequence[Rule]) -> list[list[Rule]]:
     while left:
         unknown = {rule.name for rule in left}
         ready = [rule for rule in left if not any(name in rule.expr for name in unknown)]
-        assert ready, f"rules that ask for each other: {sorted(unknown)}"
+        assert ready, f"rules that query each other: {sorted(unknown)}"
         done.append(ready)
         left = [rule for rule in left if rule not in ready]
     return done

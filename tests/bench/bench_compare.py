@@ -14,12 +14,12 @@ from tests.gpuwatch.comparing.simulated import COPY, GEMM, Kernel, quads_of, tri
 from tests.rate_bounds import clopper_pearson
 
 TRIALS_COUNT = 400
-# Identical GEMMs on different buffers of an H200 differed by 0.26 %: one standard deviation of the addresses' effect.
+# One standard deviation of the effect of buffer addresses on an H200.
 _PLACEMENT_RATIO = 0.0013
 
 
 def main() -> dict[str, float]:
-    """Return the figures: the worst of the recordings and simulated cards, at the default floor."""
+    """Print the tables; return the worst figures of recordings and simulated cards at the default floor."""
     figures = {"found_ratio": 1.0, "found_on_own_buffers_ratio": 1.0, "invented_ratio": 0.0}
 
     def note(change: float, hits_ratio: float) -> None:
@@ -29,8 +29,8 @@ def main() -> dict[str, float]:
             figures["invented_ratio"] = max(figures["invented_ratio"], hits_ratio)
 
     print(f"\ncompare(): {TRIALS_COUNT} trials each, 3 s of blocks of 3 ms; 95 % Clopper-Pearson bounds")
-    print(f"{'kernel':<18} {'floor':<22} {'true':>7} {'told apart':>11} {'bounds':>16} {'error p95':>10}")
-    print(f"{'':<8} recordings of an H200, dealt out to two arms (they share seconds: bounds are too narrow)")
+    print(f"{'kernel':<18} {'floor':<22} {'true':>7} {'found':>11} {'bounds':>16} {'error p95':>10}")
+    print(f"{'':<8} recordings of an H200, split between two variants (which share seconds: bounds are too narrow)")
     for scenario in SCENARIOS:
         for change in (0.0, 0.005, -0.005):
             rows = np.array(list(dealt(scenario, change, TRIALS_COUNT)))

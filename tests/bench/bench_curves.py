@@ -1,4 +1,4 @@
-"""The cost of curves: the layout of four panels and the strips, by size and range; and one second of live drawing."""
+"""The cost of curves: the layout of four panels and the strips, by size and range, and the CPU share of live drawing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINDOWS = tuple(window(str(number), "valid", ago_s=20.0 * number, pids=[7]) for 
 
 
 def layout_ms(trace: Trace, range_s: int, width: int, height: int) -> float:
-    """Return the time to lay out all lines from nothing, the best of five rounds of twenty."""
+    """Return the milliseconds to lay out all lines without a cache, the best of five rounds of twenty."""
     view = ChartView(
         trace=trace, device=gpu(0).device, begin_ns=NOW_NS - range_s * S, end_ns=NOW_NS, zero_ns=NOW_NS, format_time=format_time,
         cursor_ns=NOW_NS - range_s * S // 3, windows=WINDOWS,
@@ -60,10 +60,10 @@ def main() -> None:
     print(f"curves of an hour: {len(trace.column('power_w'))} rows a signal, {len(trace.dense_power)} samples of dense power")
     for width, height in ((80, 18), (120, 33), (200, 52)):
         times = [f"{range_s} s: {layout_ms(trace, range_s, width, height):.1f} ms" for range_s in (30, 120, 600, 3600)]
-        print(f"all lines anew at {width} × {height}: {', '.join(times)}")
+        print(f"all lines at {width} × {height}: {', '.join(times)}")
     for size in ((80, 24), (120, 40), (200, 60)):
         ratio = asyncio.run(screen_ratio(trace, (), size))
-        print(f"the screen of one GPU told at 4 Hz on {size[0]} × {size[1]}, terminal not counted: {ratio:.1%} of a core")
+        print(f"the screen of one GPU, updated at 4 Hz on {size[0]} × {size[1]}, terminal not counted: {ratio:.1%} of a core")
 
 
 if __name__ == "__main__":

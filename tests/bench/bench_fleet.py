@@ -16,7 +16,7 @@ _COUNT = 1_000_000
 
 
 def _one_day(folder: Path, count: int = 200) -> None:
-    """Export a synthetic machine's day, every window different; return the export's time and the part's size."""
+    """Export a synthetic machine's day with different windows, and print time and size per window."""
     scenes = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal", "attention", "convolution")
     store = opened(folder / "state")
     for i in range(count):

@@ -1,5 +1,5 @@
-"""The cost of one refresh of the fleet dashboard, query by query, on a Prometheus with 250 hosts of eight GPUs, and of its
-rules."""
+"""The cost of one refresh of the fleet dashboard on a Prometheus with 250 hosts of eight GPUs, by query, and of its
+recording rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main() -> dict[str, float]:
             print(f"{backfilled.HOSTS_COUNT} hosts of {backfilled.GPUS_COUNT} GPUs, {told}; CPU is Prometheus'")
             now = _refresh("one refresh of the fleet's dashboard, the last hour", own, prometheus, until_s)
             before = _refresh(f"the same at {BEFORE}, each 10 s", earlier, prometheus, until_s)
-    print(f"\n{'recording rules it needs, evaluated once':<60}{'series':>8}{'ms':>8}{'CPU ms':>8}")
+    print(f"\n{'recording rules of the dashboard, evaluated once':<60}{'series':>8}{'ms':>8}{'CPU ms':>8}")
     rules_cost = _printed((rule, "", cost) for rule, cost in evaluated.items())
     figures = {
         "refresh_s": now.took_s,
@@ -61,7 +61,7 @@ def _recorded(folder: Path, rules: Sequence[Rule], until_s: int) -> dict[str, Co
 
 
 def _refresh(title: str, queries: Sequence[PanelQuery], prometheus: Served, until_s: int) -> Cost:
-    """Run every query of a dashboard, the least of some rounds each; print and return the costs."""
+    """Run every query of a dashboard in some rounds; print the least cost of each, and return the sum."""
     begin_s, step_s = until_s - 3600, max(SCRAPE_S, 3600 // _POINTS_COUNT)
     values = {
         "job": "gpuwatch",
@@ -102,7 +102,7 @@ def _printed(rows: Iterable[tuple[str, str, Cost]]) -> Cost:
 
 
 def _earlier() -> list[PanelQuery]:
-    """Return the dashboard's queries at the earlier commit, if the checkout has it."""
+    """Return the dashboard's queries at the earlier commit; empty if the checkout lacks the commit."""
     command = ["git", "-C", str(HERE), "show", f"{BEFORE}:dashboards/fleet.json"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     return list(asked_of("fleet", json.loads(shown.stdout))) if shown.returncode == 0 else []

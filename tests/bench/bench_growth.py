@@ -159,7 +159,7 @@ def _newest(state: Path) -> None:
 
 
 def _back(state: Path, count: int) -> None:
-    """Time the query of `top` when its user first goes into the past: a whole moment, with all of these windows."""
+    """Run the query of `top` for a first moment of the past, with all stored windows."""
     stored = history.StoredHistory(lambda: state)
     there = stored.live(BEGIN_NS + count * _MINUTE_NS)
     assert len(there.windows) + there.windows_left_out_count >= count - 2 * len(made_up.SCENES)
@@ -167,7 +167,7 @@ def _back(state: Path, count: int) -> None:
 
 
 def _keep_ms(state: Path, count: int = 20) -> float:
-    """Time a verdict up to its commit in a large store: the first one also measures the stored evidence."""
+    """Return the median milliseconds to commit a verdict in a large store; the first commit also measures the evidence."""
     with Reader(state) as reader:
         (newest,) = reader.runs(limit=1)
     store = Store(state, source=newest.source, boot_id=newest.boot_id)
@@ -219,7 +219,7 @@ def _span(state: Path) -> None:
 
 
 def _writer(state: Path, count: int) -> tuple[float, float]:
-    """Time the opening of the store for writing, and of a copy with half the budget, which drops the older half."""
+    """Return the milliseconds to open a copy for writing, with a large budget and with half, which drops segments."""
     took = []
     with tempfile.TemporaryDirectory(prefix="gw", dir=state.parent) as copy:
         copied = Path(copy) / "state"

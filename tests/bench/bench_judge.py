@@ -1,4 +1,4 @@
-"""The cost of judging, warm: milliseconds per window by its length, beside the machine's time for a fixed piece of work."""
+"""The cost of judging, warm: milliseconds per window by its length, and the machine's time for a fixed loop."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.proof.pairs import pair
 from tests.truth_windows import truth_windows
 
 _SECONDS_PAIR, _ITERATIONS_PAIR = 2, 3  # 6.0 s with 1087 iterations; 31 823 iterations
-_TRUTH = "nothing-gemm4k"  # 3 s with 14 000 stamped ones
+_TRUTH = "nothing-gemm4k"  # 3 s with 14 000 stamped iterations
 _FLOOR_COUNT = 20_000
 
 
 def floor_s() -> float:
-    """Return the machine's present time for a loop of calls, which other work beside it lengthens as well."""
+    """Return the time of a fixed loop of calls, which other work on the machine lengthens, too."""
     begun_s = time.perf_counter()
     sum(len((number,)) for number in range(_FLOOR_COUNT))
     return time.perf_counter() - begun_s

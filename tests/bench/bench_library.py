@@ -1,4 +1,4 @@
-"""The cost of the C library to its program: a range that no pattern fits, and a window's opening and ending."""
+"""The cost of the C library to a program: a range that matches no pattern, and a window's opening and ending."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The cost of watching beside other watchers, in one run, against a mock driver with one GPU and with eight.
+"""The cost of watching, compared with other watchers in one run, on a mock driver with one GPU and with eight.
 
-The mock driver's calls compute for the time they took on an H200, so that every watcher pays the same price for a query.
+The mock driver's calls compute for the time they took on an H200, so that a query costs every watcher the same.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ COST_US = {
     "nvmlDeviceGetTotalEnergyConsumption": 3700.0, "nvmlDeviceGetPcieThroughput": 3000.0, "nvmlGpmMetricsGet": 1400.0,
     "nvmlDeviceGetProcessUtilization": 900.0, "nvmlDeviceGetViolationStatus": 600.0, "nvmlDeviceGetPcieReplayCounter": 130.0,
 }  # fmt: skip
-_DEAR_US = 80.0  # index from which calls belong to the slow lane and to processes
+_DEAR_US = 80.0  # cost from which a call belongs to the slow lane or to processes
 
 
 @dataclass
 class Row:
-    """One watcher over one stretch."""
+    """One watcher's cost over one stretch of time."""
 
     name: str
     spent: Spent
     calls_hz: float
     driver_ratio: float  # ratio of one core inside the driver's calls
-    dear_ratio: float  # its part in calls for lists, records and other expensive data
+    dear_ratio: float  # the part of ``driver_ratio`` in expensive calls, such as lists and records
     rate_hz: float | None = None
     late_p50_ns: int | None = None
     late_p99_ns: int | None = None
@@ -75,15 +75,15 @@ class Row:
 
 def no_double() -> str | None:
     """Return the reason why there can be no mock driver here; None if there can be one."""
-    return None if shutil.which("gcc") else "left out, since the double of the driver needs gcc: sudo make system"
+    return None if shutil.which("gcc") else "left out: the mock driver needs gcc; run: sudo make system"
 
 
 def machine(path: Path, gpus: int, pid: int) -> Scene:
-    """Run busy H200s with a process on each."""
+    """Return a scene of busy H200s with a process on each."""
     scene = create(path, gpus=gpus)
     for name, us in COST_US.items():
         scene.cost(name, us)
-    # A real driver's event wait sleeps; the mock driver's polls ten times a second, which only gpuwatch would pay for.
+    # A real driver's event wait is idle; the mock driver's polls ten times a second, a cost for gpuwatch only.
     scene.fail("events", NOT_SUPPORTED)
     for gpu in scene.gpus:
         gpu.set(power_mw=600e3, sm_clock_mhz=1600, utilization_percent=97, event_reasons_mask=4)
@@ -97,7 +97,7 @@ def machine(path: Path, gpus: int, pid: int) -> Scene:
 
 
 def watched(name: str, pid: int, scene: Scene, seconds: float) -> Row:
-    """Measure a watcher's CPU time and its driver calls over this time."""
+    """Measure a watcher's CPU time and driver calls for ``seconds``."""
     before = scene.called()
     with spending(pid) as spent:
         time.sleep(seconds)
@@ -138,8 +138,8 @@ def _status(settings: Settings) -> dict[str, Any]:
 
 
 def theirs(name: str, python: Path, scene: Scene, library: Path, seconds: float) -> Row:
-    """Measure another watcher through its API at this rate."""
-    said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - what it complains of is read where it does not start
+    """Measure another watcher through its API at ``HZ`` queries per second."""
+    said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read if the watcher does not start
     process = subprocess.Popen(
         [str(python), str(Path(__file__).with_name("peer.py")), name, str(HZ)], stdout=subprocess.PIPE, stderr=said, text=True,
         env={**os.environ, **scene.environment(library)},
@@ -148,7 +148,7 @@ def theirs(name: str, python: Path, scene: Scene, library: Path, seconds: float)
     try:
         if process.stdout.readline() != "ready\n":
             said.seek(0)
-            raise AssertionError(f"{name} did not start on the double: {said.read()}")
+            raise AssertionError(f"{name} did not start on the mock driver: {said.read()}")
         time.sleep(SETTLE_S)
         counted = {"nvitop": "nvmlDeviceGetUtilizationRates", "gpustat": "nvmlDeviceGetUtilizationRates"}.get(name)
         before = scene.calls_count(counted) if counted else 0
@@ -190,7 +190,7 @@ def windows(scene: Scene, library: Path) -> list[tuple[str, float, float]]:
 def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
     figures: Figures = {}
     if why := no_double():
-        print(f"\nwatching beside others: {why}")
+        print(f"\ncomparison with other watchers: {why}")
         return figures
     absent = [
         "nvidia-smi -lms: " + ("left out, it needs more of a driver" if shutil.which("nvidia-smi") else "not on this machine")
@@ -223,12 +223,12 @@ def main(seconds: float = 15.0, counts: tuple[int, ...] = COUNTS) -> Figures:
 
 
 _NOTES = f"""\
-nvitop, gpustat: asked for {HZ} looks a second, Hz is what they reached; gpustat rests 0.1 s a GPU with processes in each look.
-zeus: power alone, {HZ} times a second, in processes of its own.  Of all these only gpuwatch stores what it reads."""
+nvitop, gpustat: {HZ} queries a second requested, Hz is the reached rate; gpustat pauses 0.1 s per GPU with processes in each query.
+zeus: power only, {HZ} times a second, in separate processes.  Only gpuwatch stores its readings."""
 
 
 def _rows(scene: Scene, library: Path, python: Path | None, seconds: float) -> Iterator[tuple[str, Row]]:
-    """Measure all watchers on this machine in sequence; return rows by figure name."""
+    """Measure all watchers on this machine in sequence; yield rows with their figure names."""
     for hz, open_window in ((20, False), (100, True)):
         names = (f"{hz}hz", f"{hz}hz_scraped")
         yield from zip(names, ours(scene, library, seconds, open_window=open_window), strict=True)

@@ -1,4 +1,4 @@
-"""The cost of `gpuwatch audit --rejudge` over a large store: seconds for ten thousand windows, on all processors."""
+"""The cost of `gpuwatch audit --rejudge` over a large store: seconds for ten thousand windows, on all cores."""
 
 from __future__ import annotations
 

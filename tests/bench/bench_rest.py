@@ -1,6 +1,6 @@
-"""The cost of a daemon by its threads: beside an idle GPU without clients, and beside a busy one with an open window.
+"""The cost of a daemon by thread: with an idle GPU and no clients, and with a busy GPU, without and with an open window.
 
-The mock driver's calls compute for the time they took on an H200 in sequence.  After a pause they take longer there,
+The mock driver's calls compute for the time they took on an H200 in sequence.  On an H200, calls take longer after a pause,
 probably because the driver opens its page again.  Only a real card shows that part (``tests/hardware/costs.py``).
 """
 
@@ -32,7 +32,7 @@ class Stretch:
     """The daemon's share of one core over a stretch of time, without its judge."""
 
     cpu_ratio: float
-    driver_ratio: float  # inside the driver's calls
+    driver_ratio: float  # share inside the driver's calls
     wakes_hz: float
     threads: tuple[tuple[float, float], ...]  # ratio of a core and wake-ups a second, the largest first
 
@@ -52,7 +52,7 @@ def _driver_s(calls: dict[str, int]) -> float:
 
 
 def spent(watch: Watch, seconds: float) -> Stretch:
-    """Measure the daemon over a stretch of time."""
+    """Measure the daemon for ``seconds``."""
     pid = watch.live.process.pid
     before, calls, begin_s = _threads(pid), watch.scene.called(), time.monotonic()
     time.sleep(seconds)
@@ -94,7 +94,7 @@ def main(seconds: float = 30.0) -> dict[str, float]:
         print(f"rest: {why}")
         return {}
     figures = {}
-    print(f"one GPU on the double, {seconds:g} s each   daemon  in driver  wakes/s   its dearest threads: share, wakes/s")
+    print(f"one GPU on the double, {seconds:g} s each   daemon  in driver  wakes/s   costliest threads: share, wakes/s")
     with tempfile.TemporaryDirectory(prefix="gw") as made_in:
         folder = Path(made_in)
         for name, found in stretches(folder, build(folder), seconds):

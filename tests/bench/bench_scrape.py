@@ -1,4 +1,4 @@
-"""The cost of a scrape of eight GPUs, beside a server that holds the same bytes ready; and the cost of a sample."""
+"""The cost of a scrape of eight GPUs, compared with a server of the same static bytes, and the cost of a sample."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fetching(url: str) -> Callable[[], int]:
 
 
 def times_ms(work: Callable[[], int], count: int = _COUNT) -> list[float]:
-    """Return the sorted wall times of this number of calls."""
+    """Return the sorted wall times of ``count`` calls."""
     took = []
     for _ in range(count):
         t0 = time.perf_counter()
@@ -104,7 +104,7 @@ def main() -> dict[str, float]:
     for name, took in (("gpuwatch", ours), ("the same bytes, static", theirs)):
         print(f"{name:<45} {statistics.median(took):9.2f} {took[int(len(took) * 0.99) - 1]:9.2f}")
     page_ms, page_sample_us = making_ms(fleet), sample_us()
-    print(f"processor time of making the page {page_ms:.2f} ms; of a sample in the tally {page_sample_us:.2f} µs")
+    print(f"CPU time of the page {page_ms:.2f} ms; of a sample in the tally {page_sample_us:.2f} µs")
     web.close()
     server.shutdown()
     return {"page_ms": page_ms, "sample_us": page_sample_us, "scrape_ms": statistics.median(ours)}

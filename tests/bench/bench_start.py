@@ -1,7 +1,7 @@
-"""The wait of a machine's first window, which starts the daemon, and the memory in use after it.
+"""The wait for a machine's first window, which starts the daemon, and the memory in use afterwards.
 
-It runs compiled bytecode, as installed by pip, alternating with a bare interpreter and numpy's import.  Times are the least of
-the rounds and their median; a busy machine only adds to them, least to CPU time.  Memory is proportional (PSS).
+The benchmark runs compiled bytecode, as installed by pip, alternating with a bare interpreter and an import of numpy.  Times
+are the least and the median of the rounds, because a busy machine only adds time.  Memory is proportional (PSS).
 """
 
 from __future__ import annotations

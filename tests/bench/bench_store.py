@@ -24,12 +24,12 @@ def readings_bytes(folder: Path) -> int:
 
 
 def unwatched(sweeps: Iterable[Sweep]) -> Iterator[Sweep]:
-    """Return sweeps without pulses, which are read only while a window is open."""
+    """Return the sweeps without pulses, as without an open window."""
     return (sweep for sweep in sweeps if sweep.lane is not Lane.PULSE)
 
 
 def stored(folder: Path, *, loaded: bool, open_window: bool = False) -> dict[str, float]:
-    """Store some minutes of a stream with a real stream's commits."""
+    """Store an hour of a stream with a commit every half second; return the costs."""
     Store(folder / "empty", source="synthetic", boot_id=BOOT).close()
     empty_bytes = readings_bytes(folder / "empty")
     clock, never = VirtualClock(BEGIN_NS), threading.Event()
@@ -82,7 +82,7 @@ def main() -> dict[str, float]:
             print(f"{'storing one GPU':30}" + "".join(f"{key:>17}" for key in result))
             first = False
         print(f"{name:30}" + "".join(f"{value:17.2f}" for value in result.values()))
-    print("cpu % includes making the synthetic stream; flushed every half second as the writer does by itself")
+    print("cpu % includes making the synthetic stream; flushed every half second, as by the writer")
     return figures
 
 

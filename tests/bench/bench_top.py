@@ -1,6 +1,6 @@
-"""The cost of the monitor: its imports, its first picture after them, and its share of a core at 4 Hz with eight busy GPUs.
+"""The cost of `gpuwatch top`: imports, the time to the first picture, and the share of a core at 4 Hz with eight busy GPUs.
 
-The last one runs the real program in its own terminal, against a real daemon of eight simulated GPUs.
+The last figure is of the real program in a terminal, with a real daemon of eight simulated GPUs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ open(sys.argv[4], "w").write(f"{(t1 - t0) * 1e3:.1f} {took * 1e3:.1f}")
 
 @contextmanager
 def in_terminal(command: list[str], columns: int, rows: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run the command in a terminal of this size; return the descriptor to read from."""
+    """Run the command in a terminal of this size; yield the process and the descriptor to read from."""
     here, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
@@ -66,7 +66,7 @@ def in_terminal(command: list[str], columns: int, rows: int) -> Iterator[tuple[s
 
 
 def drained(here: int, seconds: float) -> int:
-    """Read for this time; return the number of bytes."""
+    """Read for ``seconds``; return the number of bytes."""
     count, until = 0, time.monotonic() + seconds
     while (left := until - time.monotonic()) > 0:
         if select.select([here], [], [], min(left, 0.1))[0]:
@@ -78,7 +78,7 @@ def drained(here: int, seconds: float) -> int:
 
 
 def first_ms(settings: Settings) -> tuple[float, float]:
-    """Return the time of the imports, and from there to the first picture with GPUs."""
+    """Return the milliseconds of the imports, and from the imports to the first picture with GPUs."""
     told = settings.state / "took"
     command = [sys.executable, "-c", FIRST, settings.source, str(settings.state), str(settings.socket), str(told)]
     with in_terminal(command, 120, 40) as (process, here):
@@ -89,7 +89,7 @@ def first_ms(settings: Settings) -> tuple[float, float]:
 
 
 def running_ratio(settings: Settings, columns: int, rows: int, seconds: float = 20.0) -> tuple[float, float]:
-    """Return the share of a core while it runs, without its start; and bytes a second to the terminal."""
+    """Return the share of a core after the start, and the bytes per second to the terminal."""
     with in_terminal([sys.executable, "-m", "gpuwatch", *settings.flags(), "top"], columns, rows) as (process, here):
         drained(here, 4.0)
         program = psutil.Process(process.pid)

@@ -1,6 +1,6 @@
-"""The cost of watching without the driver's: a daemon on a mock driver with free calls, with one GPU and with eight.
+"""The cost of watching without the driver: a daemon on a mock driver with free calls, with one GPU and with eight.
 
-It also measures the wait: a pause of 10 ms on an Event, on the sampler's own wake-up, and in sleep.
+The benchmark also measures the CPU time of a pause of 10 ms: on an Event, on the sampler's wake-up, and in sleep.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def shares(folder: Path, library: Path, gpus: int, seconds: float) -> Iterator[t
 
 
 def main(seconds: float = 15.0, counts: tuple[int, ...] = (1, 8)) -> dict[str, float]:
-    print("\nWhat watching costs apart from the driver: the double's calls are free")
+    print("\nCost of watching without the driver: the mock driver's calls are free")
     waits: dict[str, Callable[[float], object]] = {
         "Event.wait": threading.Event().wait,
         "Wake.wait": Wakeup().wait,

@@ -1,7 +1,7 @@
-"""The cost of a window to its benchmark, beside the minimum for a local socket: an echo over the same kind of socket.
+"""The cost of a window to its benchmark, compared with the minimum: an echo over the same kind of socket.
 
-A close with 10 000 iterations timed by the host's clock sends them before the block returns; times of CUDA events and
-stamps are sent beside the program (``tests/hardware/costs.py``).
+A close with 10 000 iterations timed by the host's clock sends the times before the block returns.  A separate thread sends
+times of CUDA events and stamps (``tests/hardware/costs.py``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIMED_COUNT, _CLOSED_COUNT = 10_000, 20
 
 
 def echo(path: Path) -> float:
-    """Connect, exchange one line, close; return the median in milliseconds."""
+    """Return the median milliseconds to connect, exchange one line, and close."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(path))
     server.listen()

@@ -24,11 +24,11 @@ HOUR_NS = 3_600_000_000_000
 HOURS_IN_SEGMENT = 24
 SCENES = ("steady-copy", "steady-gemm", "from-idle", "bursty", "neighbour", "thermal", "attention", "convolution")
 _ROW_TABLES = ("fast", "pulse", "slow", "edge", "census", "power")
-_PERIOD_S = 60.0  # distance of the windows' begins
+_PERIOD_S = 60.0  # distance of two windows' start times
 
 
 def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Iterator[int]:
-    """Yield a store at each count of judged windows.  The newest ones keep their evidence."""
+    """Yield each count once the store holds as many judged windows.  Only the first eight windows have evidence."""
     boot_id = processes.facts().boot_id or "unknown"  # as a daemon leaves it, for screens of the past
     store = Store(folder, source="simulated:steady-copy", boot_id=boot_id)
     for number, scene in enumerate(SCENES):
@@ -55,7 +55,7 @@ def windows(folder: Path, begun_wall_s: float, counts: tuple[int, ...]) -> Itera
 
 
 def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
-    """Insert the runs from first to last, copies of the real ones with verdict and findings."""
+    """Insert copies of the real runs, numbered from first to last, with verdicts and findings."""
     db.execute("PRAGMA synchronous = OFF")
     db.execute("CREATE TEMP TABLE made (of TEXT, id TEXT, n INTEGER)")
     db.execute(
@@ -82,7 +82,7 @@ def _multiply(db: sqlite3.Connection, first: int, last: int) -> None:
 
 
 def days(folder: Path, count: int) -> Iterator[int]:
-    """Yield a store at each number of days of one loaded GPU without windows, one segment per day."""
+    """Yield each number of days once the store holds them: one loaded GPU without windows, one segment per day."""
     clock = VirtualClock(BEGIN_NS)
     store = Store(
         folder,
@@ -122,5 +122,5 @@ def days(folder: Path, count: int) -> Iterator[int]:
 
 
 def _names(db: sqlite3.Connection, table: str) -> list[str]:
-    """Return the columns to copy: generated ones are not listed."""
+    """Return the columns to copy, without generated columns."""
     return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]

@@ -1,8 +1,8 @@
-"""One foreign watcher at its own rate, for bench_peers: run by the interpreter that has it, without gpuwatch.
+"""One other watcher at a given rate, for bench_peers, in an interpreter without gpuwatch.
 
     python peer.py nvitop|gpustat|zeus HZ
 
-It prints "ready" after its first query, and at SIGTERM its delays, as JSON.
+The program prints "ready" after the first query, and at SIGTERM the delays as JSON.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ _KEPT: list[object] = []
 
 
 def nvitop() -> Callable[[], object]:
-    from nvitop import Device  # type: ignore[import-untyped]  # it has no annotations for others
+    from nvitop import Device  # type: ignore[import-untyped]  # nvitop has no annotations for importers
 
     devices = Device.all()
     return lambda: [(device.as_snapshot(), device.processes()) for device in devices]
 
 
 def gpustat() -> Callable[[], object]:
-    import gpustat  # type: ignore[import-untyped]  # it has neither stubs nor annotations for others
+    import gpustat  # type: ignore[import-untyped]  # gpustat has neither stubs nor annotations
 
     query: Callable[[], object] = gpustat.new_query
     return query
 
 
 def zeus() -> Callable[[], object] | None:
-    """Run Zeus: its power monitor polls in processes of its own, so this one queries nothing."""
+    """Start Zeus's power monitor, which polls in separate processes; return None, because this process queries nothing."""
     from zeus.monitor import PowerMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
     _KEPT.append(PowerMonitor(update_period=1 / float(sys.argv[2]), max_samples_per_gpu=1000))

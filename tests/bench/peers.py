@@ -1,4 +1,4 @@
-"""Foreign watchers, in their own environment under build/, made at its first use."""
+"""Other watchers, in a separate environment under build/ that is made at first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PINNED = Path(__file__).with_name("peers.txt")
 
 
 class MissingError(Exception):
-    """The missing environment of foreign watchers; the message gives the reason in one line."""
+    """Error for a missing environment of other watchers; the message gives the reason in one line."""
 
 
 def versions() -> dict[str, str]:
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
 
 
 def python(place: Path = PLACE) -> Path:
-    """Return the interpreter that has them.  Raises MissingError: when their environment cannot be made."""
+    """Return the interpreter of the other watchers.  Raises MissingError: when the environment cannot be made."""
     made, stamp = place / "bin" / "python", place / "installed"
     if stamp.exists() and stamp.read_text() == PINNED.read_text():
         return made
@@ -43,5 +43,5 @@ def python(place: Path = PLACE) -> Path:
 
 
 def packages(place: Path = PLACE) -> Path:
-    """Return the folder of their modules, for a gpuwatch program that needs one of them."""
+    """Return the folder of the other watchers' modules, for programs that also import gpuwatch."""
     return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

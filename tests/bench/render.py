@@ -1,6 +1,6 @@
 """docs/BENCHMARKS.md and the README's cost figures, from committed data.
 
-python -m tests.bench.render            writes them; --check only compares
+python -m tests.bench.render            writes both; --check only compares
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def page(found: Data) -> str:
         *_watched(found),
         "## Tables\n",
         "The mock driver, *the double* in the tables, is a library with the driver's ABI (`tests/fake_nvml/`).  Its calls compute for as",
-        "long as the same calls took on an H200, and every program loads it unmodified.  It cannot show the effect of watching on GPU work.\n",
+        "long as the same calls took on an H200, and every program loads it unmodified.  A mock driver cannot show the effect of watching on GPU work.\n",
     ]
     for name, kept in sorted(found.benches.items()):
         out += _table(name, kept)
@@ -70,7 +70,7 @@ def _versions(row: dict[str, Any]) -> str:
 
 
 def _changes(row: dict[str, Any]) -> str:
-    """Format the changes of a watcher against none; for none itself, its absolute values."""
+    """Format a watcher's changes against the turns without a watcher; for those turns, the absolute values."""
     if row["cpu_ratio"] is None:
         return " | ".join([f"{row['gemm_s'] * 1e3:.3f} ms", *(f"{each * 1e6:.2f}" for each in row["launch_s"])])
     middle, low, high = row["gemm_change_ratio"]
@@ -85,8 +85,8 @@ def _table(name: str, found: Saved) -> list[str]:
     return [
         f"### {name}\n",
         f"`python -m tests.bench {name}`: {_about(name)}\n",
-        f"{found.date}, {found.took_s:.0f} s; {found.machine}; load {found.load_begin:g} at its beginning{shared}, {found.load_end:g}",
-        f"at its end; {versions}.\n",
+        f"{found.date}, {found.took_s:.0f} s; {found.machine}; load {found.load_begin:g} at the start{shared}, {found.load_end:g}",
+        f"at the end; {versions}.\n",
         "```text", found.table, "```\n",
     ]  # fmt: skip
 
@@ -103,8 +103,8 @@ def costs(found: Data) -> str:
     lines = ["| watching busy GPUs | CPU, 1 GPU | 8 GPUs | memory | readings a second, 8 GPUs |", "|---|---|---|---|---|"]
     for name, key in (
         ("gpuwatch, stored and scraped", "20hz_scraped_{}"), ("… while a window is open", "100hz_scraped_{}"),
-        ("nvitop's API, asked for 10 Hz", "nvitop_{}"), ("gpustat, asked for 10 Hz", "gpustat_{}"),
-        ("Zeus's PowerMonitor, power alone", "zeus_{}"),
+        ("nvitop's API, 10 Hz requested", "nvitop_{}"), ("gpustat, 10 Hz requested", "gpustat_{}"),
+        ("Zeus's PowerMonitor, power only", "zeus_{}"),
     ):  # fmt: skip
         one, eight, memory, hz = (
             figures.get(key.format(f"{each}")) for each in ("1_cpu_ratio", "8_cpu_ratio", "8_memory_bytes", "8_rate_hz")
@@ -118,16 +118,16 @@ def costs(found: Data) -> str:
         ours, theirs = (
             " and ".join(f"{figures[f'{who}_1_{edge}_ms']:.1f}" for edge in ("enter", "exit")) for who in ("gpuwatch", "zeus")
         )
-        lines.append(f"`window()` takes {ours} ms to enter and leave, where Zeus's takes {theirs}.")
+        lines.append(f"`window()` takes {ours} ms to enter and leave; Zeus's window takes {theirs} ms.")
     watched = [row for name, row in found.effect.items() if name.startswith(("gpuwatch", "the same"))]
     if watched:
         gemm = max(row["gemm_change_ratio"][0] for row in watched)
         late, low, high = max(row["launch_change_s"][2] for row in watched)
         lines.append(
-            f"What watching cost the benchmark, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs"
+            f"Effect of watching on a benchmark, on an {watched[0]['gpu']}: GEMM {gemm:+.3%}, kernel launches p99.9 {late * 1e6:+.1f} µs"
             f" ({low * 1e6:+.1f} to {high * 1e6:+.1f}) at most."
         )
-    lines.append("Every figure, its machine and date, and the targets: [docs/BENCHMARKS.md](docs/BENCHMARKS.md).")
+    lines.append("All figures, with machines, dates and targets: [docs/BENCHMARKS.md](docs/BENCHMARKS.md).")
     return "\n".join(lines) + "\n"
 
 

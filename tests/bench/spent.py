@@ -29,13 +29,13 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return CPU time to the nanosecond: psutil's ticks of 10 ms are a second of a watcher that takes 1 %."""
+    """Return a process's CPU time to the nanosecond: psutil's tick of 10 ms is a second of a watcher at 1 %."""
     return time.clock_gettime((~pid << 3) | 2)  # the formula of clock_getcpuclockid()
 
 
 @contextlib.contextmanager
 def spending(pid: int) -> Iterator[Spent]:
-    """Measure the cost during the body, without children that begin or end meanwhile."""
+    """Measure the cost during the body, without children that start or end during the body."""
     found, members = Spent(), family(pid)
     before = {each.pid: cpu_s(each.pid) for each in members}
     begin_s = time.monotonic()

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured value; ``met`` is None before the first measurement and where the interval holds the target."""
+    """A measured value; ``met`` is None before the first measurement, and if the interval includes the target."""
 
     text: str
     met: bool | None = None
@@ -34,7 +34,7 @@ class Data:
     verdicts: list[Row]
     figures: list[Row]
     campaigns: Mapping[str, Any]
-    windows: Mapping[str, float]  # of an empty window on a real GPU
+    windows: Mapping[str, float]  # figures of an empty window on a real GPU
 
     def figure(self, bench: str, name: str) -> float | None:
         found = self.benches.get(bench)
@@ -99,7 +99,7 @@ def _watching(hz: int, most: float) -> Callable[[Data], Measured]:
             share = watcher["cpu_ratio"] / count
             if hz == 20:
                 parts.append(_below(share, most, lambda ratio: f"{_percent(ratio)} (each of {count}, H200, not scraped)"))
-            else:  # on the H200 the benchmark knows only the wall time of the expensive calls, not their CPU time
+            else:  # on the H200 the benchmark measures only the wall time of the expensive calls, not their CPU time
                 parts.append(Measured(f"{_percent(share)} with expensive calls (each of {count}, H200)"))
         return _all(parts)
 
@@ -135,7 +135,7 @@ def _launch(found: Data) -> Measured:
     middle, low, high = max(changes, default=(None, 0.0, 0.0))
     if middle is None:
         return Measured("not measured yet")
-    interval = f"{low * 1e6:+.2f} to {high * 1e6:+.2f}" + ("" if low > 0 else ": not told apart from none")
+    interval = f"{low * 1e6:+.2f} to {high * 1e6:+.2f}" + ("" if low > 0 else ": not distinguishable from zero")
     interval += " nor from the target" if low < 1e-6 < high else ""
     text = f"{middle * 1e6:+.2f} µs ({interval}; H200, worst of {len(changes)} ways to watch)"
     return Measured(text, True if high < 1e-6 else False if low > 1e-6 else None)
@@ -186,14 +186,14 @@ def _first_window(found: Data) -> Measured:
 def _closing(found: Data) -> Measured:
     """Compare the slowest close on a real GPU, and the quickest close on a shared machine."""
     parts = [_below(found.figure("window", "close_timed_ms"), 10.0, lambda ms: f"{ms:.1f} ms (host's clock)")]
-    for how, what in (("host", "host's clock"), ("stamped", "15 000 stamped, read beside the program")):
+    for how, what in (("host", "host's clock"), ("stamped", "15 000 stamped, read in a separate thread")):
         took_ms = [row["close_s"] * 1e3 for row in _latest(found, "closing", how)]
         parts.append(_below(max(took_ms, default=None), 10.0, lambda ms, what=what: f"at most {ms:.1f} ms ({what}, H200)"))  # type: ignore[misc]
     return _all(parts)
 
 
 def _whole_daemon(who: str, most: float) -> Callable[[Data], Measured]:
-    """Compare the CPU share of the whole daemon on one H200, beside nvidia-smi of the same versions."""
+    """Compare the CPU share of the whole daemon on one H200 with the target, and name nvidia-smi's of the same versions."""
 
     def measure(found: Data) -> Measured:
         ours, smi = (_latest(found, "watching", name) for name in (who, "nvidia-smi -lms 10, idle GPU"))
@@ -298,7 +298,7 @@ TARGETS = (
     Target("… the expensive calls alone", "≤ 1 % of a core per GPU", _dear, _PEERS, "the driver sets the cost of energy, GPM and utilisation"),
     Target("an idle GPU without clients, whole daemon", "≤ 0.1 % of a core", _whole_daemon("gpuwatch, idle GPU, nobody connected", 0.001), "`tests/hardware/costs.py`", "the slow thread uses 0.09 %, probably for one slow row in the ten seconds measured; the resting lane takes such a row every 5 min"),
     Target("a busy GPU at 20 Hz, stored, scraped each second, whole daemon", "≤ 0.5 % of a core", _whole_daemon("gpuwatch, busy GPU, scraped", 0.005), "`tests/hardware/costs.py`", "the fast thread's 20 rows use 0.43 %, the page 0.22 %, the store and the slow thread 0.14 % each"),
-    Target("a busy GPU with a window open, whole daemon", "≤ 1.5 % of a core", _whole_daemon("gpuwatch, busy GPU, a window open", 0.015), "`tests/hardware/costs.py`", "the slow thread uses 1.1 %, because a young window's rows hold energy and GPM each second; measured with pulses handed on in bulk, since taken back; the fast thread uses 0.8 %, the queries to the window's process 0.3 %"),
+    Target("a busy GPU with a window open, whole daemon", "≤ 1.5 % of a core", _whole_daemon("gpuwatch, busy GPU, a window open", 0.015), "`tests/hardware/costs.py`", "the slow thread uses 1.1 %, because a young window's rows hold energy and GPM each second; measured with a bulk hand-over of pulses, which was reverted since; the fast thread uses 0.8 %, the queries to the window's process 0.3 %"),
     Target("a page of metrics of 8 GPUs", "≤ 3 ms of CPU", _page, "[scrape](#scrape)"),
     Target("all queries of one refresh of the fleet dashboard, 2 000 GPUs", "≤ 1 s in sequence", _fleet_refresh, "[fleet_dashboard](#fleet_dashboard)"),
     Target("effect on a GEMM", "< 0.05 %", _gemm, "[effect](#effect-on-the-watched-work)"),
@@ -306,7 +306,7 @@ TARGETS = (
     Target("`window()`, enter", "≤ 2 ms, median", _window("enter"), _PEERS, "the daemon reads every GPU before the benchmark continues"),
     Target("`window()`, exit", "≤ 2 ms, median", _window("exit"), _PEERS, "the daemon reads every GPU before the benchmark continues"),
     Target("first `window()` of a machine, daemon not running, enter", "≤ 0.5 s on two cores", _entering, "[start](#start)"),
-    Target("… on an H200's machine", "≤ 0.35 s", _first_window, "`tests/hardware/costs.py`", "five starts without torch took 0.33 to 0.35 s; the two beside torch's context took 0.41 s and 0.50 s"),
+    Target("… on an H200's machine", "≤ 0.35 s", _first_window, "`tests/hardware/costs.py`", "five starts without torch took 0.33 to 0.35 s; two starts with torch's context took 0.41 s and 0.50 s"),
     Target("daemon and judge at rest", "≤ 90 MB together", _start("rest_mb", 90.0, "MB"), "[start](#start)"),
     Target("a verdict when the judge process had exited", "≤ 1.5 s", _start("cold_verdict_s", 1.5, "s"), "[start](#start)"),
     Target("exit of a window with 10 000 timed iterations", "≤ 10 ms in which the GPU idles", _closing, "[window](#window), `tests/hardware/costs.py`", "other work shared the machine"),

@@ -1,4 +1,4 @@
-"""Tests of the benchmarks' page: it follows from the committed data, and every benchmark runs and appears."""
+"""Tests of the benchmarks' page: its text follows from the committed data, and benchmarks have default arguments."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.bench import render, saved, targets
 from tests.bench.saved import Saved
 
 
-def test_the_page_and_the_readme_are_fresh() -> None:
+def test_benchmark_page_and_readme_are_fresh() -> None:
     assert render.main(["--check"]) == 0
 
 
 @pytest.mark.parametrize("name", saved.names())
-def test_every_benchmark_runs_by_its_name_alone(name: str) -> None:
+def test_benchmarks_run_without_arguments(name: str) -> None:
     parameters = inspect.signature(saved.main_of(name)).parameters.values()
     assert all(each.default is not inspect.Parameter.empty for each in parameters)
 
 
-def test_saved_results_measure_every_target() -> None:
+def test_stored_results_cover_every_target() -> None:
     """Stored results belong to existing benchmarks and cover every target."""
     kept = saved.load()
     assert kept.keys() <= set(saved.names())
@@ -32,7 +32,7 @@ def test_saved_results_measure_every_target() -> None:
     assert [each for each in not_measured if not each.startswith("effect on")] == []  # those need a real GPU
 
 
-def test_a_name_that_is_none_gets_a_line_with_those_that_are() -> None:
+def test_unknown_benchmark_gets_a_line_with_known_names() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench", "wndow"], cwd=render.ROOT, capture_output=True, text=True, check=False
     )
@@ -41,7 +41,7 @@ def test_a_name_that_is_none_gets_a_line_with_those_that_are() -> None:
     assert done.stderr.endswith("found wndow\n")
 
 
-def test_saved_run_replaces_the_one_before(tmp_path: Path) -> None:
+def test_saved_run_replaces_the_previous_run(tmp_path: Path) -> None:
     """A stored run names its machine and replaces the previous run."""
     path = tmp_path / "results.json"
     name, other = saved.names()[:2]
@@ -58,14 +58,14 @@ def test_saved_run_replaces_the_one_before(tmp_path: Path) -> None:
     assert (first.is_shared, second.is_shared) == (False, True)
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+def test_unmeasured_target_is_neither_met_nor_missed() -> None:
     nothing = targets.Data({}, {}, [], [], {}, {})
     found = [each.measure(nothing) for each in targets.TARGETS if each.what != "verdicts on real GPUs"]
     assert {each.met for each in found} == {None}
     assert "Not measured yet" in render.page(nothing)
 
 
-def test_rows_of_a_real_gpu_make_the_table_of_the_watched() -> None:
+def test_rows_of_a_real_gpu_fill_the_effect_table() -> None:
     none = {
         "watcher": "none", "gpu": "NVIDIA H200", "date": "2026-11-21", "rounds_count": 40, "cpu_ratio": None, "memory_bytes": None,
         "gemm_s": 0.0027, "gemm_change_ratio": [0.0, 0.0, 0.0], "launch_s": [3e-6, 9e-6, 14e-6], "launch_change_s": [[0.0] * 3] * 3,

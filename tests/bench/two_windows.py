@@ -1,5 +1,5 @@
 """Windows of gpuwatch and of Zeus alternating in one process, for bench_peers and the hardware tests,
-which pass the modules' folder."""
+which pass the folder of Zeus's modules."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def main() -> None:
     import gpuwatch
     from gpuwatch.config.settings import load
 
-    sys.path.append(asked["peers"])  # behind gpuwatch's own path: only missing modules come from there
+    sys.path.append(asked["peers"])  # after gpuwatch's path: only missing modules come from there
     from zeus.monitor import ZeusMonitor  # type: ignore[import-not-found]  # only the peers' environment has it
 
-    if asked.get("context"):  # its context makes the windows stamp
+    if asked.get("context"):  # torch's context makes the windows stamp
         import torch
 
         for device in range(len(asked["uuids"])):
             torch.zeros(1, device=f"cuda:{device}")
-    warnings.simplefilter("ignore")  # Zeus warns each time that its counter did not move in so short a window
+    warnings.simplefilter("ignore")  # Zeus warns in each short window that its counter did not change
     settings = load({"source": "nvml", "state": asked["state"], "socket": asked["socket"]})
     zeus = ZeusMonitor(gpu_indices=list(range(len(asked["uuids"]))))
     took: dict[str, tuple[list[float], list[float]]] = {"gpuwatch": ([], []), "zeus": ([], [])}

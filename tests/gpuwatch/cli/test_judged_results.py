@@ -73,7 +73,7 @@ def test_many_pairs_are_compared_one_a_line(gpuwatch: Gpuwatch, tmp_path: Path) 
     [
         ("hyperfine.json", "the time is that of the whole command"),
         ("google-benchmark.json", "single iterations: an entry is the mean of one repetition"),
-        ("kernelbench.json", "single times: it holds mean, extremes and deviation"),
+        ("kernelbench.json", "single times: the file holds mean, extremes and deviation"),
         ("kernelbot.txt", "failed: mismatch found"),
         ("nccl-tests.json", "slowest process: row 1, pid 4002 on GPU 0000:43:00"),
     ],

@@ -1,4 +1,4 @@
-"""Qualified simulated cards: one per seed with small differences like real ones, with a host and a library."""
+"""Qualified simulated cards with small differences like those of real cards, with a host and a library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def qualified(scene: Scene, seed: int = 0) -> Qualification:
 
 
 def fleet(count: int, seed: int = 0, spread_ratio: float = SPREAD_RATIO) -> tuple[Qualification, ...]:
-    """Return this number of cards, whose numbers differ randomly from the healthy one's."""
+    """Return ``count`` cards whose numbers differ randomly from those of the healthy card."""
     rng = np.random.default_rng(seed)
     return tuple(varied(healthy(), f"GPU-{seed}-{number}", rng, spread_ratio) for number in range(count))
 
@@ -50,5 +50,5 @@ def times(amount: Amount, factor: float) -> Amount:
 
 
 def slowed(card: Qualification, names: Sequence[str], factor: float) -> Qualification:
-    """Return the card with these numbers multiplied."""
+    """Return the card with these numbers multiplied by ``factor``."""
     return replace(card, amounts={**card.amounts, **{name: times(card.amounts[name], factor) for name in names}})

@@ -1,6 +1,6 @@
-"""Recorded kernels of an H200 dealt out to two variants: pairs like those of an interleaved run of identical work.
+"""Recorded kernels of an H200, split between two variants: pairs like those of an interleaved run of identical work.
 
-The true difference of such variants is zero, or any other value by lengthening one variant's times.
+The true difference of such variants is zero, or a chosen value by lengthening one variant's times.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SCENARIOS = {
 
 
 def dealt(scenario: str, change: float, count: int, *, seconds: float = 3.0, seed: int = 0) -> Iterator[Values]:
-    """Return log ratios of ``count`` interleaved runs of this length, with random starts in the recording and random first letters.
+    """Return log ratios of ``count`` interleaved runs of ``seconds``, with random starts in the recording and random first letters.
 
-    They share one recording of a few seconds, so they are not independent.
+    The runs share one recording of a few seconds, so they are not independent.
     """
     with np.load(TRACES / "scenarios.npz") as archive:
         took_ms = archive[f"timing_{scenario}"][:, 1]

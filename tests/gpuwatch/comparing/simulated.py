@@ -1,7 +1,6 @@
-"""A power-limited GPU for block timers: one clock for all variants, determined by their power, swinging like an H200's.
+"""A simulated power-limited GPU for block timers: one clock for all variants, which follows their power and swings.
 
-Measured on an H200: the clock under a cap swings by 3 % with a period of 0.9 to 1.1 s and dips for 10 to 100 ms; adjacent
-blocks of 2 ms of one GEMM differ with a standard deviation of 0.40 %, of a copy of 0.07 %.
+Modelled on an H200: the clock under a cap swings by 3 % with a period of 0.9 to 1.1 s and dips for 10 to 100 ms.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class Gpus:
 
 
 class SimulatedBlocks:
-    """A block timer on one such GPU; it knows each variant's kernel and still calls its function, once per block."""
+    """A block timer on one simulated GPU, with a kernel for each variant; each block calls the variant's function once."""
 
     name = "events"
 

@@ -1,4 +1,4 @@
-"""Tests of blocks timed by CUDA events, on a stand-in for torch.cuda whose GPU has a queue and a clock."""
+"""Tests of blocks timed by CUDA events, on a mock torch.cuda whose GPU has a queue and a clock."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Event:
         return (last.at_s - self.at_s) * 1e3
 
 
-def test_each_block_reads_what_one_of_its_calls_took_in_order() -> None:
+def test_blocks_return_the_time_per_call_in_order() -> None:
     gpu = Gpu(call_s=200e-6, issue_s=5e-6)
     timed = list(EventBlocks(gpu).times([Block("ab"[i % 2], gpu.call, 10 + i) for i in range(20)]))
     assert [each.block.variant for each in timed] == list("ab" * 10)
@@ -61,14 +61,14 @@ def test_event_blocks_keep_host_ahead_of_gpu() -> None:
     assert gpu.most_pending_count <= 14
 
 
-def test_a_gpu_that_waits_for_launches_is_noticed() -> None:
+def test_blocks_are_starved_if_the_gpu_waits_for_launches() -> None:
     gpu = Gpu(call_s=2e-6, issue_s=5e-6)
     timed = list(EventBlocks(gpu).times(Block("a", gpu.call, 100) for _ in range(20)))
     assert all(each.starved for each in timed[1:])
 
 
-def test_launches_of_a_block_are_timed_apart() -> None:
-    """A block has the host's time per call, and the gap before it that a starved GPU leaves."""
+def test_block_launches_are_timed_separately() -> None:
+    """A block has the host's time per call, and the gap after the previous block, here zero."""
     for call_s, issue_s, gap_s in ((200e-6, 5e-6, 0.0), (2e-6, 5e-6, 0.0)):
         gpu = Gpu(call_s=call_s, issue_s=issue_s)
         timer = EventBlocks(gpu, now_ns=lambda gpu=gpu: round(gpu.host_s * 1e9))  # type: ignore[misc]
@@ -79,7 +79,7 @@ def test_launches_of_a_block_are_timed_apart() -> None:
         assert [each.gap_s for each in launches] == pytest.approx([gap_s] * 19, abs=1e-9)
 
 
-def test_overhead_of_events_divides_by_the_calls_between_them() -> None:
+def test_event_overhead_is_divided_by_the_calls() -> None:
     class Holding(Gpu):
         """A GPU whose events take a microsecond under a hold."""
 
@@ -98,7 +98,7 @@ def test_overhead_of_events_divides_by_the_calls_between_them() -> None:
 
 
 def test_work_before_each_call_is_not_timed() -> None:
-    """The flush of a cold cache lies outside the timed spans, and inside the block's whole time."""
+    """The flush of a cold cache is outside the timed spans, and inside the block's whole time."""
     gpu, order = Gpu(call_s=200e-6, issue_s=5e-6), []
 
     def call() -> None:
@@ -117,7 +117,7 @@ def test_work_before_each_call_is_not_timed() -> None:
     assert not any(each.starved for each in timed)
 
 
-def test_host_times_calls_without_the_work_before_them() -> None:
+def test_host_blocks_time_only_the_calls() -> None:
     order: list[str] = []
     block = Block("a", lambda: order.append("call"), 3, lambda: order.append("flush"))
     timed = next(iter(HostBlocks().times([block])))
@@ -125,5 +125,5 @@ def test_host_times_calls_without_the_work_before_them() -> None:
     assert timed.whole_s >= 3 * timed.took_s
 
 
-def test_the_host_times_where_no_context_is() -> None:
+def test_host_blocks_are_chosen_without_a_context() -> None:
     assert isinstance(choose_timer(), HostBlocks)

@@ -29,7 +29,7 @@ def nothing() -> None: ...
 
 
 class Mixed(SimulatedBlocks):
-    """A simulated GPU on which a part of b's blocks takes twice as long."""
+    """A simulated GPU on which some of b's blocks take twice as long."""
 
     def __init__(self, kernels: Mapping[str, Kernel], *, slow_ratio: float, seed: int) -> None:
         super().__init__(kernels, seed=seed)
@@ -50,7 +50,7 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("change", "expected"), [(-0.005, Decision.FASTER), (0.005, Decision.SLOWER), (0.0, Decision.SAME)]
     )
-    def test_half_a_per_cent_is_told_on_a_card_that_throttles(self, change: float, expected: Decision) -> None:
+    def test_half_a_percent_is_found_under_a_power_cap(self, change: float, expected: Decision) -> None:
         found = compared(replace(GEMM, took_s=GEMM.took_s * (1 + change)))
         assert found.decision is expected
         assert found["b"].pairs_count >= 300
@@ -58,7 +58,7 @@ class TestAnswers:
         assert found["b"].ratio.centre == pytest.approx(1 + change, abs=0.001)
 
     def test_own_steady_shows_gain_of_lower_power(self) -> None:
-        """A variant with less power is faster at its own clock than at a shared one."""
+        """A variant with less power is faster at its own clock than at a shared clock."""
         lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
         found = compared(lean, own_steady=True, own_s=1.0, seconds=2.0)["b"]
         assert found.decision is Decision.SAME
@@ -67,7 +67,7 @@ class TestAnswers:
         assert "draws less power" in str(found)
 
     @pytest.mark.parametrize(("name", "starved"), [("host", False), ("events", True)])
-    def test_times_of_the_host_say_nothing_of_power(self, name: str, starved: bool) -> None:
+    def test_host_times_are_not_explained_by_power(self, name: str, starved: bool) -> None:
         lean = replace(GEMM, power_w=0.85 * GEMM.power_w)
         timer = SimulatedBlocks({"a": GEMM, "b": lean}, starved=starved)
         timer.name = name
@@ -78,7 +78,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize(("starved", "says"), [(False, " %: 2 µs of"), (True, "GPU's share at least")])
     def test_each_variant_has_its_gpu_share(self, starved: bool, says: str) -> None:
-        """Text and JSON show the launches, host times and gaps of both; a GPU that waited is named."""
+        """Text and JSON show the launches, host times and gaps of both variants; a GPU that waited is reported."""
         launch = BlockLaunch(issue_s=12e-6, overhead_s=2e-6, gap_s=1e-6)
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=starved, launch=launch)
         found = compare({"a": nothing, "b": nothing}, watch=False, seconds=0.5, timer=timer)
@@ -90,8 +90,8 @@ class TestAnswers:
         assert (share["issue_s"], share["gap_s"], share["starved_ratio"]) == (12e-6, 1e-6, float(starved))
         assert share["launches_count"] > 1000
 
-    def test_launches_beyond_the_tolerance_are_named(self) -> None:
-        """The answer names launches of a third of a call's time, which a tenth of b's blocks waited for."""
+    def test_compare_names_launches_beyond_the_tolerance(self) -> None:
+        """The answer names b, whose launches take a third of a call and delay a tenth of b's blocks."""
 
         class Waiting(SimulatedBlocks):
             def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
@@ -104,7 +104,7 @@ class TestAnswers:
         assert not [reason for reason in found.reasons if " of a:" in reason]
 
     def test_overlapping_ratios_are_not_explained_by_power(self) -> None:
-        """A ratio alone whose interval overlaps the shared one is not attributed to power."""
+        """A ratio at own clocks whose interval overlaps that of the shared clock is not attributed to power."""
         found = compared(replace(GEMM, noise_ratio=0.2), own_steady=True, own_s=0.05, rounds_count=2, seconds=0.3)["b"]
         assert found.own_ratio is not None
         assert found.ratio is not None
@@ -123,12 +123,12 @@ class TestAnswers:
         with pytest.raises(KeyError):
             found["b"]
 
-    def test_a_gpu_that_waits_for_launches_is_said(self) -> None:
+    def test_compare_reports_a_gpu_that_waits_for_launches(self) -> None:
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM}, starved=True)
         found = compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
         assert "waited for launches" in str(found)
 
-    def test_it_prints_and_is_plain_data_and_html(self) -> None:
+    def test_compare_result_is_text_json_and_html(self) -> None:
         found = compared(replace(GEMM, took_s=1.1 * GEMM.took_s), seconds=0.5)
         assert str(found).startswith("SLOWER")
         assert found.to_dict()["comparisons"][0]["decision"] == "slower"
@@ -138,7 +138,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("seed", range(4))
     def test_nearly_half_slow_blocks_are_inconclusive(self, seed: int) -> None:
-        """45 % of b's blocks take twice as long: the mean is 42 % longer, the median almost equal, and the answer inconclusive."""
+        """If 42 % of b's blocks take twice as long, the mean is longer and the median almost equal: inconclusive."""
         timer = Mixed({"a": GEMM, "b": GEMM}, slow_ratio=0.42, seed=seed)
         found = compare({"a": nothing, "b": nothing}, watch=False, floor_ratio=0.003, timer=timer)
         assert found.decision is Decision.INCONCLUSIVE
@@ -171,7 +171,7 @@ class TestAnswers:
 
 class TestResults:
     def test_differing_result_is_incomparable(self) -> None:
-        """A variant with another result is incomparable, whatever its time."""
+        """A faster variant with another result is incomparable; without the check it is faster."""
         data = np.arange(1.0, 9.0)
         variants: dict[str, Callable[..., object]] = {"a": lambda x: x * 2, "b": lambda x: x * 2.1}
         timer = SimulatedBlocks({"a": GEMM, "b": replace(GEMM, took_s=0.5 * GEMM.took_s)})
@@ -196,7 +196,7 @@ class TestResults:
         found = compare({"a": filled(1.0), "b": filled(2.0)}, watch=False, floor_ratio=0.003, seconds=0.3, timer=timer)
         assert found.decision is Decision.INCOMPARABLE
 
-    def test_equal_results_and_arms_without_any_are_comparable(self) -> None:
+    def test_equal_or_missing_results_are_comparable(self) -> None:
         variants: dict[str, Callable[..., object]] = {"a": lambda: np.ones(3), "b": lambda: np.ones(3) * (1 + 1e-12)}
         timer = SimulatedBlocks({"a": GEMM, "b": GEMM})
         found = compare(variants, watch=False, floor_ratio=0.003, timer=timer)
@@ -224,7 +224,7 @@ class TestBuffers:
         assert seen == {"a": {id(each) for each in made}, "b": {id(each) for each in made}}
         assert len(made) == 3
 
-    def test_a_factory_makes_an_arm_for_each_set_of_buffers(self) -> None:
+    def test_factory_makes_a_variant_per_buffer_set(self) -> None:
         runs: Counter[int] = Counter()
 
         def make_variant() -> Callable[[], object]:
@@ -243,7 +243,7 @@ class TestBuffers:
 
 
 class TestDesign:
-    def test_arms_alternate_in_quads_whose_first_letter_is_drawn(self) -> None:
+    def test_variants_alternate_in_random_balanced_quads(self) -> None:
         a, b = Runner("a", (nothing,)), Runner("b", (nothing,))
         order = "".join(block.variant for block in islice(quad_blocks(a, [b], random.Random(3)), 400))
         found = Counter(order[i : i + 4] for i in range(0, 400, 4))
@@ -251,11 +251,11 @@ class TestDesign:
         assert 30 <= found["abba"] <= 70
 
     @pytest.mark.parametrize(("took_s", "calls"), [(1e-6, 3000), (200e-6, 15), (2.9e-3, 1), (0.1, 1)])
-    def test_a_block_is_as_many_calls_as_take_three_milliseconds(self, took_s: float, calls: int) -> None:
+    def test_block_has_calls_for_three_milliseconds(self, took_s: float, calls: int) -> None:
         timer = SimulatedBlocks({"a": Kernel(took_s, 0.0, 500.0, 0.0)})
         assert calibrate(timer, Runner("a", (nothing,))).calls_count == pytest.approx(calls, rel=0.01)
 
-    def test_the_host_is_timed_where_there_is_no_gpu(self) -> None:
+    def test_compare_times_by_the_host_without_a_gpu(self) -> None:
         timed = list(HostBlocks().times([Block("a", lambda: sum(range(1000)), 50)]))
         assert 1e-6 < timed[0].took_s < 1e-2
         found = compare(
@@ -281,19 +281,19 @@ class TestRefusals:
             ({"a": nothing, "b": lambda x: x}, {}, "inputs"),
         ],
     )
-    def test_what_can_never_be_right_is_one_clear_error(
+    def test_invalid_compare_argument_is_one_error(
         self, variants: dict[str, object], settings: dict[str, object], says: str
     ) -> None:
         with pytest.raises(UsageError, match=says):
             compare(variants, watch=False, **settings)  # type: ignore[arg-type]
 
-    def test_a_factory_that_makes_no_function_is_refused(self) -> None:
+    def test_factory_without_a_function_is_refused(self) -> None:
         def make_nothing() -> None: ...
 
         with pytest.raises(UsageError, match="return a function"):
             compare({"a": make_nothing, "b": nothing}, watch=False)
 
-    def test_exception_of_variant_passes(self) -> None:
+    def test_exception_of_a_variant_propagates(self) -> None:
         def broken() -> None:
             raise ZeroDivisionError
 
@@ -327,7 +327,7 @@ class TestFloors:
     @pytest.mark.parametrize(
         "content", [b"", b"{", b"[]", b'{"schema":2}', b'{"schema":1,"floors":{"G":{"gemm":{"floor_ratio":"x"}}}}', b"\xff"]
     )
-    def test_a_damaged_file_is_no_floor_and_is_replaced(self, settings: Settings, content: bytes) -> None:
+    def test_damaged_floor_file_is_ignored_and_replaced(self, settings: Settings, content: bytes) -> None:
         settings.state.mkdir(parents=True)
         (settings.state / floor_record.FILE).write_bytes(content)
         assert floor_record.read_ratio(settings.state, "G") is None
@@ -335,7 +335,7 @@ class TestFloors:
         assert floor_record.read_ratio(settings.state, "G") == 0.01
 
 
-def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:
+def test_missing_result_gives_null_error_ratio_in_json() -> None:
     found = compare({"a": lambda: 1.0, "b": nothing}, seconds=0.05, warm_s=0.0, watch=False, timer=HostBlocks())
     assert found.decision is Decision.INCOMPARABLE
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
@@ -344,7 +344,7 @@ def test_a_result_that_is_not_there_is_data_that_json_can_hold() -> None:
 
 
 def test_long_variant_names_have_a_window(copying: Settings) -> None:
-    """Variants with long names have a window."""
+    """Variants with names of 150 characters have a window."""
     variants = {"x" * 150: lambda: 1.0, "y" * 150: lambda: 1.0}
     found = compare(variants, seconds=0.05, warm_s=0.0, timer=HostBlocks(), settings=copying)
     assert found.window is not None

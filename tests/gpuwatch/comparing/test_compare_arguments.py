@@ -64,7 +64,7 @@ def test_deferring_function_is_refused_as_variant(variant: Callable[[], object],
 
 
 @pytest.mark.parametrize("inputs", [5, None, np.ones(3), "text", {"x": 1}])
-def test_a_single_tensor_is_not_taken_apart_into_rows(inputs: Any) -> None:
+def test_inputs_that_are_not_a_tuple_are_refused(inputs: Any) -> None:
     variants: dict[str, Callable[..., object]] = {"a": lambda x: x, "b": lambda x: x}
     with pytest.raises(UsageError, match=r"compare: inputs: expected a tuple of arguments, as \(x,\)"):
         compare(variants, inputs=inputs, watch=False)
@@ -83,7 +83,7 @@ WRONG: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value!r}" for name, value in WRONG])
-def test_wrong_argument_is_named_with_its_value(name: str, value: object) -> None:
+def test_wrong_compare_argument_is_named_with_its_value(name: str, value: object) -> None:
     """The error names the wrong argument and its value, on one line."""
     with pytest.raises(UsageError, match=f"compare: {name}: expected") as refused:
         compare(PAIR, watch=False, **{name: value})  # type: ignore[arg-type]  # a wrong type is the test's subject
@@ -91,7 +91,7 @@ def test_wrong_argument_is_named_with_its_value(name: str, value: object) -> Non
     assert repr(value) in str(refused.value)
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_compare_takes_numbers_of_numpy() -> None:
     settings: dict[str, Any] = {
         "seconds": np.float32(0.05),
         "warm_s": np.float64(0),
@@ -118,7 +118,7 @@ def test_broken_configuration_makes_window_unproven(
 
 
 def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison succeeds although torch raises when compare() asks for its GPU."""
+    """The comparison succeeds although torch raises an error at compare()'s query for the GPU."""
 
     def broken() -> object:
         raise RuntimeError("the GPU is lost")
@@ -128,7 +128,7 @@ def test_failing_torch_leaves_comparison(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(found.comparisons) == 1
 
 
-def test_names_and_conditions_steer_no_terminal() -> None:
+def test_escapes_in_names_and_conditions_are_not_printed() -> None:
     found = compare({"a\x1b[2J": nothing, "b\nfaster": lambda: 1}, seconds=0.05, warm_s=0.0, watch=False, timer=HostBlocks())
     assert "\x1b" not in str(found)
     assert "b\\nfaster against a\\x1b[2J" in str(found).splitlines()[0]

@@ -71,7 +71,7 @@ class TestCourse:
         assert 700 <= notes[daemon:window].count("block") <= 1000
         assert "block" in notes[window:]
 
-    def test_collector_is_held_off_and_comes_back(self) -> None:
+    def test_compare_restores_the_collector(self) -> None:
         assert gc.isenabled()
         found, notes = run()
         assert "block with the collector on" not in notes
@@ -79,7 +79,7 @@ class TestCourse:
         assert "garbage collector was held off" in str(found)
         assert found.to_dict()["collector"] == "off"
 
-    def test_collector_comes_back_after_an_exception(self) -> None:
+    def test_compare_restores_the_collector_after_an_exception(self) -> None:
         class Broken(SimulatedBlocks):
             def times(self, blocks: Iterable[Block]) -> Iterator[Timed]:
                 raise ZeroDivisionError
@@ -161,7 +161,7 @@ class TestGate:
         found = checked({"a": double, "b": wrong_from(50)}, inputs=(np.ones(2),), check_inputs=sizes)
         assert found.matches["b"].error_ratio == pytest.approx(0.1 / 4, rel=0.01)
 
-    def test_variant_that_works_in_place_spoils_nothing(self) -> None:
+    def test_in_place_variant_does_not_change_other_inputs(self) -> None:
         def grow(x: Values) -> Values:
             x += 1
             return x
@@ -176,7 +176,7 @@ class TestGate:
         assert checked(variants, inputs=data, rtol=0.1).decision is not Decision.INCOMPARABLE
         assert checked(variants, inputs=data, tolerance_ratio=0.1).decision is not Decision.INCOMPARABLE
         assert checked(variants, inputs=data, rtol=0.001).decision is Decision.INCOMPARABLE
-        with pytest.raises(UsageError, match="tolerance_ratio: expected rtol alone"):
+        with pytest.raises(UsageError, match="tolerance_ratio: expected only rtol"):
             checked(variants, inputs=data, rtol=0.1, tolerance_ratio=0.1)
 
     def test_check_inputs_are_tuples(self) -> None:

@@ -1,4 +1,4 @@
-"""Tests of compare() on a real GPU: equal arms are the same, half a percent is found, also under the power cap."""
+"""Tests of compare() on a real GPU: equal variants are the same, and larger ones are slower, also under the power cap."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def copy(torch: Any) -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("make", [gemm, copy])
-def test_the_same_call_is_the_same(torch: Any, make: Callable[[Any], Callable[[], Any]]) -> None:
+def test_same_call_is_same(torch: Any, make: Callable[[Any], Callable[[], Any]]) -> None:
     call = make(torch)
     found = compare({"a": call, "b": call}, check=False, watch=False)
     print(found)
@@ -44,7 +44,7 @@ def test_the_same_call_is_the_same(torch: Any, make: Callable[[Any], Callable[[]
 
 
 def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
-    """One percent more bytes take longer on the same buffers; other addresses alone would make equal copies differ as much."""
+    """One percent more bytes take longer on the same buffers, because separate buffers would differ as much."""
     whole = 1 << 30
     more = round(1.01 * whole) // 4096 * 4096
     source = torch.empty(more, dtype=torch.uint8, device="cuda")
@@ -56,7 +56,7 @@ def test_one_per_cent_more_bytes_take_longer(torch: Any) -> None:
 
 
 def test_larger_gemm_is_slower_at_both_clocks(torch: Any) -> None:
-    """A GEMM of more products is slower at the same clock and at its own."""
+    """A larger GEMM is slower at a shared clock and at its own clock."""
     found = compare(
         {"a": gemm(torch), "b": gemm(torch, 4096 + 256)}, check=False, own_steady=True, own_s=1.5, label="gemm with more"
     )

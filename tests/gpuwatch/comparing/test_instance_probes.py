@@ -26,7 +26,7 @@ NAMES = {probe.name for probe in PROBES}
 
 
 class CopyingDriver(WholeDriver):
-    """A driver that copies in no time and waits for nothing."""
+    """A mock driver that copies at once and never waits."""
 
     copies = 0
 
@@ -71,7 +71,7 @@ def probed(open_cuda: Any, driver: Any = None) -> Probed:
 
 
 def torch(*, memory: bool = True) -> Any:
-    """Make a stand-in for torch with empty tensors."""
+    """Return a mock torch with empty tensors."""
 
     def made(*_: object, **__: object) -> Any:
         if not memory:
@@ -97,7 +97,7 @@ def test_all_probes_run_with_torch_and_bindings(driver: CopyingDriver) -> None:
     assert found.software["torch"] == "2.11"
 
 
-def test_without_torch_products_are_missing(driver: CopyingDriver) -> None:
+def test_gemm_probes_are_missing_without_torch(driver: CopyingDriver) -> None:
     cuda = DriverCuda(driver)
     torch_state.stand_in(cuda)
     found = probed(lambda: (cuda, None), driver)
@@ -108,19 +108,19 @@ def test_without_torch_products_are_missing(driver: CopyingDriver) -> None:
     assert driver.freed  # duration of the copy
 
 
-def test_without_bindings_stamps_and_launches_are_missing() -> None:
+def test_stamp_probes_are_missing_without_cuda_bindings() -> None:
     found = probed(lambda: (SimpleNamespace(), torch()))
     assert set(found.missing) == {"light_clock_mhz", "launch_s"}
     assert set(found.missing.values()) == {"cuda-bindings is not installed"}
 
 
-def test_without_either_everything_is_missing() -> None:
+def test_all_probes_are_missing_without_cuda() -> None:
     found = probed(lambda: (None, None))
     assert (set(found.missing), found.amounts, found.uuid) == (NAMES, {}, None)
 
 
-def test_full_memory_is_a_reason_and_no_failure(driver: CopyingDriver) -> None:
-    """A neighbour that holds the memory leaves the probes without buffers: its reason is noted, the other probes run."""
+def test_probes_survive_full_memory_with_a_reason(driver: CopyingDriver) -> None:
+    """If a neighbour holds the memory, copy and GEMM are missing with torch's reason, and the other probes run."""
     cuda = DriverCuda(driver)
     torch_state.stand_in(cuda)
     found = probed(lambda: (cuda, torch(memory=False)), driver)
@@ -128,7 +128,7 @@ def test_full_memory_is_a_reason_and_no_failure(driver: CopyingDriver) -> None:
     assert set(found.amounts) == {"light_clock_mhz", "launch_s"}
 
 
-def test_host_says_what_it_is() -> None:
+def test_host_facts_hold_cores_and_python() -> None:
     found = host_facts()
     assert int(found["cores"]) >= 1
     assert found["python"].startswith("3.")

@@ -1,4 +1,4 @@
-"""Tests of functions from files: in the working tree and as committed, whatever repository the environment names."""
+"""Tests of functions from files, in the working tree and at a revision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def git(folder: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make a file whose committed function returns 1, and its working copy 2."""
+    """Make a file whose committed function returns 1, and whose working copy returns 2."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     path = tmp_path / "work" / "variant.py"
     path.parent.mkdir()
@@ -36,12 +36,12 @@ def committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_function_is_loaded_as_it_stands_and_as_committed(committed: Path) -> None:
+def test_load_takes_the_working_copy_or_a_revision(committed: Path) -> None:
     assert (load(f"{committed}:f").call(), load(f"{committed}:f", at="HEAD").call()) == (2, 1)
 
 
 @pytest.mark.parametrize("name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"])
-def test_a_repository_that_the_environment_names_is_not_asked(
+def test_load_ignores_repositories_of_the_environment(
     committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, str(tmp_path / "elsewhere"))
@@ -56,7 +56,7 @@ def test_load_ignores_textconv_of_git(committed: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["0", "1", "'over'", ""])
-def test_a_file_that_ends_the_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+def test_file_that_calls_sys_exit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "script.py").write_text(f"import sys\ndef f(): ...\nsys.exit({code})\n")
     with pytest.raises(UsageError, match=r"script\.py: expected a file that can be imported, found one that calls sys\.exit"):
@@ -64,7 +64,7 @@ def test_a_file_that_ends_the_program_is_refused(tmp_path: Path, monkeypatch: py
     assert not [name for name in sys.modules if name.startswith("_gpuwatch_variant") and name.endswith("script")]
 
 
-def test_what_a_file_raises_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_of_a_loaded_file_propagates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "wrong.py").write_text("1 / 0\n")
     with pytest.raises(ZeroDivisionError):
@@ -72,7 +72,7 @@ def test_what_a_file_raises_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 class TestTrees:
-    """Cases of a revision's whole tree beside the working tree's modules of the same names."""
+    """Tests of a revision's whole tree next to the working tree's modules of the same names."""
 
     @pytest.fixture
     def changed(self, committed: Path) -> Path:
@@ -115,14 +115,14 @@ class TestTrees:
     @pytest.mark.parametrize(
         ("function", "old"), [("f", "old"), ("g", "oldold"), ("kernel", "old"), ("h", "old"), ("text", "old")]
     )
-    def test_tree_of_the_revision_runs_beside_todays(self, here: Path, function: str, old: str) -> None:
-        """Helpers, imports inside functions, packages and files beside the module come from the revision."""
+    def test_revision_tree_runs_next_to_the_working_tree(self, here: Path, function: str, old: str) -> None:
+        """Helpers, imports inside functions, packages and files next to the module come from the revision."""
         with checkouts.cleaned_up():
             before, today = load(f"{here}:{function}", at="HEAD"), load(f"{here}:{function}")
             for _ in range(2):
                 assert (before.call(), today.call()) == (old, old.replace("old", "new"))
 
-    def test_order_of_loading_changes_nothing(self, here: Path) -> None:
+    def test_loading_order_does_not_matter(self, here: Path) -> None:
         with checkouts.cleaned_up():
             today, before = load(f"{here}:g"), load(f"{here}:g", at="HEAD")
             assert (today.call(), before.call(), today.call()) == ("newnew", "oldold", "newnew")
@@ -133,7 +133,7 @@ class TestTrees:
         with checkouts.cleaned_up():
             assert load(f"{here}:f", at="HEAD").call() == load(f"{here}:f").call()
 
-    def test_worktree_is_gone_after_use(self, here: Path) -> None:
+    def test_worktree_is_removed_after_use(self, here: Path) -> None:
         with checkouts.cleaned_up():
             place = Path(load(f"{here}:f", at="HEAD").call.__code__.co_filename)
             assert place.is_file()
@@ -142,7 +142,7 @@ class TestTrees:
         assert len(worktrees(here.parent)) == 1
 
     @pytest.mark.parametrize("text", ["1 / 0\n", "raise KeyboardInterrupt\n", "import absent\n", "import sys\nsys.exit(3)\n"])
-    def test_worktree_is_gone_after_a_failure(self, here: Path, text: str) -> None:
+    def test_worktree_is_removed_after_a_failure(self, here: Path, text: str) -> None:
         here.write_text(text)
         git(here.parent, "commit", "-q", "-a", "-m", "broken")
         with pytest.raises(BaseException), checkouts.cleaned_up():  # noqa: B017, PT011 - whatever the file raises

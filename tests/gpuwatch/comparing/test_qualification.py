@@ -1,4 +1,4 @@
-"""Tests of qualifications as files: references grow card by card, results are references, other files are refused."""
+"""Tests of qualifications as files: references of several cards, results as references, and other files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_results_and_folders_are_references(tmp_path: Path) -> None:
         "[" * 5000,
     ],
 )
-def test_files_of_something_else_are_refused(tmp_path: Path, text: str) -> None:
+def test_other_files_are_refused_as_references(tmp_path: Path, text: str) -> None:
     path = tmp_path / "other.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"other\.json: expected a file of --save-reference"):
@@ -63,12 +63,12 @@ def test_files_of_something_else_are_refused(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"value": 0.0}, {"value": -1.0}, {"half_ratio": -1.0}, {"clock_mhz": 1e999}])
-def test_numbers_that_are_none_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_invalid_numbers_in_references_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     card, path = healthy(), tmp_path / "card.json"
     fields = {"value": 1.0, "half_ratio": 0.1} | wrong
     data = card.to_dict() | {"amounts": {"copy_s": fields}}
     path.write_text(json.dumps({"schema": 1, "cards": [data]}))
-    with pytest.raises(UsageError, match=r"copy_s is no positive number|expected a file of"):
+    with pytest.raises(UsageError, match=r"copy_s is not a positive number|expected a file of"):
         read_cards([path])
 
 
@@ -79,7 +79,7 @@ def test_missing_files_and_empty_folders_are_named(tmp_path: Path) -> None:
         read_cards([tmp_path])
 
 
-def test_cards_of_another_model_serve_where_none_is_of_this() -> None:
+def test_same_model_falls_back_to_all_cards() -> None:
     cards = fleet(2)
     assert same_model(cards, cards[0].device.name) == cards
     assert same_model(cards, "NVIDIA A100") == cards

@@ -30,12 +30,12 @@ def signs(process: Process | None, used_mib: int = 700) -> list[str]:
         (Process(pid=7, name="Xorg", memory_bytes=50 * MIB, utilization_ratio=0.0), False),
     ],
 )
-def test_processes_that_work_or_hold_memory_are_neighbours(process: Process, is_named: bool) -> None:
+def test_working_or_large_processes_are_neighbours(process: Process, is_named: bool) -> None:
     assert signs(process) == ([f"another process is on this GPU: {process.name} (pid 7)"] if is_named else [])
 
 
-def test_memory_that_no_listed_process_holds_is_a_sign() -> None:
+def test_memory_of_unlisted_processes_is_a_sign() -> None:
     assert signs(None) == []
-    assert signs(None, 9000) == ["8400 MiB are in use that no listed process holds: another container's, or a leak"]
+    assert signs(None, 9000) == ["8400 MiB are in use, but no listed process holds them: another container's memory, or a leak"]
     assert signs(Process(pid=7, name="Xorg", memory_bytes=100 * MIB), 9000)[0].startswith("8300 MiB")
     assert len(signs(Process(pid=7, name="train", memory_bytes=8400 * MIB), 9000)) == 1

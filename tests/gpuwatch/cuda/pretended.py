@@ -1,4 +1,4 @@
-"""A mock GPU for stamps: a driver whose memory is this process's own, and a torch on it."""
+"""A mock GPU for stamps: a driver with memory in this process, and a torch with that driver."""
 
 # ruff: noqa: N802 - the driver's names, and torch's
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Driver:
             self.cuCtxGetId = lambda context: (OK, self.number)
 
     def reset(self) -> None:
-        """Reset like cudaDeviceReset: the context is destroyed, and the next one may have its address."""
+        """Reset like cudaDeviceReset: the context is destroyed, and the next context may have the same address."""
         self.number += 1
         self.memory.clear()
         self.modules.clear()
@@ -170,7 +170,7 @@ class Event:
 
 @dataclass
 class Cuda:
-    """A stand-in for torch.cuda with a context on that GPU."""
+    """A mock torch.cuda with a context on the mock GPU."""
 
     capturing: bool = False
     is_behind: bool = False  # the GPU has not reached the queried event

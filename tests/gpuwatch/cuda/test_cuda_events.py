@@ -20,7 +20,7 @@ _contexts = itertools.count(0x5000)
 
 @dataclass
 class Library:
-    """The used functions of libcuda; the nth recorded event lies n milliseconds after the start."""
+    """The used functions of libcuda; the nth recorded event is n milliseconds after the start."""
 
     context: int = field(default_factory=lambda: next(_contexts))
     at_ms: dict[int, float] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
     return SimpleNamespace(current_device=lambda: 1)
 
 
-def test_events_are_recorded_on_the_device_s_stream(cuda: Any) -> None:
+def test_events_are_recorded_on_the_current_stream(cuda: Any) -> None:
     library = Library()
     events = make_events(cuda, library)
     events.prepare(3)
@@ -72,7 +72,7 @@ def test_events_are_recorded_on_the_device_s_stream(cuda: Any) -> None:
     assert events.elapsed_s(np.array([0, 1]), np.array([1, 3])).tolist() == pytest.approx([1e-3, 2e-3])
 
 
-def test_an_event_is_done_when_the_gpu_has_reached_it(cuda: Any) -> None:
+def test_event_is_done_once_the_gpu_reached_it(cuda: Any) -> None:
     events = make_events(cuda, Library())
     events.prepare(1)
     events.record(0)
@@ -80,7 +80,7 @@ def test_an_event_is_done_when_the_gpu_has_reached_it(cuda: Any) -> None:
     assert not events.is_done(1)
 
 
-def test_next_window_takes_events_that_were_given_back(cuda: Any) -> None:
+def test_released_events_are_reused(cuda: Any) -> None:
     library = Library()
     first = make_events(cuda, library)
     first.prepare(9)
@@ -94,8 +94,8 @@ def test_next_window_takes_events_that_were_given_back(cuda: Any) -> None:
     assert len(library.at_ms) == 10
 
 
-def test_events_of_the_driver_are_no_tracked_objects(cuda: Any) -> None:
-    """A thousand of the driver's events bring no collection nearer."""
+def test_driver_events_are_not_tracked_by_the_collector(cuda: Any) -> None:
+    """A thousand of the driver's events add fewer than ten objects to the collector's."""
     events = make_events(cuda, Library())
     events.prepare(0)
     gc.collect()
@@ -104,14 +104,14 @@ def test_events_of_the_driver_are_no_tracked_objects(cuda: Any) -> None:
     assert len(gc.get_objects()) - before < 10
 
 
-def test_an_event_that_was_never_recorded_is_an_error(cuda: Any) -> None:
+def test_unrecorded_event_is_an_error(cuda: Any) -> None:
     events = make_events(cuda, Library())
     events.prepare(0)
     with pytest.raises(RuntimeError, match="CUDA: error 400"):
         events.synchronize(0)
 
 
-def test_without_the_library_events_are_torch_s(cuda: Any) -> None:
-    """Events are torch's without the driver's function that numbers contexts, or without a context."""
+def test_torch_events_replace_a_missing_library(cuda: Any) -> None:
+    """Events are torch's if the library lacks a function, or without a context."""
     assert isinstance(make_events(cuda, SimpleNamespace()), TorchEvents)
     assert isinstance(make_events(cuda, Library(context=0)), TorchEvents)

@@ -1,4 +1,4 @@
-"""Tests of the part of torch.cuda over the driver alone: stamps, events and facts in a process without torch."""
+"""Tests of ``DriverCuda``: stamps, events and facts in a process without torch."""
 
 # ruff: noqa: N802 - the driver's names
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NAMES = ("MULTIPROCESSOR_COUNT", "COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILIT
 
 
 class WholeDriver(Driver):
-    """The driver with the functions that create a context, a stream and events."""
+    """A mock driver with the functions that create a context, a stream and events."""
 
     CUdevice_attribute = SimpleNamespace(
         **{f"CU_DEVICE_ATTRIBUTE_{name}": 1 for name in (*_NAMES, "MEMORY_CLOCK_RATE", "GLOBAL_MEMORY_BUS_WIDTH")}
@@ -121,12 +121,12 @@ def test_driver_without_a_gpu_is_an_error() -> None:
         DriverCuda(WholeDriver(refuses="cuInit"))
 
 
-def test_device_names_what_a_kernel_did_wrong(driver: WholeDriver) -> None:
+def test_kernel_fault_explains_the_drivers_error(driver: WholeDriver) -> None:
     device = KernelDevice(driver, torch_state.cuda_with_context())
     assert (device.l2_bytes, device.sms_count) == (4, 4)
     at = device.allocate(16)
     device.fill(at, 3, 16)
     assert device.read(at, 16).tolist() == [3] * 16
     launch = device.bind((99, b"gone"), (1, 1, 1), (32, 1, 1), 0, [b"\1\0\0\0", b"\2\0\0\0\0\0\0\0"])
-    with pytest.raises(KernelFault, match="fails with CUDA_ERROR_INVALID_VALUE: the GPU takes no such launch"):
+    with pytest.raises(KernelFault, match="fails with CUDA_ERROR_INVALID_VALUE: the GPU cannot launch this grid"):
         launch()

@@ -18,7 +18,7 @@ from gpuwatch.config.settings import Settings, load
 from gpuwatch.store import Reader
 
 pytestmark = pytest.mark.gpu
-torch: Any = pytest.importorskip("torch")  # no types without a build of it here
+torch: Any = pytest.importorskip("torch")  # torch is not installed for type checks
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def evidence(window: gpuwatch.Window, settings: Settings) -> Evidence:
         return reader.evidence(run, run.uuids[0])
 
 
-def test_iterations_of_a_gemm_carry_time_and_true_clock(settings: Settings, gemm: Any) -> None:
+def test_gemm_iterations_have_time_and_true_clock(settings: Settings, gemm: Any) -> None:
     for name in ("iterations", "iteration"):
         with gpuwatch.window(name, settings=settings) as w:
             if name == "iterations":
@@ -98,7 +98,7 @@ def test_window_inside_capture_leaves_graph_alone(settings: Settings, gemm: Any)
     assert w.verdict.findings
 
 
-def test_what_entering_leaving_and_an_iteration_cost(settings: Settings, gemm: Any) -> None:
+def test_window_enters_in_less_than_10_ms(settings: Settings, gemm: Any) -> None:
     enter, leave = [], []
     for _ in range(100):
         begin = time.perf_counter()
@@ -134,7 +134,7 @@ def test_what_entering_leaving_and_an_iteration_cost(settings: Settings, gemm: A
     assert statistics.median(enter) < 0.01
 
 
-def test_windows_give_the_memory_of_their_stamps_back(settings: Settings, gemm: Any) -> None:
+def test_windows_release_the_memory_of_their_stamps(settings: Settings, gemm: Any) -> None:
     def once(*, is_raising: bool) -> None:
         with contextlib.suppress(ZeroDivisionError), (w := gpuwatch.window(settings=settings)):
             for _ in w.iterations(1000):
@@ -143,7 +143,7 @@ def test_windows_give_the_memory_of_their_stamps_back(settings: Settings, gemm: 
                 gemm()
             if is_raising:
                 raise ZeroDivisionError
-        assert w.verdict, "whoever waits for it frees what the hand-over left"
+        assert w.verdict, "waiting for the verdict frees the stamps' memory"
 
     once(is_raising=False)  # the kernels are loaded, the edges' memory is allocated
     free_bytes = torch.cuda.mem_get_info()[0]
@@ -152,7 +152,7 @@ def test_windows_give_the_memory_of_their_stamps_back(settings: Settings, gemm: 
     assert torch.cuda.mem_get_info()[0] >= free_bytes
 
 
-def test_threads_iterations_carry_times_and_clocks_of_their_own(settings: Settings, gemm: Any) -> None:
+def test_iterations_of_threads_have_times_and_clocks(settings: Settings, gemm: Any) -> None:
     def work(w: gpuwatch.Window) -> None:
         for _ in range(200):
             with w.iteration():

@@ -58,13 +58,13 @@ def test_block_returns_before_many_stamps_are_read(gpu: Driver, copying: Setting
 
 
 def test_few_times_are_handed_over_by_the_program(gpu: Driver, copying: Settings) -> None:
-    window = iterated(copying, FEW_COUNT)  # no copy beside the program, which nothing would unblock
+    window = iterated(copying, FEW_COUNT)  # a copy in a separate thread would block forever here
     timings = evidence_of(window, copying).timings
     assert timings is not None
     assert len(timings.took_s) == FEW_COUNT
 
 
-def test_memory_of_stamps_is_freed_once_they_were_read(gpu: Driver, copying: Settings) -> None:
+def test_stamp_memory_is_freed_after_reading(gpu: Driver, copying: Settings) -> None:
     """The waiting thread frees the stamps' memory, because freeing in the reading thread would wait for the program's work."""
     gpu.may_copy.set()
     window = iterated(copying, MANY_COUNT)

@@ -1,4 +1,4 @@
-"""Tests of stamps and marks without a GPU: the owner of each buffer, and the release of all."""
+"""Tests of stamps and marks without a GPU: the ownership and the release of buffers."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class TestStamps:
         made.clear()
         assert (made.used, made.put(), made.used) == (0, 0, 1)
 
-    def test_there_are_none_during_a_capture(self, gpu: Driver, cuda: Cuda) -> None:
+    def test_capture_prevents_stamps(self, gpu: Driver, cuda: Cuda) -> None:
         made = stamps(gpu)
         cuda.capturing = True
         assert Stamps.allocate(2, gpu) is None
         assert made.put() == -1
         assert made.put(during_capture=True) == 0
 
-    def test_threads_stamp_rows_of_their_own(self, gpu: Driver) -> None:
+    def test_threads_stamp_separate_rows(self, gpu: Driver) -> None:
         made = stamps(gpu, 400)
         numbers: list[int] = []
         threads = [threading.Thread(target=lambda: numbers.extend(made.put() for _ in range(100))) for _ in range(4)]
@@ -72,8 +72,8 @@ class TestStamps:
         assert sorted(numbers) == list(range(400))
         assert (made.read().at_ns > 0).all()
 
-    def test_small_buffer_is_reused_and_large_one_freed(self, gpu: Driver) -> None:
-        """A small buffer is kept for the next stamps, and a large one is freed."""
+    def test_small_buffer_is_reused_and_large_buffer_is_freed(self, gpu: Driver) -> None:
+        """A small buffer is kept for the next stamps, and a large buffer is freed."""
         small, large = stamps(gpu), stamps(gpu, 100)
         for each in (small, large):
             each.close()
@@ -106,7 +106,7 @@ class TestStamps:
         assert len(gpu.freed) == freed_count
 
     def test_buffer_is_freed_in_its_own_context(self, gpu: Driver) -> None:
-        """A buffer released in another context waits for its own."""
+        """A buffer that is released in another context is freed later, in its own context."""
         made = stamps(gpu, 100)
         own = gpu.context
         gpu.context = 0x2000
@@ -117,7 +117,7 @@ class TestStamps:
         assert len(gpu.freed) == 1
 
     def test_buffer_released_in_capture_is_freed_later(self, gpu: Driver, cuda: Cuda) -> None:
-        """A buffer released during a capture is freed after it."""
+        """A buffer that is released during a capture is freed after the capture."""
         made = stamps(gpu, 100)
         cuda.capturing = True
         made.close()
@@ -127,7 +127,7 @@ class TestStamps:
         assert not gpu.memory
 
     @pytest.mark.parametrize("function", ["cuMemsetD8Async", "cuLaunchKernel"])
-    def test_what_the_driver_refuses_leaves_no_memory_taken(self, gpu: Driver, function: str) -> None:
+    def test_failed_allocation_leaves_no_memory(self, gpu: Driver, function: str) -> None:
         gpu.refuses = function
         with pytest.raises(RuntimeError, match="CUDA_ERROR_INVALID_VALUE"):
             Stamps.allocate(2, gpu)
@@ -135,8 +135,8 @@ class TestStamps:
 
 
 class TestMarks:
-    def test_marks_time_nested_iterations_apart(self, gpu: Driver, cuda: Cuda) -> None:
-        """Iterations carry their clock, and nested ones their own times."""
+    def test_marks_time_nested_iterations_separately(self, gpu: Driver, cuda: Cuda) -> None:
+        """Iterations have their clock, and nested iterations have separate times."""
         marks = CudaMarks(cuda, 10, gpu)
         outer = marks.begin()
         assert outer is not None
@@ -195,7 +195,7 @@ class TestMarks:
         cuda.capturing = False
         assert marks.timings() is None
 
-    def test_closed_they_mark_nothing_and_hold_nothing(self, gpu: Driver, cuda: Cuda) -> None:
+    def test_closed_marks_hold_no_memory(self, gpu: Driver, cuda: Cuda) -> None:
         marks = CudaMarks(cuda, 100, gpu)
         assert len(gpu.memory) == 1
         marks.close()
@@ -224,12 +224,12 @@ class TestTestimony:
                 testimony.close()
             assert len(gpu.memory) == 1, "the two at the edges are kept for the next window"
 
-    def test_what_fails_when_it_is_given_back_breaks_nothing(self, gpu: Driver) -> None:
+    def test_failing_release_raises_no_error(self, gpu: Driver) -> None:
         testimony = self.declared(gpu)
         gpu.cuCtxGetCurrent = lambda: (1, 0)  # type: ignore[method-assign]  # a lost GPU
         testimony.close()
 
-    def test_marks_that_fail_are_said_once(self, gpu: Driver, cuda: Cuda, caplog: pytest.LogCaptureFixture) -> None:
+    def test_failing_marks_are_logged_once(self, gpu: Driver, cuda: Cuda, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.WARNING, "gpuwatch")
         testimony = self.declared(gpu)
         cuda.breaks = True
@@ -266,7 +266,7 @@ def test_raising_body_releases_memory_without_daemon(
     assert not gpu.memory
 
 
-def test_a_canary_that_fails_gives_its_stamps_back(gpu: Driver, cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_canary_releases_its_stamps(gpu: Driver, cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(index: int = 0) -> Any:
         raise RuntimeError("the GPU is lost")
 
@@ -276,4 +276,4 @@ def test_a_canary_that_fails_gives_its_stamps_back(gpu: Driver, cuda: Cuda, monk
         canary.measure_canary(gpu)
     assert len(gpu.memory) == 1
     stamps(gpu)
-    assert len(gpu.memory) == 1, "what it gave back was taken"
+    assert len(gpu.memory) == 1, "the released buffer is reused"

@@ -17,7 +17,7 @@ WriteSource: TypeAlias = Callable[..., Path]
 
 @pytest.fixture
 def source(home: Path, monkeypatch: pytest.MonkeyPatch) -> WriteSource:
-    """Write a file into the current folder, which is empty otherwise."""
+    """Return a function that writes a file into the current folder, which is otherwise empty."""
     folder = home / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""A double of the GPU: memory is one array of bytes, and kernels are Python functions of a whole launch."""
+"""A mock GPU: memory is one array of bytes, and a kernel is a Python function that runs a whole launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALIGNMENT = 256
 
 @dataclass(frozen=True)
 class HostLaunch:
-    """One launch: ``at`` views memory at a pointer argument, also beyond its buffer."""
+    """One launch: ``at`` returns memory at a pointer argument, even beyond the buffer."""
 
     memory: Bytes
     grid: Threads
@@ -117,13 +117,13 @@ def kernel_job(
 
 
 def saxpy(launch: HostLaunch, extra: int = 0) -> None:
-    """Run y = a x + y; ``extra`` elements more are written."""
+    """Run y = a x + y, and write ``extra`` more elements."""
     n = min(launch.number(3) + extra, len(launch.threads))
     launch.at(1, n)[:] += launch.number(2, "f4") * launch.at(0, n)
 
 
 def scan(launch: HostLaunch, *, exclusive: bool) -> None:
-    """Run the sums of each block of 256."""
+    """Run the prefix sums of each block of 256."""
     n = launch.number(2)
     for begin in range(0, min(n, len(launch.threads)), 256):
         count = min(256, n - begin)
@@ -132,7 +132,7 @@ def scan(launch: HostLaunch, *, exclusive: bool) -> None:
 
 
 def transpose(launch: HostLaunch, tile: tuple[int, int]) -> None:
-    """Turn tiles of this width and height; a block writes nothing outside of the matrix."""
+    """Transpose tiles of this width and height; a block writes nothing outside the matrix."""
     rows, cols = int(launch.number(2)), int(launch.number(3))
     source, target = launch.at(0, rows * cols).reshape(rows, cols), launch.at(1, rows * cols).reshape(cols, rows)
     width, height = min(cols, tile[0] * launch.grid[0]), min(rows, tile[1] * launch.grid[1])

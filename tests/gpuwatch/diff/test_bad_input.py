@@ -1,4 +1,4 @@
-"""Bad input that needs no GPU: one clear line, exit code 2, and nothing left behind."""
+"""Tests of invalid input that needs no GPU: one error line, exit code 2, and no file left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEMPLATE = "template <int N> __global__ void t(float* x) { x[N] = 1; }\n"
 
 
 def refused(ended: Ended) -> str:
-    """Return the one line of a refusal."""
+    """Return the only line of an error."""
     assert (ended.code, ended.out) == (Exit.USAGE, "")
     (line,) = ended.err.splitlines()
     assert line.startswith("gpuwatch: ")
@@ -41,7 +41,7 @@ def refused(ended: Ended) -> str:
     ],
     ids=["no kernel", "empty", "template", "syntax", "header", "shared memory", "arguments", "types"],
 )
-def test_source_that_cannot_be_compared(gpuwatch: Gpuwatch, source: WriteSource, text: str, words: str) -> None:
+def test_source_error_is_one_line(gpuwatch: Gpuwatch, source: WriteSource, text: str, words: str) -> None:
     source("a.cu", text)
     source("b.cu", OK)
     assert words in refused(gpuwatch("diff", "a.cu", "b.cu"))
@@ -63,7 +63,7 @@ def test_source_that_cannot_be_compared(gpuwatch: Gpuwatch, source: WriteSource,
         (["ok.cu", "ok.cu", "--fn", "no"], "expected a kernel 'no', found none; it has: k"),
         (["ok.cu", "ok.cu", "--fn", "=k"], "--fn: expected NAME or NAME=NAME2"),
         (["ok.cu", "ok.cu", "--fn", "k", "--all"], "--all: expected no --fn with it"),
-        (["ok.cu", "ok.cu", "--fn", "k<3>"], "expected a template instance of the file"),
+        (["ok.cu", "ok.cu", "--fn", "k<3>"], "expected --fn to name a template instance of the file"),
         (["two.cu", "two.cu"], "found 2 that both sides have: f, g; choose with --fn NAME or --all"),
         (["two.cu", "ok.cu"], "expected a kernel of the same name, found none; choose with --fn NAME=NAME2"),
         (["two.cu", "ok.cu", "--all"], "--all: expected kernels of the same name, found none"),
@@ -76,7 +76,7 @@ def test_source_that_cannot_be_compared(gpuwatch: Gpuwatch, source: WriteSource,
         (["sized.cu", "sized.cu", "--shape", "m=5"], "--shape: expected a whole number that a kernel takes (n), found 'm'"),
         (
             ["sized.cu", "sized.cu", "--shape", "n=2G"],
-            "n: expected at most 2147483647, the most that its type holds, found 2147483648",
+            "n: expected at most 2147483647, the largest value of its type, found 2147483648",
         ),
         (
             ["ok.cu", "ok.cu", "--shape", "x=" + "9" * 30],
@@ -94,14 +94,14 @@ def test_source_that_cannot_be_compared(gpuwatch: Gpuwatch, source: WriteSource,
         (["ok.cu", "ok.cu", "--tolerance", "much"], "--tolerance"),
         (["ok.cu", "ok.cu", "--flags-b", "'"], "--flags-b: expected words as a shell reads them"),
         (["ok.cu", "ok.cu", "--json", "ok.cu"], "--json: expected a file whose name ends in .json"),
-        (["ok.cu", "ok.cu", "--", "-o", "x"], "found one that says what is written"),
-        (["noise.cubin", "ok.cu"], "noise.cubin: expected a cubin, found something else"),
-        (["empty.cubin", "ok.cu"], "empty.cubin: expected a cubin, found an empty file"),
+        (["ok.cu", "ok.cu", "--", "-o", "x"], "found one that sets the output; remove it"),
+        (["noise.cubin", "ok.cu"], "noise.cubin: expected a cubin (64-bit CUDA ELF), found another format"),
+        (["empty.cubin", "ok.cu"], "empty.cubin: expected a cubin (64-bit CUDA ELF), found an empty file"),
         (["ok.cu", "f.py"], "expected FILE.py:KERNEL, or its name with --fn"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_argument_that_names_no_comparison(gpuwatch: Gpuwatch, source: WriteSource, arguments: list[str], words: str) -> None:
+def test_invalid_diff_argument_is_refused(gpuwatch: Gpuwatch, source: WriteSource, arguments: list[str], words: str) -> None:
     for name, text in (
         ("ok.cu", OK),
         ("two.cu", TWO),
@@ -125,7 +125,7 @@ def test_cubin_of_another_architecture_is_refused(gpuwatch: Gpuwatch, source: Wr
     assert "expected a cubin for sm_90, found one for sm_80; compile it again, or use --arch sm_80" in line
 
 
-def test_name_with_a_dash_is_a_name_in_its_folder(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_file_name_with_a_dash_needs_dot_slash(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("-k.cu", OK)
     assert gpuwatch("diff", "./-k.cu", "./-k.cu").code == 0
 

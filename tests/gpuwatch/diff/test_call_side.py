@@ -1,4 +1,4 @@
-"""A Python function as a side, on a torch whose tensors lie in the double's memory."""
+"""Tests of a Python function as a side, with a mock torch whose tensors are in the mock GPU's memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def many(x, out):
 
 
 class HostTensor(np.ndarray[Any, Any]):
-    """An array with the names of a tensor that the product uses."""
+    """An array with the methods of a tensor that gpuwatch uses."""
 
     def data_ptr(self) -> int:
         return int(self.ctypes.data)
@@ -56,7 +56,7 @@ def double(launch: HostLaunch) -> None:
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HostDevice:
-    """Return the double; ``torch`` makes tensors of its memory."""
+    """Return a mock GPU; ``torch`` makes tensors in its memory."""
     found = HostDevice(memory_bytes=32 << 20, k=double)
 
     def as_tensor(view: Any, device: str) -> HostTensor:
@@ -82,14 +82,14 @@ def ready(device: HostDevice, folder: Path, function: str, **terms: Any) -> Read
 
 
 @pytest.mark.parametrize("function", ["returned", "in_place"])
-def test_function_returns_its_result_or_writes_it(device: HostDevice, tmp_path: Path, function: str) -> None:
-    """The tensors have the rows that the sizes tell."""
+def test_function_may_return_or_write_the_result(device: HostDevice, tmp_path: Path, function: str) -> None:
+    """A function's result agrees either way, and tensors have rows of the given length."""
     found = ready(device, tmp_path, function)
     assert found.reason == ""
     assert found.launches == ("grid=256x1x1 block=32x1x1 smem=0", f"{function}() of Python")
 
 
-def test_function_with_another_result_is_incomparable(device: HostDevice, tmp_path: Path) -> None:
+def test_function_with_wrong_result_is_incomparable(device: HostDevice, tmp_path: Path) -> None:
     assert "B computes something else: out differs" in ready(device, tmp_path, "wrong").reason
 
 
@@ -100,5 +100,5 @@ def test_parameters_are_matched_by_name(device: HostDevice, tmp_path: Path) -> N
 
 
 def test_more_results_than_outputs_are_refused(device: HostDevice, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="expected a function that returns 1 tensors, found one that returns 2"):
+    with pytest.raises(UsageError, match="expected a function that returns at most 1 tensors, found one that returns 2"):
         ready(device, tmp_path, "many")

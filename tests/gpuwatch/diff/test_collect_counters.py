@@ -1,4 +1,4 @@
-"""Counters from what is there: ncu, else GPM in turns, else none; what is used is said before it runs."""
+"""Tests of the choice of counters: ncu, else GPM in turns, else none, with the source reported before the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORBIDDEN = CounterPermission("/usr/bin/ncu", "RmProfilingAdminOnly is 1")
 
 
 class Running(TimingProcess):
-    """A pair whose sides keep the memory busy for a share of the time; ``done`` are its runs."""
+    """A pair whose sides keep the memory busy for a share of the time; ``done`` lists the runs."""
 
     def __init__(self, device: Device = H200, *, b_ratio: float = 0.7) -> None:
         self._device, self.ratios = device, {"a": 0.2, "b": b_ratio}
@@ -38,7 +38,7 @@ class Running(TimingProcess):
 
 
 class Driver:
-    """The driver as GPM answers it: a mean over the time since the last question."""
+    """A mock driver with GPM: it returns a mean over the time since the last read."""
 
     name, simulated = "nvml", False
 
@@ -64,7 +64,7 @@ def collected(
 
 
 def test_gpm_is_read_while_each_side_runs_alone() -> None:
-    """In turns, after a lead-in: the driver's samples are older than the question."""
+    """Each side runs in turn after a lead-in, because the driver's samples are old."""
     running = Running()
     found, said = collected(running)
     assert said == ["counters: GPM, while each kernel runs alone; RmProfilingAdminOnly is 1"]
@@ -85,13 +85,13 @@ def test_older_gpu_has_no_counters_and_a_reason() -> None:
     assert found.says == "none: RmProfilingAdminOnly is 1; GPM needs a Hopper GPU or newer and NVIDIA's driver"
 
 
-def test_gpm_without_an_answer_is_none() -> None:
+def test_gpm_without_a_reading_gives_no_counters() -> None:
     assert collected(Running(), has_answer=False)[0].says.endswith("GPM gave no reading")
     with pytest.raises(UsageError, match=r"--counters require: .*GPM gave no reading"):
         collected(Running(), asked="require", has_answer=False)
 
 
-def test_lost_driver_is_no_error() -> None:
+def test_lost_driver_gives_no_counters() -> None:
     def fail() -> Replay:
         raise SourceGoneError("the driver is not loaded")
 
@@ -99,12 +99,12 @@ def test_lost_driver_is_no_error() -> None:
     assert "the driver is not loaded" in found.says
 
 
-def test_counters_that_are_off_are_not_mentioned_before() -> None:
+def test_disabled_counters_are_not_reported() -> None:
     found, said = collected(Running(), asked="off")
     assert (found.source, said) == ("none", [])
 
 
-def test_ncu_is_asked_once_a_side(tmp_path: Path) -> None:
+def test_ncu_runs_once_per_side(tmp_path: Path) -> None:
     (tmp_path / "said.csv").write_text(RAW)
     ncu = program(tmp_path, f'echo "$@" >> {tmp_path}/words; cp {tmp_path}/said.csv "$log"')
     found, said = collected(Running(), CounterPermission(ncu, ""))
@@ -114,7 +114,7 @@ def test_ncu_is_asked_once_a_side(tmp_path: Path) -> None:
     assert said == [f"counters: {ncu}, --clock-control none, --cache-control all"]
 
 
-def test_ncu_that_refuses_gives_way_to_gpm(tmp_path: Path) -> None:
+def test_failed_ncu_is_replaced_by_gpm(tmp_path: Path) -> None:
     ncu = program(tmp_path, 'echo "==ERROR== ERR_NVGPUCTRPERM - no permission" > "$log"')
     found, said = collected(Running(), CounterPermission(ncu, ""))
     assert found.source == "GPM"
@@ -123,7 +123,7 @@ def test_ncu_that_refuses_gives_way_to_gpm(tmp_path: Path) -> None:
         collected(Running(), CounterPermission(ncu, ""), asked="ncu")
 
 
-def test_interval_of_a_difference_decides_on_its_mark() -> None:
+def test_interval_with_zero_marks_a_difference() -> None:
     found = counters("GPM", l2_hit_ratio=((0.5, 0.52, 0.51), (0.6, 0.61, 0.6)), l1_hit_ratio=((0.5, 0.9, 0.2), (0.6, 0.6, 0.6)))
     assert not found.is_uncertain("l2_hit_ratio")
     assert found.is_uncertain("l1_hit_ratio")
@@ -138,7 +138,7 @@ def explained(pair: TimedPair, running: TimingProcess, tmp_path: Path) -> Explai
 
 
 def test_timed_pair_is_explained_by_counters_and_peaks(tmp_path: Path) -> None:
-    """The canary's record in the state folder gives the measured peak."""
+    """A timed pair has ncu's counters; the canary's record in the state folder gives the measured peak."""
     canary_record.store(tmp_path, H200.uuid, clock_mhz=1980.0, copy_bytes_count=4e12)
     found = explained(timed(), Running(), tmp_path)
     assert found.counters.source == "ncu"
@@ -148,7 +148,7 @@ def test_timed_pair_is_explained_by_counters_and_peaks(tmp_path: Path) -> None:
     assert found.a.traffic_bytes == 10161888.0
 
 
-def test_pair_that_was_not_timed_does_not_run_again(tmp_path: Path) -> None:
+def test_untimed_pair_does_not_run_again(tmp_path: Path) -> None:
     running = Running()
     found = explained(timed("INCOMPARABLE", None, reason="B writes outside of y"), running, tmp_path)
     assert (found.counters.says, found.peaks, running.done) == ("none: nothing was timed", None, [])

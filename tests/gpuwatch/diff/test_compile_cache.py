@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: bounded, safe against damage, and asked with everything that changes a result."""
+"""Tests of the cache of compiled kernels: limit, damaged files, and a key of everything that changes a result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpuwatch.diff.compiled import FOLDER, CompileCache, Compiled, digest
 from gpuwatch.diff.include_files import included_files, map_includes
 
 
-def test_cache_returns_what_was_stored(tmp_path: Path) -> None:
+def test_cache_returns_stored_code(tmp_path: Path) -> None:
     made = Compiled(compiler="NVRTC", flags=("-G",), cubin=b"\x7fELF", ptx="// é", parameters=(("n", "i32"),))
     CompileCache(tmp_path).store("key", made)
     assert CompileCache(tmp_path).read("key") == made
@@ -21,26 +21,26 @@ def test_cache_drops_the_least_recently_used(tmp_path: Path) -> None:
     for age, name in enumerate(("old", "used", "new")):
         cache.store(name, Compiled(compiler=name, cubin=bytes(1000)))
         os.utime(tmp_path / FOLDER / name, (age + 1, age + 1))
-    assert cache.read("old") is not None  # which makes it the youngest
+    assert cache.read("old") is not None  # the read makes it the most recently used
     cache.store("last", Compiled(compiler="last", cubin=bytes(1000)))
     assert {each.name for each in (tmp_path / FOLDER).iterdir()} == {"old", "new", "last"}
 
 
-def test_damaged_entry_is_no_entry(tmp_path: Path) -> None:
+def test_damaged_cache_file_is_ignored(tmp_path: Path) -> None:
     cache = CompileCache(tmp_path)
     cache.store("key", Compiled(compiler="NVRTC"))
     (tmp_path / FOLDER / "key").write_bytes(b"\xc1damaged")
     assert cache.read("key") is None
 
 
-def test_folder_that_cannot_be_made_keeps_nothing(tmp_path: Path) -> None:
+def test_unwritable_folder_disables_the_cache(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     cache = CompileCache(tmp_path / "state")
     cache.store("key", Compiled(compiler="NVRTC"))
     assert cache.read("key") is None
 
 
-def test_digest_keeps_parts_apart() -> None:
+def test_digest_depends_on_part_boundaries() -> None:
     assert digest([b"ab", b"c"]) != digest([b"a", b"bc"])
 
 
@@ -54,7 +54,7 @@ def test_includes_are_followed_through_folders(tmp_path: Path) -> None:
     assert {each.name for each in found} == {"a.cu", "b.cuh", "c.cuh"}
 
 
-def test_include_made_by_a_macro_cannot_be_told(tmp_path: Path) -> None:
+def test_include_by_a_macro_is_uncertain(tmp_path: Path) -> None:
     (tmp_path / "a.cu").write_text("#include HEADER\n")
     assert included_files(tmp_path / "a.cu", []) is None
 

@@ -1,4 +1,4 @@
-"""The first error of each compiler as one line, and what ptxas says of resources."""
+"""Tests of compiler logs: the first error as one line, and the spills that ptxas reports."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_refusal_of_a_revision_names_the_side() -> None:
     assert told == "lib@v1:src/a.cu:2: no"
 
 
-def test_missing_header_is_told_from_other_errors() -> None:
+def test_missing_header_is_distinguished() -> None:
     assert missing_header('a.cu(1): catastrophic error: cannot open source file "no.h"') == "no.h"
     assert missing_header("a.cu(1): error: expected a ;") is None
 
 
-def test_spills_are_those_of_each_kernel() -> None:
-    """One of which ptxas tells nothing has none here: its code tells."""
+def test_spills_are_read_per_kernel() -> None:
+    """A kernel without a line of ptxas about spills has no entry."""
     log = """ptxas info    : Compiling entry function 'a' for 'sm_90'
 ptxas info    : Function properties for a
     8 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads

@@ -1,4 +1,4 @@
-"""Loop depths of graphs whose loops are known."""
+"""Tests of loop depths, on graphs with known loops."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def branch(*targets: int) -> Step:
     ],
     ids=["nothing", "straight", "loop", "nested", "forward", "two ways back"],
 )
-def test_loop_depths_count_the_loops_around(steps: list[Step], depths: list[int]) -> None:
+def test_loop_depths_count_enclosing_loops(steps: list[Step], depths: list[int]) -> None:
     assert loop_depths(steps) == depths
 
 
-def test_trap_behind_the_end_is_no_loop() -> None:
+def test_trap_after_the_end_is_not_a_loop() -> None:
     assert loop_depths([ON, END, jump(2)]) == [0, 0, 0]
 
 
-def test_block_moved_behind_the_end_is_no_loop() -> None:
-    """A rare path that ptxas puts last jumps back; its target does not dominate it from inside a loop."""
+def test_block_placed_after_the_end_is_not_a_loop() -> None:
+    """A rare path that ptxas places last jumps back to a target that does not dominate it: no loop."""
     assert loop_depths([ON, branch(4), ON, END, ON, jump(2)]) == [0, 0, 0, 0, 0, 0]
 
 
@@ -55,7 +55,7 @@ def test_jumps_out_of_the_function_are_ignored() -> None:
     assert loop_depths([branch(99), branch(-3), END]) == [0, 0, 0]
 
 
-def test_thousands_of_nested_blocks_end_soon() -> None:
+def test_loop_depth_of_thousands_of_blocks_is_one() -> None:
     count = 2000
     steps = [branch(index + 2) for index in range(count)] + [branch(0), END]
     assert loop_depths(steps)[0] == 1

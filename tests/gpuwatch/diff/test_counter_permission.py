@@ -1,4 +1,4 @@
-"""The counters that a machine permits, with the line that an administrator would type."""
+"""Tests of the counters that a machine permits, and of the command for an administrator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def machine(folder: Path, params: str | None, status: str = USER, *, has_ncu: bo
 
 
 @pytest.mark.parametrize(("params", "status"), [(OPEN, USER), (CLOSED, ADMIN)])
-def test_open_driver_or_administrator_may_use_ncu(tmp_path: Path, params: str, status: str) -> None:
+def test_ncu_needs_an_open_driver_or_administrator(tmp_path: Path, params: str, status: str) -> None:
     permission = machine(tmp_path, params, status)
     source, says = permission.choose("auto", has_gpm=True)
     assert source == "ncu"
@@ -39,9 +39,7 @@ def test_open_driver_or_administrator_may_use_ncu(tmp_path: Path, params: str, s
         (None, True, ", found none: load the NVIDIA driver"),
     ],
 )
-def test_without_ncu_gpm_counts_and_the_reason_is_told(
-    tmp_path: Path, params: str | None, *, has_ncu: bool, words: str
-) -> None:
+def test_gpm_replaces_ncu_with_a_reason(tmp_path: Path, params: str | None, *, has_ncu: bool, words: str) -> None:
     permission = machine(tmp_path, params, has_ncu=has_ncu)
     assert permission.choose("auto", has_gpm=True)[0] == "GPM"
     assert permission.choose("require", has_gpm=True)[0] == "GPM"
@@ -54,5 +52,5 @@ def test_without_ncu_gpm_counts_and_the_reason_is_told(
         permission.choose("require", has_gpm=False)
 
 
-def test_counters_that_nobody_wants_are_not_read(tmp_path: Path) -> None:
+def test_counters_off_give_no_source(tmp_path: Path) -> None:
     assert machine(tmp_path, OPEN).choose("off", has_gpm=True) == ("none", "not asked for (--counters off)")

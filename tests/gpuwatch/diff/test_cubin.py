@@ -1,4 +1,4 @@
-"""Cubins of anybody: a damaged one is refused, whatever is wrong with it."""
+"""Tests of untrusted cubins: any damaged cubin is refused or read, and never crashes the reader."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from gpuwatch.diff.cubin import read_cubin
 from gpuwatch.errors import UsageError
 
 REFUSALS = [
-    f"x: expected a {what}"
-    for what in ("cubin, found an empty file", "cubin, found something else", "whole cubin, found a damaged one")
+    "x: expected a cubin (64-bit CUDA ELF), found an empty file; build one with `nvcc -cubin`",
+    "x: expected a cubin (64-bit CUDA ELF), found another format; build one with `nvcc -cubin`",
+    "x: expected a whole cubin, found a damaged one; build it again",
 ]
 WHOLE = Path(__file__).with_name("sm_80.cubin").read_bytes()
 
 
-def test_cubin_tells_architecture_and_resources() -> None:
+def test_cubin_gives_architecture_and_resources() -> None:
     arch, (kernel,) = read_cubin(WHOLE, "ok.cubin")
     assert arch == "sm_80"
     assert (kernel.symbol, kernel.parameter_bytes, kernel.shared_bytes) == ("_Z1kPf", (8,), 0)
@@ -26,7 +27,7 @@ def test_cubin_tells_architecture_and_resources() -> None:
 
 
 def refusal(data: bytes) -> str:
-    """Return the words of a refusal; empty for a cubin that can be read."""
+    """Return the text of an error; empty for a readable cubin."""
     try:
         read_cubin(data, "x")
     except UsageError as error:
@@ -40,7 +41,7 @@ def test_cut_cubin_is_refused_or_read(length: int) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=20))
-@example([(47, 128)])  # an offset of the section heads beyond what Python unpacks at
+@example([(47, 128)])  # an offset of the section headers beyond Python's range
 def test_changed_cubin_is_refused_or_read(changes: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)
     for place, value in changes:
@@ -49,5 +50,5 @@ def test_changed_cubin_is_refused_or_read(changes: list[tuple[int, int]]) -> Non
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"\x7fELF\x02\x01\x01" + bytes(100)])
-def test_something_else_is_no_cubin(data: bytes) -> None:
+def test_other_bytes_are_not_a_cubin(data: bytes) -> None:
     assert refusal(data) in REFUSALS

@@ -1,4 +1,4 @@
-"""`gpuwatch diff` on sides of every kind, and what it writes where."""
+"""Tests of `gpuwatch diff` on sides of every kind, and of its outputs."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def test_all_compares_every_common_kernel(gpuwatch: Gpuwatch, source: WriteSourc
     assert [(each["a"]["code"]["name"], each["same_code"]) for each in found] == [("f", True), ("g", False), ("h", True)]
 
 
-def test_kernel_is_named_beside_its_file(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_kernel_is_named_after_its_file(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("a.cu", KERNELS)
     found = gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "-").data["kernels"]
     assert [(each["a"]["code"]["name"], each["b"]["code"]["name"]) for each in found] == [("f", "g")]
 
 
-def test_kernels_of_other_arguments_compare_on_request(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_different_arguments_are_accepted_with_no_check(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("a.cu", KERNELS)
     assert gpuwatch("diff", "a.cu:f", "a.cu:h").code == 2
     assert gpuwatch("diff", "a.cu:f", "a.cu:h", "--no-check").code == 0
 
 
 def test_swapped_operands_are_not_the_same_code(gpuwatch: Gpuwatch, source: WriteSource) -> None:
-    """The diff leaves numbers of registers out; the verdict on equality does not."""
+    """The diff ignores register numbers, but code with different registers is not the same code."""
     source("a.cu", "__global__ void k(float* x, float a) { x[0] = x[0] - a; }\n")
     source("b.cu", "__global__ void k(float* x, float a) { x[0] = a - x[0]; }\n")
-    assert "no difference in PTX but in which registers" in gpuwatch("diff", "a.cu", "b.cu", "--ptx").out
+    assert "no difference in PTX except in registers" in gpuwatch("diff", "a.cu", "b.cu", "--ptx").out
     assert not gpuwatch("diff", "a.cu", "b.cu", "--json", "-").data["kernels"][0]["same_code"]
 
 
@@ -68,27 +68,27 @@ def test_ptx_without_assembler_is_compared_as_ptx(
     ended = gpuwatch("diff", "a.ptx", "b.ptx", "--fn", "first", "--ptx")
     assert ended.code == 0
     assert "PTX as given (no ptxas: no SASS)" in ended.out
-    assert "registers" not in ended.out  # which nobody knows before PTX is assembled
+    assert "registers" not in ended.out  # unknown until the PTX is assembled
     assert "-  fma.rn.f32 %f, %f, %f, %f" in ended.out
     assert "; a.cu:4" in ended.out
 
 
-def test_json_file_holds_what_standard_output_would(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_json_file_equals_json_on_standard_output(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     folder = source("a.cu", KERNELS).parent
     shown = gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "found.json").out
     assert "registers per thread" in shown
     assert json.loads((folder / "found.json").read_text()) == gpuwatch("diff", "a.cu:f", "a.cu:g", "--json", "-").data
 
 
-def test_second_run_finds_its_kernels_compiled(gpuwatch: Gpuwatch, source: WriteSource, home: Path) -> None:
-    """The cache holds one entry for the same source and flags, and another for other ones."""
+def test_second_run_uses_compiled_kernels(gpuwatch: Gpuwatch, source: WriteSource, home: Path) -> None:
+    """The cache holds one entry for the same source and flags, and a second entry for other flags."""
     source("a.cu", KERNELS)
     for flags, count in (([], 1), ([], 1), (["--", "-DX=1"], 2)):
         gpuwatch("--state", str(home / "state"), "diff", "a.cu:f", "a.cu:g", *flags)
         assert len(list((home / "state" / "diff-cache").iterdir())) == count
 
 
-def test_names_of_a_source_cannot_steer_the_terminal(gpuwatch: Gpuwatch, source: WriteSource) -> None:
+def test_escapes_in_a_file_name_are_not_printed(gpuwatch: Gpuwatch, source: WriteSource) -> None:
     source("a\x1b[31m.cu", KERNELS)
     ended = gpuwatch("diff", "a\x1b[31m.cu:f", "a\x1b[31m.cu:g", "--sass")
     assert ended.code == 0

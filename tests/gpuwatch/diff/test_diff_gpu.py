@@ -1,6 +1,6 @@
-"""gpuwatch diff with times on a real GPU: decisions, faults that only the timing process meets, sides of other languages.
+"""Tests of gpuwatch diff with times on a real GPU: decisions, faults in the timing process, sides in other languages.
 
-All runs share one state folder, and with it the compiled kernels; their buffers are small, so that the suite takes a minute.
+All runs share one state folder with the compiled kernels.  Buffers are small, so that the suite takes a minute.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TIMED = ("FASTER", "SLOWER", "SAME", "INCONCLUSIVE")
 
 @pytest.fixture(scope="module")
 def diff(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a function that runs `gpuwatch diff` and returns its JSON; skip without a GPU."""
     arch, why_not = find_gpu()
     if not arch:
         pytest.skip(why_not)
@@ -60,23 +61,23 @@ def test_tiled_transpose_is_faster(diff: Any) -> None:
         (("saxpy_bounds.cu", "saxpy_out_of_bounds.cu"), "B writes outside of y: 4 bytes behind"),
         (("scan_inclusive.cu", "scan_exclusive.cu"), "equal when shifted by one"),
         (("histogram_atomic.cu", "histogram_race.cu"), "B is not deterministic: out differs between two runs"),
-        (("saxpy_bounds.cu", "saxpy_endless.cu"), "a loop without end, or too much work"),
+        (("saxpy_bounds.cu", "saxpy_endless.cu"), "an endless loop, or too much work"),
     ],
 )
 def test_wrong_kernel_is_incomparable(diff: Any, sides: tuple[str, str], words: str) -> None:
-    # No multiple of a block: a thread beyond the last element runs.
+    # The size is not a multiple of a block, so a thread beyond the last element runs.
     found = decision(diff(*sides, "--shape", "n=262160"))
     assert found[0] == "INCOMPARABLE"
     assert words in found[1]
 
 
-def test_gpu_works_on_and_a_kernel_equals_itself(diff: Any) -> None:
-    """This test follows the faults of the one before."""
+def test_kernel_equals_itself_after_faults(diff: Any) -> None:
+    """The GPU still works after the faults of the previous test."""
     assert decision(diff("saxpy_bounds.cu", "saxpy_bounds.cu", "--shape", "n=16M"))[0] in ("SAME", "INCONCLUSIVE")
 
 
 @pytest.mark.parametrize("other", ["softmax_triton.py:softmax", "f.py:softmax"])
-def test_cuda_against_triton_and_torch(diff: Any, tmp_path: Path, other: str) -> None:
+def test_cuda_is_timed_against_triton_and_torch(diff: Any, tmp_path: Path, other: str) -> None:
     pytest.importorskip("triton")
     if other.startswith("f.py"):
         (tmp_path / "f.py").write_text(FUNCTION)
@@ -90,7 +91,7 @@ def test_sweep_has_a_point_for_each_size(diff: Any) -> None:
     assert found["sweep"]["trend"] is not None
 
 
-def test_pipelines_are_captured_launches(diff: Any) -> None:
+def test_pipeline_launches_are_captured(diff: Any) -> None:
     pytest.importorskip("cupy")
     found = diff("pipeline_cuda.py:two", "pipeline_cuda.py:one", "--pipeline")["timed"][0]
     assert found["decision"] == "FASTER", found["reason"]

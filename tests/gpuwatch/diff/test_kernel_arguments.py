@@ -1,4 +1,4 @@
-"""Arguments from signatures: kinds of elements, sizes by name, scalars."""
+"""Tests of arguments from signatures: element types, sizes by name, scalars."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpuwatch.errors import UsageError
 
 
 def slots(*texts: str) -> tuple[Slot, ...]:
-    """Read parameters written as ``float const* x``."""
+    """Return the slots of parameters written as ``float const* x``."""
     split = (text.rpartition(" ") for text in texts)
     return read_slots([Parameter(name, type_, 8) for type_, _, name in split], "k.cu")
 
@@ -42,7 +42,7 @@ def test_type_gives_the_kind_of_elements(type_: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("type_", ["Params", "float**", "float4", ""])
-def test_type_that_nothing_can_be_made_of(type_: str) -> None:
+def test_unsupported_type_is_refused(type_: str) -> None:
     with pytest.raises(UsageError, match=r"k\.cu: x: expected a number or a pointer to numbers"):
         read_slots([Parameter("x", type_, 8)], "k.cu")
 
@@ -54,7 +54,7 @@ def test_const_of_either_side_makes_an_input() -> None:
         join_slots(SAXPY, SAXPY[:3])
 
 
-def test_size_of_a_vector_is_the_count_of_elements() -> None:
+def test_vector_size_is_the_element_count() -> None:
     plan = plan_sizes(SAXPY, {}, 1 << 20, is_plane=False, extra_count=16)
     assert (plan.sizes, plan.elements_count) == ({"n": (1 << 20) + 16}, (1 << 20) + 16)
 
@@ -64,14 +64,14 @@ def test_given_size_wins_by_either_name() -> None:
     assert plan_sizes(joined, {"n_elements": 1000}, 1 << 20, is_plane=False).sizes == {"n": 1000}
 
 
-def test_two_sizes_make_a_plane() -> None:
+def test_plane_follows_from_two_sizes() -> None:
     found = plan_sizes(slots("float const* in", "float* out", "int rows", "int cols"), {}, 1 << 20, is_plane=True)
     assert (found.sizes, found.elements_count) == ({"rows": 1024, "cols": 1024}, 1 << 20)
     given = plan_sizes(slots("float const* in", "float* out", "int rows", "int cols"), {"cols": 512}, 1 << 20, is_plane=True)
     assert (given.sizes, given.elements_count) == ({"cols": 512, "rows": 2048}, 1 << 20)
 
 
-def test_row_length_alone_leaves_the_rows_to_the_grid() -> None:
+def test_row_length_is_1024_and_the_grid_has_the_rows() -> None:
     found = plan_sizes(slots("float const* in", "float* out", "int cols"), {}, 1 << 20, is_plane=False)
     assert (found.sizes, found.elements_count) == ({"cols": 1024}, 1 << 20)
 
@@ -81,9 +81,9 @@ def test_stride_is_the_length_of_a_row() -> None:
     assert found.sizes["lda"] == found.sizes["N"] == 512
 
 
-def test_whole_number_that_is_no_size_wants_a_value() -> None:
+def test_whole_number_without_a_size_needs_a_value() -> None:
     with pytest.raises(
-        UsageError, match="causal: expected a value of this whole number, found none; give it as --shape causal=1"
+        UsageError, match="causal: expected a value for this whole number, found none; give it as --shape causal=1"
     ):
         plan_sizes(slots("float* x", "int causal"), {}, 1024, is_plane=False)
 
@@ -130,7 +130,7 @@ def test_bfloat16_is_rounded_to_the_nearest() -> None:
     assert decode(slot, encode(slot, np.array([1.0, 1.00390625, 3.0]))).tolist() == [1.0, 1.0, 3.0]
 
 
-def test_fill_of_another_name_is_refused(tmp_path: object) -> None:
+def test_unknown_fill_is_refused(tmp_path: object) -> None:
     for text in ("ones", f"{tmp_path}/no.npy"):
         with pytest.raises(UsageError, match="--fill: expected"):
             check_fill(text)

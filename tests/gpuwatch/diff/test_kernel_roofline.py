@@ -1,4 +1,4 @@
-"""Tests of a kernel's place against the peaks: shares, bound and headroom, and what a lower bound may not say."""
+"""Tests of a kernel's roofline: shares of the peaks, bound and headroom, also with lower bounds of traffic."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ PEAKS = read_peaks(H200, {"canary_record_copy_bytes_count": 4e12})
 NONE = Counters("none", "none")
 
 
-def test_peaks_name_what_was_measured_and_what_is_specified() -> None:
+def test_peaks_are_measured_and_specified() -> None:
     assert PEAKS.says == (
         "peaks: memory 4 TB/s measured by copies, 4.81 TB/s by specification; arithmetic by specification, at the true clock"
     )
     assert read_peaks(H200, {}).memory_bytes == pytest.approx(4.814e12, rel=1e-3)
 
 
-def test_buffers_give_a_lower_bound_less_what_the_cache_holds() -> None:
+def test_buffers_minus_l2_give_a_lower_traffic_bound() -> None:
     found = against_roofline(times(200e-6), "a", NONE, PEAKS)
     assert found.traffic_bytes == 512 * MIB - 60 * MIB
     assert found.memory_ratio == pytest.approx(452 * MIB / 200e-6 / 4e12)
-    assert (found.is_lower_bound, found.bound, found.headroom_ratio) == (True, "", None)  # it may move more than this
+    assert (found.is_lower_bound, found.bound, found.headroom_ratio) == (True, "", None)  # the real traffic may be larger
 
 
 def test_lower_bound_near_the_peak_is_a_bound() -> None:
@@ -32,8 +32,8 @@ def test_lower_bound_near_the_peak_is_a_bound() -> None:
     assert found.headroom_ratio == pytest.approx(1 - found.memory_ratio if found.memory_ratio else 0)
 
 
-def test_activity_of_memory_tells_its_share() -> None:
-    """GPM's share is of the specified peak."""
+def test_memory_activity_gives_the_memory_share() -> None:
+    """GPM's share of the specified peak is converted to the measured peak."""
     found = against_roofline(
         times(1e-3), "a", counters("GPM", dram_activity_ratio=(0.7, 0.1), tensor_activity_ratio=(0.0, 0.0)), PEAKS
     )
@@ -69,7 +69,7 @@ def test_unknown_gpu_has_no_shares() -> None:
 
 
 def test_caches_bound_a_kernel_that_leaves_dram_idle() -> None:
-    """The naive transpose of an H200: DRAM at 12 %, and the path of its scattered stores at 86 %."""
+    """The bound is "caches" for a naive transpose on an H200, with DRAM at 12 % and the store path at 86 %."""
     found = counters(dram_bytes=(564e6, 516e6), dram_activity_ratio=(0.118, 0.749), memory_throughput_ratio=(0.859, 0.749))
     a = against_roofline(times(987e-6), "a", found, PEAKS)
     b = against_roofline(times(150e-6), "b", found, PEAKS)

@@ -1,4 +1,4 @@
-"""Grids, guard zones and the correctness gate, on a double of the GPU."""
+"""Tests of grids, guard zones and the correctness check, on a mock GPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLANE = slots("float const* in", "float* out", "int rows", "int cols")
 def reason(
     a: HostKernel, b: HostKernel, arguments: tuple[Slot, ...], *, rtol: float | None = None, strides: bool = False
 ) -> str:
-    """Return the gate's reason for two kernels of blocks of 256."""
+    """Return the reason of ``check_pair`` for two kernels with blocks of 256."""
     device = HostDevice(a=a, b=b)
     plans = [plan_sizes(arguments, {}, count, is_plane=False, extra_count=extra) for count, extra in ((8192, 0), (4096, 16))]
     sides = tuple(KernelSideRun(device, kernel_job(name, strides=strides)) for name in "ab")
@@ -49,7 +49,7 @@ def test_equal_kernels_pass_the_gate() -> None:
 
 
 def test_write_behind_a_buffer_is_found() -> None:
-    """The size that is no multiple of a block has a thread that is one too far."""
+    """A size that is not a multiple of a block has a thread that writes one element too far."""
     found = reason(saxpy, partial(saxpy, extra=1), SAXPY)
     assert "B writes outside of y: 4 bytes behind its 4112 elements, the nearest at byte 0 (n=4112, seed 1)" in found
 
@@ -62,7 +62,7 @@ def test_write_before_a_buffer_is_found() -> None:
     assert "A writes outside of y: 4 bytes before" in reason(before, saxpy, SAXPY)
 
 
-def test_another_result_names_the_buffer_and_the_error() -> None:
+def test_wrong_result_names_buffer_and_error() -> None:
     def wrong(launch: HostLaunch) -> None:
         saxpy(launch)
         launch.at(1, 1)[:] += 5
@@ -81,21 +81,21 @@ def test_rtol_replaces_the_limit_of_the_type() -> None:
     assert reason(saxpy, rough, SAXPY, rtol=0.01) == ""
 
 
-def test_scans_of_two_kinds_are_shifted_by_one() -> None:
+def test_shifted_scans_get_a_hint() -> None:
     found = reason(partial(scan, exclusive=False), partial(scan, exclusive=True), SCAN)
     assert "equal when shifted by one: B is A one place later" in found
 
 
-def test_sums_of_other_elements_agree_in_all() -> None:
+def test_equal_sums_get_a_hint() -> None:
     def partial_sums(launch: HostLaunch, step: int) -> None:
         values = launch.at(0, launch.number(2))
         launch.at(1, 16)[:] = [values[part::16].sum() if step else values.reshape(16, -1)[part].sum() for part in range(16)]
 
     found = reason(partial(partial_sums, step=0), partial(partial_sums, step=1), SCAN)
-    assert "the sums of both agree, as where each block adds up other elements: --no-check times them" in found
+    assert "the sums of both agree, as when each block adds up other elements: --no-check times the pair anyway" in found
 
 
-def test_element_that_stays_by_chance_is_no_hole() -> None:
+def test_element_unchanged_by_chance_is_not_a_hole() -> None:
     def mostly(launch: HostLaunch) -> None:
         n = min(launch.number(3), len(launch.threads))
         launch.at(1, n)[[place for place in range(n) if place != 30000]] = 1
@@ -103,7 +103,7 @@ def test_element_that_stays_by_chance_is_no_hole() -> None:
     assert geometry(mostly, SAXPY, (256, 1, 1), n=1 << 16) == (256, 1, 1)
 
 
-def test_race_shows_between_two_runs() -> None:
+def test_race_is_found_between_two_runs() -> None:
     runs = iter(range(1000))
 
     def racing(launch: HostLaunch) -> None:
@@ -113,7 +113,7 @@ def test_race_shows_between_two_runs() -> None:
     assert "A is not deterministic: y differs between two runs" in reason(racing, saxpy, SAXPY)
 
 
-def test_nan_among_the_inputs_must_come_out_alike() -> None:
+def test_dropped_nan_is_a_difference() -> None:
     def without_nan(launch: HostLaunch) -> None:
         n = min(launch.number(3), len(launch.threads))
         launch.at(1, n)[:] += launch.number(2, "f4") * np.nan_to_num(launch.at(0, n))
@@ -121,24 +121,24 @@ def test_nan_among_the_inputs_must_come_out_alike() -> None:
     assert reason(saxpy, without_nan, SAXPY).endswith("inputs with NaN)")
 
 
-def test_fault_of_the_driver_makes_no_result() -> None:
+def test_kernel_fault_is_the_reason() -> None:
     def failing(_launch: HostLaunch) -> None:
         raise KernelFault("fails with CUDA_ERROR_ILLEGAL_ADDRESS")
 
     assert reason(saxpy, failing, SAXPY).startswith("B fails with CUDA_ERROR_ILLEGAL_ADDRESS")
 
 
-def test_grid_covers_what_one_block_writes() -> None:
+def test_grid_follows_from_one_block() -> None:
     assert geometry(saxpy, SAXPY, (256, 1, 1), n=1000) == (4, 1, 1)
 
 
 @pytest.mark.parametrize(("tile", "grid"), [((32, 8), (4, 32, 1)), ((32, 32), (4, 8, 1)), ((64, 16), (2, 16, 1))])
-def test_grid_of_tiles_that_are_turned(tile: tuple[int, int], grid: Threads) -> None:
-    """x leads across the rows of the output, and a tile may be higher than the block."""
+def test_grid_of_transposed_tiles_is_found(tile: tuple[int, int], grid: Threads) -> None:
+    """Grid x runs across the rows of the output, and a tile may be higher than the block."""
     assert geometry(partial(transpose, tile=tile), PLANE, (32, 8, 1), rows=256, cols=128) == grid
 
 
-def test_grid_of_rows_is_one_block_each() -> None:
+def test_row_grid_has_one_block_per_row() -> None:
     def softmax(launch: HostLaunch) -> None:
         launch.at(1, 512 * launch.grid[0])[:] = 0.5
 
@@ -152,7 +152,7 @@ def test_loop_over_the_grid_fills_the_gpu() -> None:
 
 
 def test_smaller_fixed_block_fills_the_gpu_too() -> None:
-    """Both sides get as many threads: 4 SMs with 2 blocks of 256 hold 16 blocks of 128."""
+    """A smaller block gets as many threads in all: 4 SMs with 2 blocks of 256 hold 16 blocks of 128."""
 
     def strided(launch: HostLaunch) -> None:
         count = launch.number(3) if launch.block[0] == 128 else 1
@@ -165,14 +165,14 @@ def test_smaller_fixed_block_fills_the_gpu_too() -> None:
 
 
 def test_buffers_beyond_memory_are_refused() -> None:
-    """Sizes whose data this machine cannot hold are named before any of it is made."""
+    """Sizes beyond this machine's memory are refused before any data is made."""
     device = HostDevice(k=saxpy)
     with pytest.raises(KernelFault, match=r"too little memory for buffers of \d+ MiB; use a smaller --shape"):
         Trial(device, SAXPY, plan_sizes(SAXPY, {"n": 1 << 60}, 1, is_plane=False), TrialTerms())
     assert not device.held
 
 
-def test_launch_that_leaves_holes_wants_a_given_one() -> None:
+def test_launch_with_holes_is_refused() -> None:
     def holes(launch: HostLaunch) -> None:
         launch.at(1, 4096)[::2] = 1
 
@@ -187,8 +187,8 @@ def test_launch_that_leaves_holes_wants_a_given_one() -> None:
 
 
 @pytest.mark.parametrize("written_for", [32, 128])
-def test_kernel_of_one_block_size_gets_the_smallest_that_covers(written_for: int) -> None:
-    """A block works on as many elements as the kernel is written for, whatever threads it has."""
+def test_fixed_block_size_is_the_smallest_that_covers(written_for: int) -> None:
+    """The search finds the block size that a kernel is written for, and the grid of such blocks."""
 
     def fixed(launch: HostLaunch) -> None:
         for block in range(launch.grid[0]):
@@ -201,8 +201,8 @@ def test_kernel_of_one_block_size_gets_the_smallest_that_covers(written_for: int
         assert KernelSideRun(device, job).geometry(trial) == ((4096 // written_for, 1, 1), (written_for, 1, 1))
 
 
-def test_sum_of_a_block_keeps_the_usual_block() -> None:
-    """A result shorter than its buffer does not tell the block's size."""
+def test_reduction_keeps_the_usual_block_size() -> None:
+    """An output shorter than its buffer does not change the block size."""
 
     def sums(launch: HostLaunch) -> None:
         launch.at(1, launch.grid[0])[:] = 1
@@ -213,7 +213,7 @@ def test_sum_of_a_block_keeps_the_usual_block() -> None:
     assert found == ((16, 1, 1), (256, 1, 1))
 
 
-def test_footprint_and_holes() -> None:
+def test_footprint_counts_runs_and_holes() -> None:
     mark = np.zeros(100, np.bool_)
     assert footprint([mark]) is None
     mark[0:4] = mark[20:24] = True
@@ -223,14 +223,14 @@ def test_footprint_and_holes() -> None:
     assert untouched_count([mark]) == 16
 
 
-def test_traffic_counts_an_output_that_is_read() -> None:
+def test_traffic_counts_a_read_output() -> None:
     device = HostDevice(k=saxpy)
     with Trial(device, SAXPY, plan_sizes(SAXPY, {"n": 1024}, 1, is_plane=False), TrialTerms()) as trial:
         assert trial.traffic(KernelSideRun(device, kernel_job("k"))(trial)) == (8192, 4096)
 
 
-def test_input_that_is_shorter_than_its_buffer_counts_as_it_is() -> None:
-    """A weight of one row beside rows: the rest of its buffer changes nothing."""
+def test_traffic_counts_the_used_part_of_an_input() -> None:
+    """The weight of one row counts as one row, because the rest of its buffer does not affect the result."""
 
     def weighted(launch: HostLaunch) -> None:
         launch.at(2, 64 * launch.grid[0]).reshape(-1, 64)[:] = launch.at(0, 64 * launch.grid[0]).reshape(-1, 64) * launch.at(
@@ -243,7 +243,7 @@ def test_input_that_is_shorter_than_its_buffer_counts_as_it_is() -> None:
         assert trial.traffic(KernelSideRun(device, kernel_job("k", (32, 1, 1)))(trial)) == (4096 + 256, 4096)
 
 
-def test_arrays_and_aliases_of_the_user() -> None:
+def test_trial_uses_given_arrays_and_aliases() -> None:
     device = HostDevice(k=saxpy)
     terms = TrialTerms(scalars={"a": 2.0}, arrays={"y": np.ones((2, 2))}, aliases={"x": "y"})
     with Trial(device, SAXPY, SizePlan({"n": 4}, 4), terms) as trial:
@@ -252,7 +252,7 @@ def test_arrays_and_aliases_of_the_user() -> None:
         assert trial.shape_of("y") == (2, 2)
 
 
-def test_names_that_are_no_buffer_are_refused() -> None:
+def test_unknown_buffer_names_are_refused() -> None:
     with pytest.raises(UsageError, match="--out: expected the name of a buffer, found 'z'; there are x, y"):
         check_names(("z",), SAXPY)
     assert [each.is_input for each in check_names(("y",), SAXPY)[:2]] == [True, False]

@@ -1,4 +1,4 @@
-"""Launch geometry: given, fixed by the kernel, or derived from its code and sizes."""
+"""Tests of launch geometry: given, fixed by the kernel, or derived from code and sizes."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def test_given_launch_is_read_in_parts() -> None:
 
 
 @pytest.mark.parametrize("text", ["grid", "grid=", "grid=0", "block=1x2x3x4", "block=8 block=8", "threads=4", "block=-1"])
-def test_launch_of_another_form_is_refused(text: str) -> None:
+def test_malformed_launch_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--launch: expected"):
         read_launch(text)
 
 
-def test_block_comes_from_the_strongest_fact() -> None:
+def test_required_or_given_block_wins() -> None:
     assert blocks(kernel(required=(128, 1, 1))) == [(128, 1, 1)]
     assert blocks(kernel(most=(96, 1, 1))) == [(96, 1, 1)]
     assert blocks(kernel(most=(96, 1, 1)), GivenLaunch(block=(64, 1, 1))) == [(64, 1, 1)]
     assert blocks(kernel())[0] == (256, 1, 1)
 
 
-def test_kernel_of_two_dimensions_gets_planes_to_try() -> None:
+def test_kernel_with_two_dimensions_gets_plane_blocks() -> None:
     assert blocks(kernel(code="S2R R, SR_TID.Y")) == [(32, 8, 1), (16, 16, 1), (32, 32, 1)]
 
 
@@ -63,7 +63,7 @@ def test_grid_covers_the_sizes() -> None:
     assert derive_launches(plane, GivenLaunch(), HOPPER, {"rows": 100, "cols": 70})[0].grid == (3, 13, 1)
 
 
-def test_names_of_sizes_are_known() -> None:
+def test_size_names_are_recognised() -> None:
     assert all(map(is_size, ("n", "rows", "n_elements", "stride_row", "lda")))
     assert not any(map(is_size, ("scale", "causal", "seed")))
 
@@ -71,12 +71,12 @@ def test_names_of_sizes_are_known() -> None:
 @pytest.mark.parametrize(
     ("code", "given", "words"),
     [
-        (kernel(), GivenLaunch(block=(1024, 2, 1)), "takes at most 1024 threads a block, found 2048"),
-        (kernel(most=(128, 1, 1)), GivenLaunch(block=(256, 1, 1)), "takes at most 128 threads"),
-        (kernel(required=(128, 1, 1)), GivenLaunch(block=(64, 1, 1)), "takes blocks of"),
+        (kernel(), GivenLaunch(block=(1024, 2, 1)), "expected at most 1024 threads a block for k, found 2048"),
+        (kernel(most=(128, 1, 1)), GivenLaunch(block=(256, 1, 1)), "expected at most 128 threads"),
+        (kernel(required=(128, 1, 1)), GivenLaunch(block=(64, 1, 1)), "expected blocks of"),
         (kernel(shared_bytes=1024), GivenLaunch(shared_bytes=227 * 1024), "at most 232448 bytes of shared memory"),
     ],
 )
-def test_launch_that_no_gpu_takes_is_refused(code: KernelCode, given: GivenLaunch, words: str) -> None:
+def test_impossible_launch_is_refused(code: KernelCode, given: GivenLaunch, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         check_launch(code, given, HOPPER, "sm_90")

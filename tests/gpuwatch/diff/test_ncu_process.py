@@ -1,10 +1,10 @@
-"""ncu's CSV as counters, and ncu as a process.
+"""Tests of ncu's CSV as counters, and of ncu as a process.
 
-The texts are real, or have the shapes of real ones with other numbers:
-- ``ncu_h200.csv``: what ncu 2025.3.1 wrote on an H200 of the naive transpose (driver 580.159.04, 2026-11-22), less most columns;
-- the raw page with a row of units, attributes that are words, and lines before and after it, as in vLLM's
+The texts are real, or have the form of real texts with other numbers:
+- ``ncu_h200.csv``: output of ncu 2025.3.1 on an H200 for the naive transpose (driver 580.159.04, 2026-11-22), some columns;
+- the raw page with a row of units, textual attributes, and lines before and after the page, as in vLLM's
   tests/models/qwen4_exp/test_sm70_moe_unique_experts_bench_cpu.py (``--csv --page raw --print-units base``);
-- thousands apart by commas, and ``n/a``.
+- commas between thousands, and ``n/a``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RAW = f"""==PROF== Connected to process 2206 (/usr/bin/python3.12)
 """
 
 
-def test_page_of_an_h200_gives_every_counter() -> None:
+def test_ncu_page_of_an_h200_gives_every_counter() -> None:
     found = combine(parse(Path(__file__).with_name("ncu_h200.csv").read_text()))
     assert set(found) == {metric.name for metric in METRICS if metric.ncu}
     assert found["dram_bytes"] == (292166144 + 272153600, 292072704 + 272028672, 292058624 + 271973632)
@@ -36,7 +36,7 @@ def test_page_of_an_h200_gives_every_counter() -> None:
     assert found["thread_activity_ratio"] == (1.0, 1.0, 1.0)
 
 
-def test_raw_page_has_a_row_of_units() -> None:
+def test_raw_page_units_are_applied() -> None:
     first, second = parse(RAW)
     assert first == {
         "ID": 0.0, "Process ID": 2206.0, "Context": 1.0, "Stream": 7.0, "Device": 0.0, "CC": 9.0, DURATION: pytest.approx(28448e-9),
@@ -48,12 +48,12 @@ def test_raw_page_has_a_row_of_units() -> None:
 @pytest.mark.parametrize(
     "text", ["", "==ERROR== no", '"ID","Kernel Name"', '"a","b"\n"c"', '"ID","Kernel Name","x"\n"","","\n']
 )
-def test_text_without_launches_gives_none(text: str) -> None:
+def test_text_without_launches_gives_no_counters(text: str) -> None:
     assert parse(text) == []
 
 
-def test_launches_of_a_pipeline_become_one() -> None:
-    """Amounts add up, shares are means by time, and three repetitions stay apart."""
+def test_pipeline_launches_are_combined() -> None:
+    """Amounts are added up and shares averaged by time, separately for each of three repetitions."""
     launches = [
         {DURATION: time, "dram__bytes_read.sum": 10.0, "dram__bytes_write.sum": 1.0, "lts__t_sector_hit_rate.pct": hit}
         for _ in range(3)
@@ -66,7 +66,7 @@ def test_launches_of_a_pipeline_become_one() -> None:
 
 
 def program(folder: Path, script: str) -> str:
-    """Write a program in ncu's place, to which a script in sh gives its behaviour; ``$log`` is where ncu writes."""
+    """Write a mock ncu that runs a shell script, and return its path; ``$log`` is the file that ncu would write."""
     file = folder / "ncu"
     file.write_text(f'#!/bin/sh\nwhile [ "$1" != --log-file ]; do shift; done\nlog="$2"\nshift 2\n{script}\n')
     file.chmod(0o755)
@@ -88,15 +88,15 @@ def test_ncu_runs_the_command_and_its_counters_are_read(tmp_path: Path) -> None:
         ("exec sleep 60", "timed out"),
     ],
 )
-def test_ncu_without_counters_tells_why(tmp_path: Path, script: str, words: str) -> None:
+def test_missing_ncu_counters_have_a_reason(tmp_path: Path, script: str, words: str) -> None:
     with pytest.raises(CountersRefusedError, match=words):
         count(program(tmp_path, script), ["true"], patience_s=2.0 if "sleep" in script else 60.0)
 
 
-def test_ncu_that_cannot_start_tells_why() -> None:
+def test_failed_ncu_start_has_a_reason() -> None:
     with pytest.raises(CountersRefusedError, match="No such file"):
         count("/nonexistent/ncu", ["true"])
 
 
-def test_no_two_counters_have_one_name() -> None:
+def test_counter_names_are_unique() -> None:
     assert len({metric.name for metric in METRICS}) == len(METRICS)

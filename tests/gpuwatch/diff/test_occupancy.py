@@ -1,4 +1,4 @@
-"""Theoretical occupancy beside values of NVIDIA's occupancy calculator."""
+"""Tests of theoretical occupancy against values of NVIDIA's occupancy calculator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpuwatch.diff.launch_geometry import best_block, occupancy, sm_limits
         ("sm_120", 64, 16, 0, 48, "warps"),
     ],
 )
-def test_occupancy_is_that_of_the_calculator(
+def test_occupancy_equals_nvidias_calculator(
     arch: str, threads: int, registers: int, shared: int, warps: int, limited_by: str
 ) -> None:
     limits = sm_limits(arch)
@@ -35,13 +35,13 @@ def test_occupancy_is_that_of_the_calculator(
     assert found.ratio == warps / limits.warps_count
 
 
-def test_best_block_is_the_largest_of_the_best() -> None:
+def test_best_block_is_the_largest_with_best_occupancy() -> None:
     limits = sm_limits("sm_90a")
     assert limits is not None
     assert best_block(limits, 32, 0, 1024) == 1024
     assert best_block(limits, 40, 0, 1024) == 768
 
 
-def test_limits_of_an_unknown_architecture_are_none() -> None:
+def test_unknown_architecture_has_no_limits() -> None:
     assert sm_limits("sm_999") is None
     assert sm_limits("gfx") is None

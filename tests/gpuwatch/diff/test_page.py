@@ -1,4 +1,4 @@
-"""docs/DIFF.md shows what its commands print.  ``GPUWATCH_GOLDEN=1`` writes the page's outputs anew."""
+"""Tests that docs/DIFF.md shows the output of its commands.  ``GPUWATCH_GOLDEN=1`` rewrites the page's outputs."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ IS_WRITTEN_ANEW = "GPUWATCH_GOLDEN" in os.environ
 COMMANDS = [command for command, _ in BLOCK.findall(PAGE.read_text())]
 
 
-def test_table_names_every_capability_with_a_command_that_parses() -> None:
-    """Two of the 39 are out of scope, each with its reason; every other one has its output, or a link to it."""
+def test_capability_table_has_valid_commands() -> None:
+    """All but two of the 39 capabilities have a valid command, and links lead to headings of the page."""
     text = PAGE.read_text()
     rows = re.findall(r"^\| 003\.(\d+) \| (.+?) \| (.+) \| (.+) \|$", text, re.M)
     assert [int(number) for number, *_ in rows] == list(range(1, 40))
@@ -35,7 +35,7 @@ def test_table_names_every_capability_with_a_command_that_parses() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_page_shows_what_the_command_prints(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_page_shows_the_commands_output(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     monkeypatch.chdir(ROOT / "examples" / "diff")
     name, *rest = shlex.split(command)
     ended = gpuwatch(name, "--no-time", *rest)

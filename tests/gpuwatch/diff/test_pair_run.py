@@ -1,4 +1,4 @@
-"""A pair made ready on a double of the GPU: sizes from its L2 cache, launches, traffic, and the gate before all."""
+"""Tests of a pair's preparation on a mock GPU: sizes from the L2 cache, the check, launches and traffic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def named():
 
 
 def ready(terms: TimingTerms, b: HostKernel = saxpy) -> tuple[ReadyPair, list[str]]:
-    """Return the pair as it is ready, the steps on the way."""
+    """Return the ready pair and the reported steps."""
     device, steps = HostDevice(memory_bytes=32 << 20, a=saxpy, b=b), []
     job = TimingJob(a=kernel_job("a"), b=kernel_job("b"), slots=SAXPY, is_plane=False, terms=terms)
     with set_up(job, device, lambda words, _limit_s: steps.append(words)) as found:
@@ -61,13 +61,13 @@ def test_check_takes_three_sizes_and_seeds_and_three_fills() -> None:
     ]
 
 
-def test_given_size_is_the_only_one() -> None:
+def test_given_size_is_the_only_checked_size() -> None:
     found, steps = ready(TimingTerms(sizes={"n": 1000}))
     assert found.sizes == {"n": 1000}
     assert {step.split("=")[1].split(",")[0] for step in steps if "check" in step} == {"1000"}
 
 
-def test_difference_ends_before_any_time() -> None:
+def test_different_results_prevent_timing() -> None:
     found, steps = ready(TimingTerms(), partial(saxpy, extra=1))
     assert "B writes outside of y" in found.reason
     assert not found.calls
@@ -80,7 +80,7 @@ def test_no_check_times_different_results() -> None:
     assert set(found.calls) == {"A", "B"}
 
 
-def test_inputs_of_a_function_by_order_or_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_are_taken_by_order_or_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", sys.path[:])
     (tmp_path / "data.py").write_text(INPUTS)
     found, steps = ready(TimingTerms(inputs=f"{tmp_path}/data.py:inputs"))
@@ -90,7 +90,7 @@ def test_inputs_of_a_function_by_order_or_by_name(tmp_path: Path, monkeypatch: p
         ready(TimingTerms(inputs=f"{tmp_path}/data.py:named"))
 
 
-def test_terms_survive_their_way() -> None:
+def test_timing_terms_survive_a_round_trip() -> None:
     terms = TimingTerms(sizes={"n": 1}, scalars={"a": 2.0}, outs=("y",), rtol=0.1)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(terms), type=TimingTerms) == terms
 

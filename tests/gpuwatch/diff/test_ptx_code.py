@@ -1,4 +1,4 @@
-"""PTX: kernels by symbol, instructions by operation, space and vector, and loops."""
+"""Tests of PTX: kernels by symbol, instructions by operation, memory space and vector width, and loops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_instructions_are_classed_with_their_loop() -> None:
     assert (code[1].file, code[1].line) == ("a.cu", 4)
 
 
-def test_names_of_kernels_are_no_difference() -> None:
+def test_kernel_names_are_not_compared() -> None:
     code = [
         read_ptx(f".entry {name}() {{\n ld.param.u64 %rd3, [{name}_param_0];\n bra $L__BB{i}_2;\n}}")[name]
         for i, name in enumerate("ab")
@@ -50,6 +50,6 @@ def test_names_of_kernels_are_no_difference() -> None:
     assert code[0] == code[1]
 
 
-def test_text_without_kernels_has_none() -> None:
+def test_ptx_without_kernels_gives_no_code() -> None:
     assert read_ptx("") == {}
     assert read_ptx(".visible .func (.param .b32 r) f() { ret; }") == {}

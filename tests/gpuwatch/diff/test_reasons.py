@@ -1,4 +1,4 @@
-"""The differences that explain a ratio, on a zoo of pairs: what is named, in which order, and what never is."""
+"""Tests of the differences that explain a ratio: which differences are named, and in which order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def explained(code: StaticComparison, found: Counters = NONE, decision: str = "F
     return [str(each) for each in explain(timed(decision), code, found)]
 
 
-def test_tiled_transpose_uses_its_sectors_and_shared_memory() -> None:
+def test_tiled_transpose_has_sector_and_memory_reasons() -> None:
     found = explained(
         TILED, counters(store_efficiency_ratio=(0.125, 1.0), load_efficiency_ratio=(1.0, 1.0), dram_bytes=(9e8, 5e8))
     )
@@ -33,7 +33,7 @@ def test_tiled_transpose_without_counters_still_has_a_reason() -> None:
 
 
 def test_bank_conflicts_explain_a_slower_scan() -> None:
-    """Blelloch's scan of the essay: three million conflicts where there were none."""
+    """Bank conflicts come first for Blelloch's scan, which has three million instead of none."""
     code = static("17 LDS.32, 9 STS.32, 9 BAR", "29 LDS.32, 24 STS.32, 17 BAR")
     found = counters(
         bank_conflicts_count=(0, 3_067_000), instructions_count=(9e6, 12e6), stall_sync_ratio=(0.284, 0.384),
@@ -67,25 +67,25 @@ def test_few_conflicts_among_many_instructions_explain_little() -> None:
         (static("2 RED@1", "1 RED"), "FASTER", "global atomics (a loop counts 32 times): A 64, B 1 (SASS)"),
     ],
 )
-def test_each_kind_of_difference_is_named(code: StaticComparison, decision: str, words: str) -> None:
+def test_kinds_of_differences_are_named(code: StaticComparison, decision: str, words: str) -> None:
     assert explained(code, decision=decision)[0] == words
 
 
 @pytest.mark.parametrize("decision", ["SAME", "INCONCLUSIVE", "INCOMPARABLE"])
-def test_no_difference_is_named_without_a_ratio(decision: str) -> None:
+def test_reasons_need_a_faster_side(decision: str) -> None:
     assert explained(TILED, decision=decision) == []
 
 
-def test_equal_pair_is_explained_by_nothing() -> None:
-    assert why_none(timed("SAME", 1.0)) == "no difference explains it, because there is none"
+def test_missing_reasons_have_a_sentence() -> None:
+    assert why_none(timed("SAME", 1.0)) == "there is no difference to explain"
     assert explained(static()) == []
-    assert why_none(timed("FASTER")) == "none of the differences seen explains it"
+    assert why_none(timed("FASTER")) == "none of the observed differences explains the ratio"
     assert why_none(timed("INCOMPARABLE", None)) == "there is no ratio to explain"
 
 
 @pytest.mark.parametrize("decision", ["FASTER", "SLOWER"])
-def test_no_difference_speaks_against_the_ratio(decision: str) -> None:
-    """Whatever differs, in both directions: only what favours the winner is named."""
+def test_reasons_favour_the_faster_side(decision: str) -> None:
+    """With differences in both directions, only differences in favour of the winner are named."""
     found = counters(
         dram_bytes=(9e8, 5e8), l2_hit_ratio=(0.9, 0.1), stall_sync_ratio=(0.1, 0.5), sm_throughput_ratio=(0.1, 0.8),
         tensor_activity_ratio=(0.5, 0.0), bank_conflicts_count=(9e6, 0), occupancy_ratio=(0.9, 0.3),
@@ -104,8 +104,8 @@ def test_difference_within_its_interval_is_marked_and_comes_last() -> None:
     assert str(found[1]).endswith("(GPM) ?")
 
 
-def test_one_cause_is_named_once() -> None:
-    """Measured and theoretical occupancy are one difference."""
+def test_reasons_name_a_cause_once() -> None:
+    """Measured and theoretical occupancy count as one difference."""
     code = static(side("9 FFMA", warps=16), side("9 FFMA"))
     reasons: tuple[RatioReason, ...] = explain(timed(), code, counters(occupancy_ratio=(0.2, 0.9)))
     assert [each.cause for each in reasons] == ["occupancy"]

@@ -1,4 +1,4 @@
-"""The timed half of the screen, of Markdown and of the page."""
+"""Tests of the timed part of the text, the Markdown and the page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_decision_is_the_first_line() -> None:
     assert as_markdown(compared(explained()), []).splitlines()[2].startswith("FASTER 1.142x")
 
 
-def test_each_of_several_kernels_has_its_decision() -> None:
+def test_several_kernels_have_one_decision_each() -> None:
     lines = as_text(compared(explained(), explained(timed("SAME", 1.0))), []).splitlines()
     assert [line.split(" [")[0] for line in lines[:2]] == ["k: FASTER 1.142x", "k: SAME 1.000x"]
 
@@ -64,11 +64,11 @@ def test_each_of_several_kernels_has_its_decision() -> None:
         (replace(timed(), a=times(mhz=None), b=times(mhz=None)), "FASTER 1.142x [1.139, 1.146], clock not known"),
     ],
 )
-def test_decision_line_tells_reason_and_clock(pair: TimedPair, line: str) -> None:
+def test_decision_line_has_reason_and_clock(pair: TimedPair, line: str) -> None:
     assert decision_line(pair) == line
 
 
-def test_own_clock_is_told_where_it_was_measured() -> None:
+def test_own_clock_ratio_is_shown_if_measured() -> None:
     assert list(own_clock_lines(timed())) == []
     assert list(own_clock_lines(timed(own=1.08))) == ["1.080x each at its own clock: power limits them"]
     assert list(own_clock_lines(timed(own=1.142))) == ["1.142x each at its own clock, too"]
@@ -95,7 +95,7 @@ def test_screen_has_groups_roofline_and_caveat() -> None:
     assert "replays" not in as_text(compared(explained(found=Counters("none", "none"))), [])
 
 
-def test_json_of_a_timed_pair_keeps_its_schema() -> None:
+def test_timed_pair_json_matches_the_schema() -> None:
     for pair in (explained(), explained(timed("INCOMPARABLE", None, reason="x")), explained(found=Counters("none", "none"))):
         data = json.loads(json.dumps({"schema": 1} | compared(pair).to_dict()))
         check(data, "urn:gpuwatch:diff:1")
@@ -110,15 +110,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_page_says_everything_without_pictures(pages: Path) -> None:
+def test_diff_page_holds_everything_without_charts(pages: Path) -> None:
     html = (pages / "timed.html").read_text()
     assert html.index("FASTER 1.142x") < html.index("bytes used of each 32-byte sector") < html.index("3 067 000")
     assert "Not timed: no GPU" in (pages / "untimed.html").read_text()
     assert len(html) < 3_000_000
 
 
-def test_markdown_shows_names_as_their_words() -> None:
-    """Names of files and kernels are anybody's: none makes a heading, a tag, a mention, another cell or the end of a fence."""
+def test_markdown_escapes_names() -> None:
+    """An untrusted name makes no heading, tag, mention, table cell or end of a fence."""
     name = "a|b`c`\n# <b>_d_ @e.cu"
     side = SideCode(name, Compiled(compiler=name, flags=(name,)), ())
     found = replace(compared(explained()), a=side, b=side)
@@ -130,12 +130,12 @@ def test_markdown_shows_names_as_their_words() -> None:
     assert fenced(["```", "x"], "diff") == ["````diff", "```", "x", "````"]
 
 
-def test_names_of_a_source_are_no_markup() -> None:
+def test_html_page_escapes_names() -> None:
     found = replace(compared(explained()), a=SideCode("<script>alert(1)</script>.cu", Compiled(compiler="x"), ()))
     assert "<script>alert" not in render_page(found, "n")
 
 
-def test_page_draws_and_nothing_is_clipped_at_400_px(pages: Path) -> None:
+def test_diff_page_is_not_clipped_at_400_px(pages: Path) -> None:
     clipped = (
         "[...document.querySelectorAll('svg text')].filter((each) => { const text = each.getBoundingClientRect(),"
         " place = each.closest('.picture').getBoundingClientRect();"

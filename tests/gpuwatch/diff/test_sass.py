@@ -1,4 +1,4 @@
-"""SASS as nvdisasm writes it: normalised, classed, and with its loops."""
+"""Tests of SASS from nvdisasm: normalised, with classes and loops."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_branch_back_makes_a_loop() -> None:
 
 
 @pytest.mark.parametrize("jump", [one("BRA.U", "!UP0,0x40"), one("BRA.DIV", "UR4,0x40"), one("BRA", "!P1,0x40")])
-def test_conditional_branch_lets_the_next_one_follow(jump: Instruction) -> None:
+def test_conditional_branch_falls_through(jump: Instruction) -> None:
     code = [one("MOV"), jump, one("FADD"), one("BRA", "0x20", "@P0"), one("EXIT")]
     assert [each.depth for each in read_function(code, {})] == [0, 0, 1, 1, 0]
 
 
-def test_bytes_that_are_no_cubin_are_refused() -> None:
+def test_disassembly_of_other_bytes_is_refused() -> None:
     with pytest.raises(UsageError, match=r"x\.cubin: expected a cubin that nvdisasm can read"):
         disassemble(b"noise", "x.cubin")

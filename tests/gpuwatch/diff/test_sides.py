@@ -1,4 +1,4 @@
-"""Sides of revisions: a file against HEAD, another revision, another repository; worktrees go again."""
+"""Tests of sides from revisions: HEAD, another revision, another repository, and removed worktrees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def git(*arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository with two revisions, which each test copies: git is started for it once."""
+    """Return a repository with two revisions, made once and copied by each test."""
     folder = tmp_path_factory.mktemp("prepared")
     (folder / "k.cu").write_text(FIRST)
     (folder / "gone.cu").write_text(FIRST)
@@ -47,7 +47,7 @@ def repository(prepared: Path, source: WriteSource) -> Path:
 
 
 def worktrees(repository: Path) -> list[str]:
-    """Return the worktrees that git has registered, as `git worktree list` would beside the repository's own."""
+    """Return the worktrees that git has registered, without the repository's main worktree."""
     folder = repository / ".git" / "worktrees"
     return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
 
@@ -66,14 +66,14 @@ def test_kernel_in_a_namespace_keeps_its_colons(repository: Path) -> None:
     assert read_sides(("k.cu:lib::k", "k.cu"), None)[0].kernel == "lib::k"
 
 
-def test_one_file_is_against_head(repository: Path, source: WriteSource) -> None:
+def test_single_file_is_compared_with_head(repository: Path, source: WriteSource) -> None:
     source("k.cu", "// edited\n")
     with checkouts.cleaned_up():
         assert texts(read_sides(("k.cu",), None)) == [SECOND, "// edited\n"]
     assert worktrees(repository) == []
 
 
-def test_one_file_is_against_the_revision_asked_for(repository: Path) -> None:
+def test_single_file_is_compared_with_a_revision(repository: Path) -> None:
     with checkouts.cleaned_up():
         sides = read_sides(("k.cu:k",), "v1")
         assert texts(sides) == [FIRST, SECOND]
@@ -151,13 +151,13 @@ def test_revision_without_the_file_is_refused(repository: Path, text: str, words
     assert not Path("x").exists()
 
 
-def test_revision_that_does_not_exist_is_refused(repository: Path) -> None:
+def test_unknown_revision_is_refused(repository: Path) -> None:
     with pytest.raises(UsageError, match="--at: expected a revision"):
         read_sides(("k.cu",), "--upload-pack=x")
 
 
-def test_revision_is_compiled_with_its_own_headers(repository: Path, gpuwatch: Gpuwatch, source: WriteSource) -> None:
-    """Also with those of an include folder that a flag names from the working tree."""
+def test_revision_is_compiled_with_the_revisions_headers(repository: Path, gpuwatch: Gpuwatch, source: WriteSource) -> None:
+    """An include folder that a flag names in the working tree is mapped to the revision, too."""
     (repository / "include").mkdir()
     source("include/amount.cuh", "#define AMOUNT 1.0f\n")
     source("k.cu", "#include <amount.cuh>\n__global__ void k(float* x) { x[0] = x[0] * x[1] + AMOUNT; }\n")

@@ -1,4 +1,4 @@
-"""The whole command on a GPU that does not exist: screen, files, gates."""
+"""Tests of the whole command on a simulated GPU: output, files, gates."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def test_simulation_shows_the_whole_screen_under_its_banner(run: Gpuwatch, tmp_p
         (("fast.cu", "fast.cu"), "same", 1),
     ],
 )
-def test_gate_fails_for_the_decisions_that_are_named(run: Gpuwatch, sides: tuple[str, str], gate: str, code: int) -> None:
+def test_gate_fails_for_the_named_decisions(run: Gpuwatch, sides: tuple[str, str], gate: str, code: int) -> None:
     assert run(*sides, "--fail-on", gate).code == code
 
 
-def test_equal_pair_is_same_and_needs_no_reason(run: Gpuwatch) -> None:
+def test_equal_simulated_pair_is_same(run: Gpuwatch) -> None:
     found = run("fast.cu", "fast.cu").out
     assert "SAME 1.000" in found
-    assert "no difference explains it, because there is none" in found
+    assert "there is no difference to explain" in found
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_equal_pair_is_same_and_needs_no_reason(run: Gpuwatch) -> None:
         (("--source", "simulated:nothing"), "no scene 'nothing'"),
     ],
 )
-def test_impossible_request_is_one_line(
+def test_impossible_diff_is_refused_in_one_line(
     gpuwatch: Gpuwatch, source: WriteSource, arguments: tuple[str, ...], words: str
 ) -> None:
     source("a.cu", FAST)
@@ -77,7 +77,7 @@ def test_impossible_request_is_one_line(
     assert len(ended.err.splitlines()) == 1
 
 
-def test_required_counters_that_are_missing_end_the_command(
+def test_missing_required_counters_end_the_command(
     gpuwatch: Gpuwatch, source: WriteSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(source("a.cu", FAST).parent))

@@ -1,6 +1,6 @@
-"""Golden results of the kernels in examples/diff/, pinned to the compiler and disassembler of requirements-dev.txt.
+"""Tests against golden results of the kernels in examples/diff/, for the compilers of requirements-dev.txt.
 
-After a new version of either: ``GPUWATCH_GOLDEN=1 python -m pytest tests/gpuwatch/diff/test_static_results.py``.
+To rewrite the results: ``GPUWATCH_GOLDEN=1 python -m pytest tests/gpuwatch/diff/test_static_results.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.gpuwatch.cli.test_schemas import check
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "diff"
 GOLDEN = Path(__file__).with_name("golden.json")
-IS_WRITTEN_ANEW = "GPUWATCH_GOLDEN" in os.environ  # the fixture of an empty home removes our variables
+IS_WRITTEN_ANEW = "GPUWATCH_GOLDEN" in os.environ  # read here, because a fixture removes gpuwatch's variables
 PAIRS: dict[str, list[str]] = {
     "reduce": ["reduce_shared.cu", "reduce_shuffle.cu"],
     "scan": ["scan_inclusive.cu", "scan_exclusive.cu"],
@@ -37,7 +37,7 @@ def compared(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, arguments: lis
 
 
 def compact(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a result with each table of instructions on one line a class."""
+    """Return a result with one line per instruction class."""
     (kernel,) = found["kernels"]
     tables = {name: [" ".join(map(str, row.values())) for row in kernel[name]] for name in ("sass", "ptx")}
     resources = {row["name"]: [row["a"], row["b"]] for row in kernel["resources"]}
@@ -46,7 +46,7 @@ def compact(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_static_results_are_those_on_record(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_static_results_equal_the_golden_file(gpuwatch: Gpuwatch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     found = compared(gpuwatch, monkeypatch, PAIRS[name])
     check(found, "urn:gpuwatch:diff:1")
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
@@ -56,8 +56,8 @@ def test_static_results_are_those_on_record(gpuwatch: Gpuwatch, monkeypatch: pyt
     assert compact(found) == golden[name]
 
 
-def test_golden_results_show_what_the_kernels_differ_in() -> None:
-    """Facts about the sources, which a golden result written anew must not lose."""
+def test_golden_results_show_known_differences() -> None:
+    """The golden file holds known facts about the sources, so that a rewrite cannot lose them."""
     golden = json.loads(GOLDEN.read_text())
     assert golden["reduce"]["resources"]["static shared memory"] == [1024, 128]
     assert golden["transpose"]["resources"]["static shared memory"] == [0, 32 * 33 * 4]

@@ -1,4 +1,4 @@
-"""Sweeps: Holm's correction, the trend over doublings, and the crossover."""
+"""Tests of sweeps: Holm's correction, the trend over doublings, and the crossover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_crossover_lies_between_a_slower_and_a_faster_size() -> None:
     assert found.crossover == pytest.approx(2048)
 
 
-def test_no_crossover_where_one_side_wins_everywhere() -> None:
+def test_crossover_needs_both_decisions() -> None:
     assert summarise([point(1024, 1.1), point(4096, 1.2)]).crossover is None
 
 
@@ -31,7 +31,7 @@ def test_trend_is_the_growth_of_the_ratio_per_doubling() -> None:
     assert found.is_clear
 
 
-def test_trend_wants_three_sizes_and_one_that_varies() -> None:
+def test_trend_needs_three_values_of_one_size() -> None:
     assert summarise([point(1024, 1.1), point(2048, 1.2)]).trend is None
     mixed = [SweepPoint({"n": n, "m": n}, {}, point(n, 1.1).timed) for n in (1, 2, 4)]
     assert summarise(mixed).trend is None
@@ -43,8 +43,8 @@ def test_scattered_ratios_have_no_clear_trend() -> None:
     assert not found.is_clear
 
 
-def test_weak_difference_falls_among_many() -> None:
-    """An interval that just excludes 1 alone does not among ten points; a strong one stays."""
+def test_weak_difference_fails_holms_correction() -> None:
+    """A difference that is just significant alone is INCONCLUSIVE among ten points; a strong one stays FASTER."""
     found = summarise([point(1024 << step, 1.0021 if step else 1.2) for step in range(10)])
     decisions = [each.timed.decision for each in found.points]
     assert decisions == ["FASTER"] + ["INCONCLUSIVE"] * 9

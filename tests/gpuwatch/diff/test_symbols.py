@@ -1,4 +1,4 @@
-"""Names and types of kernels from mangled symbols."""
+"""Tests of kernel names and parameter types from mangled symbols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCALE = "_Z5scaleIfLi256EEvPKT_PS0_S0_i"
         ("_Znot_mangled", "_Znot_mangled", "_Znot_mangled"),
     ],
 )
-def test_names_are_those_of_the_source(symbol: str, full: str, base: str) -> None:
+def test_names_are_demangled(symbol: str, full: str, base: str) -> None:
     assert (full_name(symbol), base_name(symbol)) == (full, base)
 
 

@@ -1,4 +1,4 @@
-"""The job of the timing process from the static half: what the code tells of launches, and arguments that do not fit."""
+"""Tests of the timing process's job: launches that follow from the code, and invalid arguments."""
 
 from __future__ import annotations
 
@@ -48,35 +48,35 @@ def kernel(found: TimingJob) -> KernelJob:
     return found.a
 
 
-def test_kernel_that_reads_its_block_takes_the_usual_ones() -> None:
+def test_kernel_that_reads_blockdim_gets_usual_blocks() -> None:
     found = kernel(job(code("mov.u32 %r1, %ntid.x"), code()))
     assert (found.fixed_blocks, found.blocks[0], found.strides) == ((), (256, 1, 1), False)
 
 
-def test_kernel_that_does_not_is_tried_from_one_warp_on() -> None:
+def test_kernel_without_blockdim_is_tried_from_one_warp() -> None:
     assert kernel(job(code("mov.u32 %r1, %tid.x"), code())).fixed_blocks[0] == (32, 1, 1)
     assert kernel(job(code("mov.u32 %r1, %tid.x"), code(), launch="block=64")).fixed_blocks == ()
     assert kernel(job(replace(code("mov.u32 %r1, %tid.x"), max_threads=(96, 1, 1)), code())).fixed_blocks == ()
-    assert kernel(job(code(), code())).fixed_blocks == ()  # no PTX tells it
+    assert kernel(job(code(), code())).fixed_blocks == ()  # unknown without PTX
 
 
-def test_loop_over_the_grid_is_seen_in_the_code() -> None:
+def test_grid_stride_loop_is_found_in_the_code() -> None:
     assert kernel(job(code("mov.u32 %r1, %nctaid.x"), code())).strides
     assert kernel(job(replace(code(), sass=(CodeLine("LDC", "LDC R, c[0x0][0xc]"),)), code())).strides
 
 
-def test_plane_is_told_by_the_blocks() -> None:
+def test_plane_follows_from_the_blocks() -> None:
     assert job(code("mov.u32 %r1, %tid.y"), code()).is_plane
     assert not job(code(), code()).is_plane
 
 
-def test_python_function_takes_the_kernel_s_arguments() -> None:
+def test_python_function_takes_the_kernels_arguments() -> None:
     found = job(code())
     assert isinstance(found.b, CallJob)
     assert [slot.name for slot in found.slots] == ["x", "y", "n"]
 
 
-def test_size_of_no_parameter_is_refused() -> None:
+def test_unknown_size_is_refused() -> None:
     with pytest.raises(UsageError, match="--shape: expected a parameter of the kernels, found 'm'; they have: x, y, n"):
         job(code(), code(), sizes={"m": 4})
 
@@ -86,6 +86,6 @@ def test_side_without_machine_code_is_refused() -> None:
         job(code(), code(), cubin=b"")
 
 
-def test_struct_as_argument_leaves_the_pair_untimed() -> None:
+def test_struct_argument_prevents_timing() -> None:
     with pytest.raises(NotTimedError, match="p: expected a number or a pointer to numbers, found Params"):
         job(code(parameters=(Parameter("p", "Params", 16),)), code())

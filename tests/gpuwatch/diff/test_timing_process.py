@@ -1,4 +1,4 @@
-"""The timing process from outside: its answers, its faults, its time limit, and nothing left behind."""
+"""Tests of the control of the timing process: messages, faults, time limit, and removed files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def say(**message):
 
 
 def process(body: str, said: list[str] | None = None) -> TimingProcess:
-    """Return a timing process whose program is this one; it knows ``say`` and ``job``."""
+    """Return a timing process that runs ``body``, in which ``say`` and ``job`` are defined."""
     return TimingProcess(JOB, (said if said is not None else []).append, [sys.executable, "-c", BEGIN + body])
 
 
@@ -46,13 +46,13 @@ def test_times_and_steps_are_handed_over() -> None:
     assert said == ["A: first run"]
 
 
-def test_step_without_end_makes_the_pair_incomparable() -> None:
-    """The process is killed; what it was doing stands in the reason."""
+def test_endless_step_makes_the_pair_incomparable() -> None:
+    """The process is killed, and the reason names the step."""
     with process("say(doing='B: first run', limit_s=0.1)\ntime.sleep(600)") as running:
         timed = running.time()
         pid = running._child.pid
     assert timed.decision == "INCOMPARABLE"
-    assert timed.reason.startswith("B: first run: expected an end within 0 s, found none: a loop without end")
+    assert timed.reason.startswith("B: first run: expected an end within 0 s, found none: an endless loop, or too much work")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -62,7 +62,7 @@ def test_fault_names_the_step() -> None:
         assert running.time().reason == "timing: it fails with CUDA_ERROR_ILLEGAL_ADDRESS"
 
 
-def test_error_of_the_user_passes() -> None:
+def test_usage_error_is_raised_again() -> None:
     with (
         process("say(usage='--out: expected a buffer')") as running,
         pytest.raises(UsageError, match="--out: expected a buffer"),
@@ -70,7 +70,7 @@ def test_error_of_the_user_passes() -> None:
         running.time()
 
 
-def test_process_that_just_ends_says_its_last_words() -> None:
+def test_ended_process_reports_its_last_output() -> None:
     with (
         process("print('one'); print('out of luck', file=sys.stderr); sys.exit(3)") as running,
         pytest.raises(UsageError, match=r"the timing process ended with 3 \(start\): out of luck|: one"),
@@ -78,7 +78,7 @@ def test_process_that_just_ends_says_its_last_words() -> None:
         running.time()
 
 
-def test_each_side_can_run_alone_after_its_times() -> None:
+def test_each_side_can_run_alone_after_timing() -> None:
     body = answer(TIMED) + "for line in sys.stdin:\n    say(doing=line, limit_s=60)\n    say(has_run_alone=True)\n"
     said: list[str] = []
     with process(body, said) as running:
@@ -87,8 +87,8 @@ def test_each_side_can_run_alone_after_its_times() -> None:
     assert said == ["b 0.5\n"]
 
 
-def test_profiled_job_knows_its_launches() -> None:
-    """The file goes with the process."""
+def test_profiled_job_has_known_launches() -> None:
+    """A profiled job uses the launches of the timed run, and its file is removed with the process."""
     with process(answer(TIMED) + "sys.stdin.read()") as running:
         running.time()
         *_, once, side, file = running.once_command("a")
@@ -99,5 +99,5 @@ def test_profiled_job_knows_its_launches() -> None:
     assert not Path(file).exists()
 
 
-def test_job_survives_its_way() -> None:
+def test_timing_job_survives_a_round_trip() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(JOB), type=TimingJob) == JOB

@@ -35,5 +35,5 @@ def test_change_ends_the_wait(tmp_path: Path, changed: str) -> None:
     assert signal.looks_count == 3
 
 
-def test_file_that_is_gone_has_no_stamp(tmp_path: Path) -> None:
+def test_missing_file_has_no_modification_time(tmp_path: Path) -> None:
     assert read_stamps([tmp_path / "none.cu"]) == {tmp_path / "none.cu": None}

@@ -32,7 +32,7 @@ def timed(decision: str = "FASTER", ratio: float | None = 1.142, *, own: float |
 
 
 def side(code: str, *, spills: int = 0, warps: int = 64, limited_by: str = "warps") -> KernelSide:
-    """Return a kernel with these classes of instructions, as ``"2 LDG.32, 4 LDS.32@1"``: two, and four in a loop."""
+    """Return a kernel with these instructions: ``"2 LDG.32, 4 LDS.32@1"`` are two loads, and four in a loop."""
     lines = []
     for part in code.split(","):
         count, _, kind = part.strip().partition(" ")
@@ -50,7 +50,7 @@ def static(a: KernelSide | str = "1 LDG.32", b: KernelSide | str = "1 LDG.32") -
 def counters(
     source: CounterSource = "ncu", **values: tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]
 ) -> Counters:
-    """Return counters by name as ``(a, b)``; of one number, three repetitions are the same."""
+    """Return counters by name as ``(a, b)``; a single number stands for three equal repetitions."""
     repeated: Mapping[str, list[tuple[float, ...]]] = {
         name: [each if isinstance(each, tuple) else (each,) * 3 for each in both] for name, both in values.items()
     }

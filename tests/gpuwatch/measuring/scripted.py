@@ -26,7 +26,7 @@ H200 = Device(
 )  # fmt: skip
 L2_BYTES = 50 << 20
 
-# (begins of the entries in seconds since the start, calls per entry) -> seconds per call, and MHz or None
+# (start times of the entries in seconds, calls per entry) -> seconds per call, and MHz or None
 Model = Callable[[Values, int], tuple[Values, Values | None]]
 
 
@@ -42,7 +42,7 @@ def constant(call_s: float, mhz: float | None = 1980.0, noise_ratio: float = 1e-
 
 @dataclass
 class ScriptedTimer:
-    """A timer that calls the work once per entry, and advances virtual time for it."""
+    """A timer that calls the work once per take, and advances virtual time by the model's times."""
 
     model: Model
     name: str = "events"
@@ -154,4 +154,4 @@ class World:
 
 
 def nothing(*_: object) -> None:
-    """Do no work: its time comes from the model."""
+    """Do no work; the model gives the time."""

@@ -37,7 +37,7 @@ def capped(at_s: Values, calls: int) -> tuple[Values, Values]:
 
 
 class TestDuration:
-    def test_uncapped_work_takes_one_second_each(self) -> None:
+    def test_uncapped_work_is_measured_for_one_second(self) -> None:
         """Uncapped work is warmed up for 1 s and measured for 1 s."""
         measured, _ = run(constant(1e-3))
         assert measured.warmup.steady
@@ -46,25 +46,25 @@ class TestDuration:
         assert measured.attempt.stopped is Stopped.TARGET
         assert measured.attempt.power_limited is False
 
-    def test_capped_work_gets_three_seconds_of_each(self) -> None:
+    def test_capped_work_is_measured_for_three_seconds(self) -> None:
         measured, _ = run(capped)
         assert measured.attempt.power_limited is True
         assert measured.warmup.took_s >= 3.0
         assert measured.attempt.took_s >= 3.0
 
-    def test_unstamped_gpu_takes_as_long_as_a_capped_one(self) -> None:
+    def test_unstamped_gpu_gets_the_time_of_a_capped_gpu(self) -> None:
         """A GPU without stamps gets the time that a power cap needs."""
         measured, _ = run(constant(1e-3, mhz=None))
         assert measured.attempt.power_limited is None
         assert measured.warmup.took_s >= 3.0
         assert measured.attempt.took_s >= 3.0
 
-    def test_the_host_alone_needs_no_such_patience(self) -> None:
+    def test_host_work_is_measured_for_less_than_two_seconds(self) -> None:
         world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), gpu=None)
         measured, _ = run(constant(1e-3), world)
         assert measured.attempt.took_s < 2.0
 
-    def test_a_shorter_time_is_the_callers_choice(self) -> None:
+    def test_min_s_may_shorten_the_measurement(self) -> None:
         measured, _ = run(capped, min_s=0.5, target_ratio=0.5)
         assert measured.attempt.took_s < 3.0
 
@@ -76,12 +76,12 @@ class TestDuration:
         low, high = measured.ci_s
         assert (high - low) / 2 / measured.median_s <= 0.005
 
-    def test_the_time_limit_ends_what_never_gets_narrow(self) -> None:
+    def test_time_limit_ends_a_noisy_measurement(self) -> None:
         measured, _ = run(constant(1e-3, noise_ratio=0.5), target_ratio=1e-5, max_s=4.0)
         assert measured.attempt.stopped is Stopped.LIMIT
         assert measured.attempt.took_s == pytest.approx(4.0, abs=0.3)
 
-    def test_a_call_longer_than_the_limit_is_measured_once(self) -> None:
+    def test_call_longer_than_the_limit_is_measured_once(self) -> None:
         measured, world = run(constant(20.0), max_s=10.0)
         assert measured.count == 1
         assert sum(world.timer.takes) <= 5
@@ -91,7 +91,7 @@ class TestDuration:
 
 class TestLaunches:
     def test_bench_prints_the_gpu_share(self) -> None:
-        """One line, the JSON and the declared facts show the launches, the host's time and the gaps."""
+        """The text, the JSON and the declared facts show the launches, the host's time and the gaps."""
         world = World(ScriptedTimer(constant(13.5e-6), overhead=0.4e-6, issue_s=23.6e-6, gap_s=5e-6))
         measured, _ = run(constant(13.5e-6), world)
         assert "GPU's share 97 %: 0.4 µs of 13.5 µs is launch" in str(measured)
@@ -117,8 +117,8 @@ class TestLaunches:
 
 
 class TestCollector:
-    def test_collector_is_held_off_and_comes_back(self) -> None:
-        """The collector is disabled while timing, and enabled again; one run took 88 ms between two launches of an H200."""
+    def test_bench_restores_the_collector(self) -> None:
+        """The collector is disabled while timing, and enabled again afterwards."""
         seen: list[bool] = []
 
         def model(at_s: Values, calls: int) -> tuple[Values, Values]:
@@ -131,7 +131,7 @@ class TestCollector:
         assert measured.to_dict()["collector"] == "off"
         assert "garbage collector off" in str(measured)
 
-    def test_collector_that_the_caller_held_off_stays_off(self) -> None:
+    def test_bench_leaves_a_disabled_collector_off(self) -> None:
         gc.disable()
         try:
             run(constant(1e-3))
@@ -141,7 +141,7 @@ class TestCollector:
 
 
 class TestWarmup:
-    def test_work_that_drifts_on_is_never_steady_and_says_so(self) -> None:
+    def test_drifting_work_is_reported_as_not_steady(self) -> None:
         def drifting(at_s: Values, calls: int) -> tuple[Values, Values]:
             return 1e-3 * (1.0 + 0.02 * at_s), np.full(len(at_s), 1980.0)
 
@@ -151,7 +151,7 @@ class TestWarmup:
         assert world.windows[0].declared["warmup_steady"] is False
         assert "not steady after 5" in str(measured)
 
-    def test_work_that_settles_late_is_waited_for(self) -> None:
+    def test_warm_up_waits_for_late_settling(self) -> None:
         def settling(at_s: Values, calls: int) -> tuple[Values, Values]:
             return 1e-3 * (1.0 + 0.5 * np.exp(-at_s / 0.5)), np.full(len(at_s), 1980.0)
 
@@ -169,12 +169,12 @@ class TestWarmup:
         measured, _ = run(cooling, warmup_max_s=4.0)
         assert not measured.warmup.steady
 
-    def test_without_warm_up_nothing_is_said_to_be_steady(self) -> None:
+    def test_work_without_warm_up_is_not_steady(self) -> None:
         measured, _ = run(constant(1e-3), warmup_max_s=0.0)
         assert not measured.warmup.steady
         assert measured.warmup.count == 0
 
-    def test_times_of_the_warm_up_are_not_among_those_measured(self) -> None:
+    def test_warm_up_times_are_not_measured(self) -> None:
         measured, world = run(capped)
         assert measured.timings.took_s.min() > 0.9e-3
         assert world.windows[0].recorded == [measured.timings]
@@ -187,11 +187,11 @@ class TestEntries:
         assert measured.median_s == pytest.approx(5e-6, rel=0.01)
         assert world.windows[0].declared["cache"] == "warm"
 
-    def test_long_calls_are_not(self) -> None:
+    def test_long_calls_are_not_batched(self) -> None:
         measured, _ = run(constant(1e-3), cache="warm")
         assert measured.calls_count == 1
 
-    def test_a_cold_cache_is_flushed_before_each_entry_of_one_call(self) -> None:
+    def test_cold_cache_is_flushed_before_each_entry(self) -> None:
         measured, world = run(constant(5e-6))
         assert measured.calls_count == 1
         assert world.flushes > 10
@@ -199,7 +199,7 @@ class TestEntries:
         assert (told["cache"], told["flush_bytes"], told["flush_timed"]) == ("cold", 2 * L2_BYTES, False)
         assert "pass args=" in str(measured)
 
-    def test_short_calls_with_arguments_get_copies_in_turn_instead(self) -> None:
+    def test_short_calls_rotate_copies_of_their_arguments(self) -> None:
         array = np.ones(1 << 20)  # 8 MiB: twenty of them exceed the cache three times
         seen: set[int] = set()
         world = World(ScriptedTimer(constant(5e-6)))
@@ -213,33 +213,33 @@ class TestEntries:
         assert told["working_set_bytes"] == array.nbytes
         assert told["flush_bytes"] == 19 * array.nbytes
 
-    def test_own_arguments_are_taken_in_turn(self) -> None:
+    def test_rotate_takes_the_given_arguments_in_turn(self) -> None:
         seen: list[int] = []
         world = World(ScriptedTimer(constant(30e-6)))
         bench(seen.append, rotate=[(1,), (2,), (3,)], timer=world.timer, seams=world.environment(), max_s=1.0)
         assert world.timer.plans[-1].calls_count == 12
         assert seen[-6:] == [1, 2, 3, 1, 2, 3]
 
-    def test_the_timers_overhead_is_told_and_shown_where_it_matters(self) -> None:
+    def test_timer_overhead_is_declared_and_noted_if_large(self) -> None:
         world = World(ScriptedTimer(constant(20e-6), overhead=2e-6))
         measured, _ = run(constant(1.0), world)
         assert measured.timer_overhead_s == 2e-6
         assert world.windows[0].declared["timer_overhead_s"] == 2e-6
-        assert "2 µs around nothing, 10 % of an entry" in str(measured)
+        assert "2 µs around no work, 10 % of an entry" in str(measured)
 
-    def test_a_host_slower_than_its_gpu_is_named(self) -> None:
+    def test_host_slower_than_the_gpu_is_noted(self) -> None:
         world = World(ScriptedTimer(constant(10e-6), issue_s=25e-6))
         measured, _ = run(constant(1.0), world, cache="warm")
         assert measured.host_bound
         assert "the host needs 25 µs" in str(measured)
 
-    def test_how_busy_the_gpu_was_kept_is_told(self) -> None:
+    def test_busy_ratio_is_declared(self) -> None:
         _, world = run(constant(1e-3))
         assert world.windows[0].declared["busy_ratio"] == pytest.approx(1.0, abs=0.01)
 
 
 class TestRight:
-    def test_a_wrong_result_raises_before_anything_is_timed(self) -> None:
+    def test_wrong_result_raises_before_timing(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(WrongResultError, match=r"expected at most 0\.0001") as caught:
             bench(
@@ -249,12 +249,12 @@ class TestRight:
         assert world.timer.takes == []
         assert isinstance(caught.value, GpuwatchError)
 
-    def test_a_result_of_another_shape_is_called_so(self) -> None:
+    def test_result_of_another_shape_is_reported(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(WrongResultError, match="has another shape than the reference, or is NaN"):
             bench(lambda: np.ones((2, 2)), reference=np.ones(2), timer=world.timer, seams=world.environment())
 
-    def test_a_right_one_is_told_with_its_error(self) -> None:
+    def test_matching_result_is_reported_with_its_error(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         measured = bench(
             np.cos, args=(np.array([1.0, 2.0], np.float32),), reference=lambda x: np.cos(x.astype(np.float64)), timer=world.timer,
@@ -266,7 +266,7 @@ class TestRight:
         assert "right: largest relative error" in str(measured)
 
     def test_in_place_function_does_not_spoil_reference(self) -> None:
-        """A function that works in place does not change its reference."""
+        """A function that works in place does not change the inputs of the reference."""
 
         def double(x: Values) -> Values:
             x *= 2
@@ -301,24 +301,24 @@ class TestRight:
         assert "may be cached" in str(measured)
         np.testing.assert_array_equal(data, kept)
 
-    def test_an_honest_one_passes(self) -> None:
+    def test_computed_result_is_not_called_cached(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         data = np.linspace(0.0, 1.0, 10)
         measured = bench(np.sin, args=(data,), check_inputs=True, timer=world.timer, seams=world.environment(), min_s=0.1)
         assert measured.output_unchanged is False
 
-    def test_what_the_function_raises_passes(self) -> None:
+    def test_exception_of_the_benchmarked_function_propagates(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
         with pytest.raises(ZeroDivisionError):
             bench(lambda: 1 / 0, timer=world.timer, seams=world.environment())
 
 
 class TestRetries:
-    def test_without_them_there_is_one_attempt(self) -> None:
+    def test_bench_makes_one_attempt_without_retries(self) -> None:
         measured, _ = run(constant(1e-3), World(ScriptedTimer(constant(1e-3)), statuses=(Status.FLAGGED,)))
         assert len(measured.attempts) == 1
 
-    def test_they_end_with_the_first_valid_one(self) -> None:
+    def test_retries_end_with_the_first_valid_attempt(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)), statuses=(Status.REJECTED, Status.FLAGGED, Status.VALID))
         measured, _ = run(constant(1.0), world, retries=5)
         assert [one.verdict.status.value for one in measured.attempts] == ["rejected", "flagged", "valid"]
@@ -326,7 +326,7 @@ class TestRetries:
         assert measured.run == "run-2"
         assert "attempt 3 of 3" in str(measured)
 
-    def test_the_last_counts_if_none_was_valid_and_never_the_fastest(self) -> None:
+    def test_last_attempt_counts_if_no_attempt_is_valid(self) -> None:
         def slower(at_s: Values, calls: int) -> tuple[Values, Values]:
             return np.where(at_s < 2.2, 1e-3, 1.2e-3), np.full(len(at_s), 1980.0)
 
@@ -339,19 +339,19 @@ class TestRetries:
         assert "attempt 3 of 3, none of them valid" in str(measured)
         measured.raise_for_verdict()  # flagged is not rejected
 
-    def test_a_machine_without_telemetry_is_not_asked_again(self) -> None:
+    def test_missing_telemetry_is_not_retried(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)), statuses=(Status.UNPROVEN,), uuid=None)
         measured, _ = run(constant(1e-3), world, retries=3)
         assert len(measured.attempts) == 1
 
-    def test_a_rejected_one_can_raise(self) -> None:
+    def test_rejected_measurement_can_raise(self) -> None:
         measured, _ = run(constant(1e-3), World(ScriptedTimer(constant(1e-3)), statuses=(Status.REJECTED,)))
         with pytest.raises(RejectedError):
             measured.raise_for_verdict()
 
 
 class TestRates:
-    def test_rates_and_their_share_of_the_peak_at_the_true_clock(self) -> None:
+    def test_rates_have_a_share_of_the_peak_at_the_true_clock(self) -> None:
         flops = 2 * 4096**3
         measured, world = run(constant(0.2e-3, mhz=1400.0), flops=flops, bytes=100e6, dtype="bfloat16")
         assert measured.flops_per_s == pytest.approx(flops / 0.2e-3, rel=0.01)
@@ -361,7 +361,7 @@ class TestRates:
         assert (told["call_flops_count"], told["call_bytes"], told["dtype"]) == (flops, 100e6, "bfloat16")
         assert "of the bfloat16 peak at this clock" in str(measured)
 
-    def test_without_a_board_there_are_rates_and_no_peaks(self) -> None:
+    def test_rates_have_no_peak_share_without_a_gpu(self) -> None:
         world = World(ScriptedTimer(constant(1e-3, mhz=None), name="host", issue_s=None), gpu=None)
         measured, _ = run(constant(1e-3), world, flops=1e9)
         assert measured.flops_per_s == pytest.approx(1e12, rel=0.01)
@@ -387,7 +387,7 @@ class TestRates:
 
 
 class TestShown:
-    def test_as_data_it_goes_through_json_and_back(self) -> None:
+    def test_measurement_survives_a_json_round_trip(self) -> None:
         measured, _ = run(constant(1e-3), flops=1e9, label="a")
         data = measured.to_dict()
         check(data, "urn:gpuwatch:measurement:1")
@@ -397,7 +397,7 @@ class TestShown:
         assert data["median_s"] == measured.median_s
         assert data["attempts"][0]["warmup"]["steady"] is True
 
-    def test_every_kind_of_measurement_follows_its_schema(self) -> None:
+    def test_measurements_match_the_schema(self) -> None:
         bare = World(ScriptedTimer(constant(1e-3, mhz=None)), statuses=(Status.REJECTED, Status.UNPROVEN), gpu=None)
         told: dict[str, Any] = {"flops": 1e9, "bytes": 1e6, "dtype": "bfloat16"}
         for measured, _ in (
@@ -407,16 +407,16 @@ class TestShown:
         ):
             check(json.loads(json.dumps(measured.to_dict(), allow_nan=False)), "urn:gpuwatch:measurement:1")
 
-    def test_html_escapes_what_comes_from_outside(self) -> None:
+    def test_measurement_html_escapes_the_label(self) -> None:
         measured, _ = run(constant(1e-3), label="<script>alert(1)</script>")
         assert "<script>" not in measured._repr_html_()
         assert "&lt;script&gt;" in measured._repr_html_()
 
-    def test_a_label_cannot_steer_the_terminal(self) -> None:
+    def test_escapes_in_a_label_are_not_printed(self) -> None:
         measured, _ = run(constant(1e-3), label="\x1b[2Jgone")
         assert "\x1b" not in str(measured)
 
-    def test_progress_is_shown_on_one_line_that_goes_away(self) -> None:
+    def test_progress_is_one_line_that_is_removed(self) -> None:
         _, world = run(constant(1e-3), label="gemm", progress=True)
         shown = world.shown.getvalue()
         assert "gemm  warming up [" in shown
@@ -424,11 +424,11 @@ class TestShown:
         assert shown.endswith(" \r")
         assert "\n" not in shown
 
-    def test_nobody_looking_sees_none(self) -> None:
+    def test_progress_needs_a_terminal(self) -> None:
         _, world = run(constant(1e-3))
         assert world.shown.getvalue() == ""
 
-    def test_the_line_goes_away_when_the_work_raises(self) -> None:
+    def test_progress_line_is_removed_after_an_exception(self) -> None:
         calls = []
 
         def tired() -> None:
@@ -450,8 +450,8 @@ def test_gpuwatch_bench_is_callable_after_package_import() -> None:
     assert gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1).count > 10
 
 
-def test_first_call_is_timed_only_where_it_was_the_first() -> None:
-    """The first call is timed separately, only if it was the first."""
+def test_first_call_is_timed_without_a_reference_only() -> None:
+    """The first call is timed separately, unless the check against a reference already called the function."""
     assert run(constant(1e-3), min_s=0.1)[0].first_call_s is not None
     world = World(ScriptedTimer(constant(1e-3)))
     checked = bench(lambda: 1.0, reference=1.0, timer=world.timer, seams=world.environment(), min_s=0.1)
@@ -509,7 +509,7 @@ def _numbers() -> Iterator[int]:
         ({"reference": 1.0}, "found one that returns nothing to compare"),
     ],
 )
-def test_bad_input_is_one_clear_line(options: dict[str, object], complaint: str) -> None:
+def test_invalid_bench_argument_is_one_line(options: dict[str, object], complaint: str) -> None:
     fn = options.pop("fn", nothing)
     with pytest.raises(UsageError, match=complaint) as caught:
         bench(fn, **options)  # type: ignore[arg-type]  # that is the point
@@ -517,21 +517,21 @@ def test_bad_input_is_one_clear_line(options: dict[str, object], complaint: str)
 
 
 @pytest.mark.parametrize("number", [np.float64(5), np.float32(5), np.int64(5), 5, Fraction(5)])
-def test_a_number_is_one_whatever_library_it_is_of(number: float) -> None:
+def test_bench_takes_numbers_of_any_library(number: float) -> None:
     measured, world = run(constant(1e-3), flops=number, bytes=number, min_s=0.1)
     assert world.windows[0].declared["call_flops_count"] == measured.call_bytes == 5.0
     assert type(world.windows[0].declared["call_bytes"]) is float
 
 
 @pytest.mark.parametrize("dtype", ["float16", "torch.float16", np.float16, np.dtype("float16")])
-def test_a_data_type_is_named_as_its_library_has_it(dtype: object) -> None:
+def test_data_type_has_one_name_for_all_libraries(dtype: object) -> None:
     measured, world = run(constant(1e-3), dtype=dtype, min_s=0.1)
     assert world.windows[0].declared["dtype"] == measured.dtype == "float16"
 
 
 @pytest.mark.parametrize("mhz", [None, 0.0, float("inf"), float("nan"), 1980.0])
 @pytest.mark.parametrize("call_s", [0.0, 1e-3])
-def test_whatever_a_timer_reads_there_is_an_answer(call_s: float, mhz: float | None) -> None:
+def test_bench_answers_for_any_timer_reading(call_s: float, mhz: float | None) -> None:
     world = World(ScriptedTimer(constant(call_s, mhz=mhz, noise_ratio=0.0), gap_s=1e-3))
     measured, _ = run(constant(1.0), world, min_s=0.1, max_s=0.3, warmup_max_s=2.5, flops=1e9, bytes=1e9)
     assert measured.median_s == call_s
@@ -590,7 +590,7 @@ def test_long_function_name_is_cut_for_label() -> None:
 
 
 @pytest.mark.parametrize("timer", ["events", "graph"])
-def test_a_gpus_timer_without_torch_says_so(timer: str) -> None:
+def test_gpu_timer_without_torch_is_refused(timer: str) -> None:
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -598,9 +598,9 @@ def test_a_gpus_timer_without_torch_says_so(timer: str) -> None:
             bench(nothing, timer=timer)  # type: ignore[arg-type]  # a name that is allowed
 
 
-def test_a_board_that_hides_its_cache_cannot_be_flushed() -> None:
+def test_unknown_cache_size_prevents_the_flush() -> None:
     world = World(ScriptedTimer(constant(1e-3)), gpu=TorchDevice(H200, None))
     from gpuwatch.measuring.cache import make_flush
 
-    with pytest.raises(UsageError, match="knows the size of the L2 cache"):
+    with pytest.raises(UsageError, match="expected the size of the L2 cache from torch"):
         make_flush(world.gpu.l2_bytes if world.gpu else None)

@@ -41,7 +41,7 @@ def product(size: int) -> tuple[Callable[..., Any], tuple[Any, Any], float]:
     return torch.mm, (a, b), 2.0 * size**3
 
 
-def test_a_product_of_4096_is_timed_at_its_true_clock() -> None:
+def test_gemm_4096_is_timed_with_the_true_clock() -> None:
     fn, args, flops = product(4096)
     measured = shown(
         bench(fn, args=args, flops=flops, reference=lambda a, b: a.float() @ b.float(), label="gemm 4096 bf16", max_s=6.0)
@@ -54,7 +54,7 @@ def test_a_product_of_4096_is_timed_at_its_true_clock() -> None:
     assert measured.flops_peak_ratio is None or 0.2 < measured.flops_peak_ratio < 1.05
 
 
-def test_an_addition_of_little_is_batched_and_its_inputs_rotate() -> None:
+def test_short_addition_is_batched_with_rotated_inputs() -> None:
     x, y = (torch.randn(1 << 20, device="cuda") for _ in range(2))
     measured = shown(bench(torch.add, args=(x, y), bytes=3 * x.nbytes, label="add 1M fp32", max_s=4.0))
     assert measured.cache == "cold"
@@ -64,7 +64,7 @@ def test_an_addition_of_little_is_batched_and_its_inputs_rotate() -> None:
     assert warm.median_s < 1.02 * measured.median_s
 
 
-def test_a_graph_and_events_agree_where_the_launch_is_hidden() -> None:
+def test_graph_and_events_agree_for_a_long_kernel() -> None:
     fn, args, _ = product(2048)
     events = shown(bench(fn, args=args, cache="warm", label="gemm 2048 bf16", timer="events", max_s=4.0))
     graph = shown(bench(fn, args=args, cache="warm", label="gemm 2048 bf16", timer="graph", max_s=4.0))
@@ -83,18 +83,18 @@ def test_graph_and_held_events_hide_the_launch() -> None:
     assert events.median_s <= 1.1 * host.median_s
 
 
-def test_a_copy_reaches_most_of_the_memorys_peak() -> None:
+def test_copy_reaches_most_of_the_memory_peak() -> None:
     source, target = (torch.empty(1 << 28, dtype=torch.float32, device="cuda").normal_() for _ in range(2))
     measured = shown(bench(target.copy_, args=(source,), bytes=2 * source.nbytes, label="copy 1 GiB", max_s=4.0))
     assert measured.bytes_peak_ratio is None or 0.5 < measured.bytes_peak_ratio < 1.05
 
 
-def test_host_function_beside_gpu_is_timed_by_host() -> None:
+def test_host_function_is_timed_by_host_despite_a_gpu() -> None:
     """The host's clock times a function of the host in a process with a GPU."""
     assert shown(bench(lambda: sum(range(20_000)), label="host sum", min_s=0.5, max_s=2.0)).timer == "host"
 
 
-def test_what_cannot_be_captured_is_refused_in_one_line() -> None:
+def test_uncapturable_function_is_refused_in_one_line() -> None:
     x = torch.randn(1024, device="cuda")
     with pytest.raises(UsageError, match="cannot be captured"):
         bench(lambda: x.sum().item(), timer="graph", cache="warm")
@@ -102,7 +102,7 @@ def test_what_cannot_be_captured_is_refused_in_one_line() -> None:
     assert shown(bench(torch.sum, args=(x,), cache="warm", label="sum 1k", max_s=2.0)).median_s > 0
 
 
-def test_a_cached_result_is_found_out() -> None:
+def test_cached_result_is_found_on_a_gpu() -> None:
     cached: list[Any] = []
 
     def memoised(a: Any, b: Any) -> Any:

@@ -28,6 +28,6 @@ def test_canary_is_stored_after_valid_verdict(tmp_path: Path, status: Status) ->
     assert slow.facts.get("canary_record_clock_mhz") == (1965.0 if status is Status.VALID else None)
 
 
-def test_a_state_folder_that_cannot_be_written_loses_nothing() -> None:
+def test_unwritable_state_folder_does_not_fail_bench() -> None:
     world = World(ScriptedTimer(constant(1e-3)), canary=CanaryRun(Path("/proc/nowhere"), "GPU-1", 1965.0, None))
     assert gpuwatch.bench(nothing, timer=world.timer, seams=world.environment(), min_s=0.1).verdict.status is Status.VALID

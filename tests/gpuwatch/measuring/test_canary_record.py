@@ -9,7 +9,7 @@ from gpuwatch.measuring import canary_record
 
 
 def test_canary_facts_hold_medians_on_record(tmp_path: Path) -> None:
-    """The recorded medians are declared beside this run's figures."""
+    """The recorded medians are declared with this run's figures."""
     assert canary_record.facts(tmp_path, "GPU-1", clock_mhz=1900.0) == {"canary_clock_mhz": 1900.0}
     for mhz in (1970.0, 1980.0, 1400.0):
         canary_record.store(tmp_path, "GPU-1", clock_mhz=mhz, copy_bytes_count=None)

@@ -1,4 +1,4 @@
-"""Tests of queries to torch, with a stand-in that answers like the real one."""
+"""Tests of queries to torch, with a mock torch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tensor:
 
 @pytest.fixture
 def properties(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Return a torch with a context on an H200."""
+    """Install a mock torch with a context on an H200, and return the GPU's properties."""
     found = SimpleNamespace(
         name="NVIDIA H200", major=9, minor=0, multi_processor_count=132, total_memory=150_000_000_000, uuid="12ab",
         clock_rate=1_980_000, memory_clock_rate=3_201_000, memory_bus_width=6144, L2_cache_size=60 << 20,
@@ -67,7 +67,7 @@ def properties(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return found
 
 
-def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
+def test_device_has_the_properties_of_torch(properties: SimpleNamespace) -> None:
     found = environment.current_device()
     assert found is not None
     assert found.l2_bytes == 60 << 20
@@ -76,24 +76,24 @@ def test_a_board_is_what_torch_says_of_it(properties: SimpleNamespace) -> None:
     assert (device.cuda_cores_count, device.sm_clock_max_mhz, device.mem_clock_max_mhz) == (132 * 128, 1980, 3201)
 
 
-def test_what_an_older_torch_does_not_say_is_not_known(properties: SimpleNamespace) -> None:
+def test_properties_missing_in_older_torch_are_none(properties: SimpleNamespace) -> None:
     for name in ("uuid", "clock_rate", "memory_clock_rate", "memory_bus_width", "L2_cache_size"):
         delattr(properties, name)
     found = environment.current_device()
     assert found is not None
     assert found.l2_bytes is None
     assert found.device.sm_clock_max_mhz is None
-    with pytest.raises(UsageError, match="knows the size of the L2 cache"):
+    with pytest.raises(UsageError, match="expected the size of the L2 cache from torch"):
         make_flush(found.l2_bytes)
 
 
-def test_a_flush_writes_twice_the_cache(properties: SimpleNamespace) -> None:
+def test_flush_writes_twice_the_cache(properties: SimpleNamespace) -> None:
     flush, size_bytes = make_flush(60 << 20)
     assert size_bytes == 120 << 20
     flush()
 
 
-def test_inputs_get_as_many_copies_as_overflow_the_cache_thrice() -> None:
+def test_copies_of_inputs_overflow_the_cache_three_times() -> None:
     inputs = (Tensor(20 << 20), [Tensor(10 << 20)], 3)
     found = copy_inputs(inputs, 60 << 20)
     assert found is not None
@@ -104,11 +104,11 @@ def test_inputs_get_as_many_copies_as_overflow_the_cache_thrice() -> None:
 
 
 @pytest.mark.parametrize("args", [(), (1, "a"), (Tensor(1000),)])
-def test_no_inputs_and_tiny_ones_get_none(args: tuple[object, ...]) -> None:
+def test_missing_or_tiny_inputs_get_no_copies(args: tuple[object, ...]) -> None:
     assert copy_inputs(args, 60 << 20) is None
 
 
-def test_a_process_with_a_context_is_settled_by_its_own_torch(properties: SimpleNamespace) -> None:
+def test_settle_is_torchs_synchronize_with_a_context(properties: SimpleNamespace) -> None:
     assert timers.settle() is sys.modules["torch"].cuda.synchronize
 
 

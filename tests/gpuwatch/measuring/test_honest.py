@@ -1,4 +1,4 @@
-"""Tests of bench()'s statistics on series with a known truth: coverage of intervals, and steadiness."""
+"""Tests of bench()'s statistics on series with a known median: coverage of intervals, and steadiness."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def correlated(rho: float, sd_ratio: float, seed: int) -> Model:
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9, 0.98])
-def test_interval_covers_truth_at_its_confidence(rho: float) -> None:
-    """The interval covers the truth about as often as stated."""
+def test_interval_covers_the_true_median_as_often_as_stated(rho: float) -> None:
+    """The interval covers the true median about as often as stated."""
     trials, hits = 60, 0
     for seed in range(trials):
         world = World(ScriptedTimer(correlated(rho, 0.02, seed)))
@@ -42,8 +42,8 @@ def test_interval_covers_truth_at_its_confidence(rho: float) -> None:
     assert hits >= 51
 
 
-def test_correlated_times_count_for_fewer() -> None:
-    """Correlated times need longer for the same interval and count for fewer."""
+def test_correlated_times_have_fewer_effective_entries() -> None:
+    """Correlated times need longer for the same interval, and have fewer effective entries."""
     apart, alike = measured(correlated(0.0, 0.05, 1)), measured(correlated(0.99, 0.05, 1))
     assert alike.attempt.took_s > 1.5 * apart.attempt.took_s
     assert alike.effective_count / alike.count < 0.1 * apart.effective_count / apart.count
@@ -67,38 +67,38 @@ class TestSteady:
         assert sum(steady) >= 85
 
     @pytest.mark.parametrize("step_ratio", [0.02, -0.02, 0.16])
-    def test_a_step_is_not(self, step_ratio: float) -> None:
+    def test_times_with_a_step_are_not_steady(self, step_ratio: float) -> None:
         rng = np.random.default_rng(4)
         took_s = CALL_S * (1 + 0.005 * rng.standard_normal(1500)) * np.where(np.arange(1500) < 1000, 1.0, 1.0 + step_ratio)
         assert not is_steady(series(took_s), QUICK)
 
-    def test_too_little_is_not(self) -> None:
+    def test_too_few_times_are_not_steady(self) -> None:
         assert not is_steady(series(np.full(900, CALL_S)), QUICK)
         assert not is_steady(series(np.full(2900, CALL_S)), CAPPED)
         assert not is_steady(series(np.empty(0)), QUICK)
 
-    def test_calls_of_seconds_are_compared_in_threes(self) -> None:
+    def test_calls_of_seconds_are_compared_in_groups_of_three(self) -> None:
         assert not is_steady(series(np.full(4, 2.0)), QUICK)
         assert is_steady(series(np.full(7, 2.0)), QUICK)
 
-    def test_outliers_do_not_hide_it(self) -> None:
+    def test_outliers_do_not_hide_steadiness(self) -> None:
         took_s = np.full(1500, CALL_S)
         took_s[::50] = 10 * CALL_S
         assert is_steady(series(took_s), QUICK)
 
-    def test_a_clock_seen_for_a_part_only_is_judged_by_that_part(self) -> None:
+    def test_steadiness_uses_the_known_part_of_the_clock(self) -> None:
         mhz = np.full(1500, 1980.0)
         mhz[::2] = np.nan
         assert is_steady(series(np.full(1500, CALL_S), mhz), QUICK)
 
 
 class TestPowerLimited:
-    def test_by_the_clock_of_the_last_half_second(self) -> None:
+    def test_power_limit_follows_from_the_latest_clock(self) -> None:
         mhz = np.where(np.arange(1000) < 100, 1980.0, 1500.0)
         assert power_limited(series(np.full(1000, CALL_S), mhz), 1980.0) is True
         assert power_limited(series(np.full(1000, CALL_S), np.full(1000, 1976.0)), 1980.0) is False
 
-    def test_not_known_without_a_clock_or_a_maximum(self) -> None:
+    def test_power_limit_is_none_without_clock_or_maximum(self) -> None:
         assert power_limited(series(np.full(10, CALL_S)), 1980.0) is None
         assert power_limited(series(np.full(10, CALL_S), np.full(10, 1980.0)), None) is None
         assert power_limited(series(np.full(10, CALL_S), np.full(10, np.nan)), 1980.0) is None

@@ -22,7 +22,7 @@ finite = arrays.arrays(np.float64, st.integers(1, 20), elements=st.floats(-1e6, 
 
 @given(finite, st.floats(1e-6, 0.1))
 @settings(max_examples=share_of(60))
-def test_it_agrees_with_allclose(reference: Values, rtol: float) -> None:
+def test_match_agrees_with_allclose(reference: Values, rtol: float) -> None:
     result = reference * (1 + rtol / 3) + rtol * np.abs(reference).mean() / 3
     close = np.allclose(result, reference, rtol=rtol, atol=rtol * np.abs(reference).mean())
     assert match_results(result, reference, rtol).holds == close
@@ -30,11 +30,11 @@ def test_it_agrees_with_allclose(reference: Values, rtol: float) -> None:
 
 @given(finite)
 @settings(max_examples=share_of(30))
-def test_the_same_is_without_error(values: Values) -> None:
+def test_equal_results_have_no_error(values: Values) -> None:
     assert match_results(values, values.copy(), 0.0).error_ratio == 0.0
 
 
-def test_the_limit_is_the_data_types() -> None:
+def test_match_limit_follows_the_data_type() -> None:
     assert match_results(np.array([1.0], np.float32), [1.0]).limit_ratio == 1e-4
     assert match_results(np.array([1.0], np.float16), np.array([1.0], np.float16)).limit_ratio == 1e-2
     assert match_results(3, 3).limit_ratio == 1e-9
@@ -42,20 +42,20 @@ def test_the_limit_is_the_data_types() -> None:
     assert match_results(np.array([1.0], np.float32), [1.0], 0.5).limit_ratio == 0.5
 
 
-def test_another_shape_or_number_of_results_is_wrong() -> None:
+def test_other_shape_or_count_of_results_is_wrong() -> None:
     assert not match_results(np.ones((2, 3)), np.ones((3, 2))).holds
     assert not match_results((1.0, 2.0), (1.0,)).holds
     assert not match_results((1.0, None), (1.0, 2.0), 0.1).holds
 
 
-def test_a_nan_is_right_only_where_the_reference_has_one() -> None:
+def test_nan_matches_only_nan_in_the_reference() -> None:
     assert match_results([np.nan, 1.0], [np.nan, 1.0]).holds
     assert match_results(np.array([np.nan, 1.0]), np.array([1.0, 1.0]), 1.0).error_ratio == float("inf")
     assert not match_results(np.array([np.inf]), np.array([1.0]), 1.0).holds
     assert match_results(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])).holds
 
 
-def test_a_wrong_imaginary_part_is_wrong() -> None:
+def test_wrong_imaginary_part_is_found() -> None:
     right = np.array([1 + 1j, 2 - 2j])
     assert match_results(right, right).holds
     assert not match_results(right, right.conj()).holds
@@ -66,36 +66,36 @@ def test_a_wrong_imaginary_part_is_wrong() -> None:
     assert match_results(np.array([np.nan + 1j]), right[:1]).error_ratio == float("inf")
 
 
-def test_zeros_must_be_zeros() -> None:
+def test_zero_reference_needs_a_zero_result() -> None:
     assert match_results(np.zeros(3), np.zeros(3)).holds
     assert not match_results(np.full(3, 1e-30), np.zeros(3), 0.1).holds
 
 
-def test_the_worst_of_several_results_decides() -> None:
+def test_worst_of_several_results_decides() -> None:
     found = match_results({"a": 1.0, "b": [2.0, 2.2]}, {"a": 1.0, "b": [2.0, 2.0]}, 0.01)
     assert found.error_ratio == pytest.approx(0.05)
     assert not found.holds
 
 
-def test_nothing_cannot_be_compared_and_text_neither() -> None:
+def test_missing_or_text_result_is_refused() -> None:
     with pytest.raises(UsageError, match="returns nothing"):
         match_results(None, 1.0)
     with pytest.raises(UsageError, match="expected tensors, arrays or numbers"):
         match_results("fast", "fast")
 
 
-def test_unchanged_is_bit_for_bit() -> None:
+def test_match_without_tolerance_is_exact() -> None:
     assert match_results(np.ones(3), np.ones(3), 0.0).error_ratio == 0.0
     assert match_results(np.ones(3), np.ones(3) + 1e-15, 0.0).error_ratio > 0.0
 
 
-def test_trees_keep_their_shape() -> None:
+def test_mapped_trees_keep_their_structure() -> None:
     Pair = namedtuple("Pair", "a b")
     tree = (Pair(1, [2, 3]), {"c": 4})
     assert tensor_trees.mapped(tree, lambda leaf: leaf * 2) == (Pair(2, [4, 6]), {"c": 8})
     assert list(leaves(tree)) == [1, 2, 3, 4]
 
 
-def test_the_first_floating_point_array_names_the_data_type() -> None:
+def test_dtype_is_that_of_the_first_floating_point_array() -> None:
     assert tensor_trees.dtype_name((np.arange(3), [np.array([1.0], np.float32)], np.ones(2))) == "float32"
     assert tensor_trees.dtype_name((np.arange(3), 1.0)) is None

@@ -1,4 +1,4 @@
-"""Tests that any bytes are read or refused in one line, because a result file may come from anybody."""
+"""Tests that any bytes are read or refused in one line, because result files are untrusted."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_damaged_files_are_read_or_refused(place: Path, data: st.DataObject) -> 
 
 @QUICK
 @given(whole=JSON, top=st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4))
-def test_any_json_of_known_names_is_read_or_refused(place: Path, whole: Any, top: dict[str, Any]) -> None:
+def test_json_with_known_names_is_read_or_refused(place: Path, whole: Any, top: dict[str, Any]) -> None:
     place.write_text(json.dumps({"duration": 1.0, "completed": 1, **top} if top else whole))
     survives(place)
 
@@ -91,8 +91,8 @@ def test_any_columns_are_judged_or_refused(place: Path, values: list[Any], begin
     ],
     ids=["values", "summaries", "number"],
 )
-def test_nvbench_of_more_than_nvbench_writes_is_refused(place: Path, states: str, says: str) -> None:
-    """A small file of many small values is refused, because it would take a hundred times its size."""
+def test_oversized_nvbench_file_is_refused(place: Path, states: str, says: str) -> None:
+    """A file with more values than NVBench writes is refused, because reading it would take too much memory."""
     place.write_text(f'{{"devices":[],"benchmarks":[{{"name":"b","states":[{states}]}}]}}')
     with pytest.raises(UsageError, match=re.escape(says)):
         read_results(place)

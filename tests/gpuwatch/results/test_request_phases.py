@@ -1,4 +1,4 @@
-"""Tests of requests on telemetry: the clock during each of them."""
+"""Tests of the clock during each request of a serving benchmark."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def requests(*begins_s: float, ttft_s: float = 0.1, latency_s: float = 1.0) -> S
     return ServedRequests(ttft_s=np.full(count, ttft_s), latency_s=np.full(count, latency_s), at_ns=at_ns)
 
 
-def test_a_request_has_the_mean_clock_while_it_ran() -> None:
-    """A request has its mean clock before, across and after the fall; outside the observed time it has none."""
+def test_request_has_the_mean_clock_of_its_duration() -> None:
+    """A request has its mean clock before, across and after the fall, and NaN outside the observed time."""
     clocks = clocks_of_requests(requests(2.0, 9.5, 12.0, 60.0), falling_clock())
     assert clocks[:3].tolist() == pytest.approx([2000.0, 1500.0, 1000.0], abs=15)
     assert np.isnan(clocks[3])
 
 
-def test_phases_tell_the_slowest_and_the_first_apart() -> None:
-    """The slowest hundredth ran at the low clock, the first ten seconds at the high one."""
+def test_phases_separate_slowest_and_first_requests() -> None:
+    """The slowest 1 % ran at the low clock, and the requests of the first ten seconds at the high clock."""
     served = requests(*(0.1 * count for count in range(180)), latency_s=0.05)
     served.ttft_s[150:152] = 0.5
     found = {each.name: each for each in phases(served, clocks_of_requests(served, falling_clock()))}
@@ -42,7 +42,7 @@ def test_phases_tell_the_slowest_and_the_first_apart() -> None:
     assert found["first 10 s"].clock_mhz == pytest.approx(2000.0, rel=1e-2)
 
 
-def test_requests_without_begins_have_no_clock() -> None:
+def test_requests_without_start_times_have_no_clock() -> None:
     served = ServedRequests(ttft_s=np.array([0.1, 0.2]), latency_s=np.array([0.1, 0.2]))
     clocks = clocks_of_requests(served, falling_clock())
     assert np.isnan(clocks).all()

@@ -1,4 +1,4 @@
-"""Tests of readers of other tools' results, on those tools' files (files/README.md names each source)."""
+"""Tests of readers of other tools' results, on files of the tools (files/README.md names each source)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_nvbench_gives_times_with_their_clocks() -> None:
 
 
 def test_nvbench_of_two_gpus_names_each() -> None:
-    """In NVIDIA's own file of an older NVBench each state has its GPU's model, and stated means only."""
+    """In a file of an older NVBench, each state has its GPU's model, and only stated means."""
     found = read_results(FILES / "nvbench-gv100.json")
     assert [(each.name, each.gpu) for each in found.series] == [
         ("simple Device=0", "Quadro GV100"),
@@ -43,25 +43,25 @@ def test_nvbench_of_two_gpus_names_each() -> None:
     )
 
 
-def test_nvbench_without_its_samples_says_so(tmp_path: Path) -> None:
+def test_nvbench_without_samples_has_figures_and_a_remark(tmp_path: Path) -> None:
     """The JSON alone has the stated figures, and names the missing folder."""
     (tmp_path / "r1.json").write_bytes((NVBENCH / "r1.json").read_bytes())
     found = read_results(tmp_path / "r1.json")
     assert not len(found.series[0].took_s)
     assert found.series[0].figures["mean"] == pytest.approx(195.7e-6, rel=1e-3)
-    assert any("r1.json-bin/0.bin is missing beside the file" in each for each in found.series[0].remarks)
+    assert any("r1.json-bin/0.bin is missing next to the file" in each for each in found.series[0].remarks)
     assert "single samples: run it with --jsonbin" in found.cannot
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../r1.json", "r1.json-bin/../../outside"])
-def test_nvbench_opens_no_file_elsewhere(tmp_path: Path, name: str) -> None:
-    """A foreign file can name no file outside its own folder."""
+def test_nvbench_opens_no_file_outside_its_folder(tmp_path: Path, name: str) -> None:
+    """A sample file outside the JSON's folder is refused."""
     folder = tmp_path / "sent"
     folder.mkdir()
     (tmp_path / "outside").write_bytes(b"\0" * 4)
     text = (NVBENCH / "r1.json").read_text().replace("r1.json-bin/0.bin", name)
     (folder / "r1.json").write_text(text)
-    with pytest.raises(UsageError, match="expected samples in a folder beside the file"):
+    with pytest.raises(UsageError, match="expected samples in a folder next to the file"):
         read_results(folder / "r1.json")
 
 
@@ -73,8 +73,8 @@ def test_nvbench_refuses_samples_of_another_count(tmp_path: Path) -> None:
         read_results(tmp_path / "r1.json")
 
 
-def test_serving_lays_requests_on_the_monotonic_clock() -> None:
-    """Begins, times to the first token and latencies of 229 requests are read in order."""
+def test_serving_requests_have_monotonic_start_times() -> None:
+    """Start times, times to the first token and latencies of 229 requests are read in order."""
     requests = read_results(FILES / "serving-h200.json").requests
     assert requests is not None
     assert requests.at_ns is not None
@@ -86,7 +86,7 @@ def test_serving_lays_requests_on_the_monotonic_clock() -> None:
 
 
 def test_serving_leaves_failed_requests_out(tmp_path: Path) -> None:
-    """Requests come in any order; those with an error or without a first token are counted and left out."""
+    """Requests come in any order; requests with an error or without a first token are counted and left out."""
     times = {"start_times": [5.0, 3.0, 4.0, 6.0], "ttfts": [0.1, 0.2, 0.3, 0.0], "itls": [[0.1, 0.1], [], [], []]}
     path = write(tmp_path, {"duration": 4.0, "completed": 2, "errors": ["", "", "refused", ""]} | times)
     requests = read_results(path).requests
@@ -97,14 +97,14 @@ def test_serving_leaves_failed_requests_out(tmp_path: Path) -> None:
 
 
 def test_serving_takes_the_last_of_appended_results(tmp_path: Path) -> None:
-    """SGLang appends one line per run, and writes no begins."""
+    """SGLang appends one line per run, and writes no start times."""
     path = tmp_path / "sglang.jsonl"
     lines = [json.dumps({"duration": 4.0, "completed": 1, "ttfts": [ttft], "itls": [[0.5]]}) for ttft in (0.1, 0.2)]
     path.write_text("\n".join(lines) + "\n")
     found = read_results(path)
     assert found.requests is not None
     assert (found.tool, found.requests.ttft_s.tolist(), found.requests.at_ns) == ("SGLang bench_serving", [0.2], None)
-    assert any("SGLang writes no begins" in each for each in found.cannot)
+    assert any("SGLang writes no start times" in each for each in found.cannot)
 
 
 def test_serving_without_details_keeps_the_means(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_nccl_tests_names_the_slowest_process() -> None:
 
 
 def test_kernelbench_reads_baselines_and_evaluations(tmp_path: Path) -> None:
-    """Both are summaries in milliseconds; an incorrect sample says so, and an unmeasured one has no figures."""
+    """Both are summaries in milliseconds; an incorrect sample has a remark, and an unmeasured sample has no figures."""
     found = read_results(FILES / "kernelbench.json")
     assert found.series[0].name == "level1 1_Square_matrix_multiplication_.py"
     assert found.series[0].figures["mean"] == pytest.approx(2.66e-3)
@@ -171,7 +171,7 @@ def test_kernelbot_reads_lines_and_json(tmp_path: Path) -> None:
 
 
 def test_table_reads_named_columns_in_their_units(tmp_path: Path) -> None:
-    """Units come from the name's end or follow a colon; begins become nanoseconds."""
+    """Units come from the end of the name or follow a colon; start times become nanoseconds."""
     path = tmp_path / "t.csv"
     path.write_text("took_ms,sm,when\n1.5,1400,10.5\n2.5,1410,10.6\n")
     (series,) = read_results(path, ColumnNames("took_ms", "sm", "when:s")).series
@@ -209,7 +209,7 @@ def test_table_follows_a_dotted_path_in_json(tmp_path: Path, whole: object, name
         ("[" * 100_000, "a", "found deeper nesting"),
     ],
 )
-def test_table_says_what_is_wrong(tmp_path: Path, text: str, names: str, words: str) -> None:
+def test_table_errors_name_place_and_value(tmp_path: Path, text: str, names: str, words: str) -> None:
     path = tmp_path / "file"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -217,7 +217,7 @@ def test_table_says_what_is_wrong(tmp_path: Path, text: str, names: str, words: 
     assert words in str(caught.value)
 
 
-def test_reading_refuses_files_that_are_no_results(tmp_path: Path) -> None:
+def test_reading_refuses_other_files(tmp_path: Path) -> None:
     """Folders, unknown JSON and damaged files are refused in one line that names the formats."""
     for text, words in (("{}", "an empty object"), ('{"x": 1}', "found JSON with x"), ("{", "or --times COLUMN")):
         (tmp_path / "f.json").write_text(text)

@@ -73,7 +73,7 @@ def flushing(cuda: FakeCuda) -> Callable[[], None]:
 
 
 def test_events_surround_calls_and_not_flush() -> None:
-    """Events surround the calls, and the flush lies outside them."""
+    """Events surround the calls, and the flush is outside the timed events."""
     cuda = FakeCuda()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
     taken = cuda.timer().take(plan, 3)
@@ -84,7 +84,7 @@ def test_events_surround_calls_and_not_flush() -> None:
 
 
 def test_flushes_and_holds_are_other_work() -> None:
-    """The timer declares the GPU's work beside the entries, with its durations."""
+    """The timer declares the GPU's work outside the entries, with durations."""
     cuda = FakeCuda()
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),), before=flushing(cuda))
@@ -99,7 +99,7 @@ def test_flushes_and_holds_are_other_work() -> None:
     assert cuda.timer().take(TimingPlan(calls=plan.calls), 3).other is None
 
 
-def test_gpu_works_on_while_times_are_read() -> None:
+def test_gpu_keeps_working_while_times_are_read() -> None:
     """Between two takes the GPU does the same work untimed, declared as other work, until the host is back."""
     cuda = FakeCuda()
     timer, reading_s = cuda.timer(), 8e-3
@@ -121,7 +121,7 @@ def test_gpu_works_on_while_times_are_read() -> None:
     assert cuda.host_s >= cuda.gpu_s
 
 
-def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
+def test_event_entry_holds_the_mean_of_its_calls() -> None:
     cuda = FakeCuda(launch_s=0.0)
     plan = TimingPlan(calls=(lambda: cuda.run(1e-4, "call"), lambda: cuda.run(3e-4, "call")), calls_count=4)
     taken = cuda.timer().take(plan, 2)
@@ -129,14 +129,14 @@ def test_an_entry_of_several_calls_gives_the_mean_of_one() -> None:
     assert taken.timings.calls_count == 4
 
 
-def test_overhead_is_what_events_read_around_nothing() -> None:
+def test_events_overhead_is_the_reading_around_no_work() -> None:
     assert FakeCuda(launch_s=0.0).timer().overhead_s() == pytest.approx(0.0, abs=1e-9)
     assert FakeCuda().timer().overhead_s() == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("kernel_s", [1e-3, 10e-6])
 def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
-    """From the second take on the GPU is held until the host is ahead."""
+    """From the second take on, the GPU is held until the host is ahead."""
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(kernel_s, "call"),))
@@ -146,15 +146,15 @@ def test_second_take_holds_gpu_until_host_is_ahead(kernel_s: float) -> None:
     held = timer.take(plan, 100)
     assert "hold" in cuda.done
     assert held.timings.took_s.tolist() == pytest.approx([kernel_s] * 100)
-    # A launch is all the host needs for a call; its time for events does not count.
+    # The host needs one launch per call; the host's time for events does not count.
     assert held.issue_s == pytest.approx(30e-6)
-    # The driver sees the GPU at work under a hold too, and the declared busy time includes it.
+    # The declared busy time includes holds, because the driver counts them as work.
     assert held.busy_s is not None
     assert held.busy_s >= 100 * kernel_s + sum(cuda.holds_s)
     assert (np.diff(held.timings.at_ns) > 0).all()
 
 
-def test_a_slow_host_is_waited_for_in_short_holds() -> None:
+def test_slow_host_gets_short_holds() -> None:
     cuda = FakeCuda(launch_s=30e-6)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(10e-6, "call"),))
@@ -164,8 +164,8 @@ def test_a_slow_host_is_waited_for_in_short_holds() -> None:
 
 
 @pytest.mark.parametrize(("call_s", "launch_s", "starved_count"), [(10e-6, 30e-6, 0), (1e-3, 30e-6, 0), (10e-6, 8e-3, 40)])
-def test_entries_that_no_hold_can_cover_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
-    """A host that needs longer for one call than any hold lasts determines the times."""
+def test_entries_longer_than_any_hold_are_starved(call_s: float, launch_s: float, starved_count: int) -> None:
+    """Entries count as starved if the host needs longer for a call than any hold lasts."""
     cuda = FakeCuda(launch_s=launch_s)
     timer = cuda.timer()
     plan = TimingPlan(calls=(lambda: cuda.run(call_s, "call"),))
@@ -173,7 +173,7 @@ def test_entries_that_no_hold_can_cover_are_starved(call_s: float, launch_s: flo
     assert timer.take(plan, 40).starved_count == starved_count
 
 
-def test_replays_of_a_graph_are_starved_as_entries() -> None:
+def test_graph_replays_count_as_starved_entries() -> None:
     cuda = FakeCuda(launch_s=8e-3)
     timer = GraphTimer(cuda.timer(), lambda plan: lambda: cuda.run(10e-6, "replay"))
     plan = TimingPlan(calls=(lambda: None,), calls_count=5)
@@ -181,7 +181,7 @@ def test_replays_of_a_graph_are_starved_as_entries() -> None:
     assert timer.take(plan, 10).starved_count == 10
 
 
-def test_a_torch_that_cannot_hold_is_not_asked_to() -> None:
+def test_missing_sleep_in_torch_prevents_holds() -> None:
     class Bare(FakeCuda):
         _sleep = None  # type: ignore[assignment]  # torch's private function may go
 
@@ -192,7 +192,7 @@ def test_a_torch_that_cannot_hold_is_not_asked_to() -> None:
     assert timer.take(plan, 2).timings.took_s.tolist() == pytest.approx([1e-3] * 2, rel=0.01)
 
 
-def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
+def test_graph_is_captured_once_and_replays_are_timed() -> None:
     cuda = FakeCuda()
     captures: list[TimingPlan] = []
 
@@ -209,7 +209,7 @@ def test_a_graph_is_captured_once_and_its_replays_are_timed() -> None:
     assert taken[1].timings.calls_count == 100
 
 
-def test_what_a_call_raises_passes() -> None:
+def test_exception_of_an_event_timed_call_propagates() -> None:
     with pytest.raises(ZeroDivisionError):
         FakeCuda().timer().take(TimingPlan(calls=(lambda: 1 / 0,)), 1)
 
@@ -231,8 +231,8 @@ def host_work(cuda: FakeCuda, seconds: float) -> Callable[[], None]:
     return work
 
 
-def test_events_see_short_kernels_and_no_host_work() -> None:
-    """Events do not see the host's work, and see a short kernel."""
+def test_events_measure_kernels_and_not_host_work() -> None:
+    """Events read no time for the host's work, and measure a short kernel."""
     cuda = FakeCuda()
     timer = cuda.timer()
     for seconds in (10e-6, 300e-6, 4e-3):
@@ -268,7 +268,7 @@ class FakeStamps:
 
 
 def test_stamps_surround_events_and_give_clock() -> None:
-    """A stamp lies outside the events of each entry and gives its clock."""
+    """Stamps are outside the events of each entry, and give the entry's clock."""
     cuda = FakeCuda()
     stamps = FakeStamps(cuda)
     timer = EventsTimer(cuda, stamps, lambda: round(cuda.host_s * 1e9))  # type: ignore[arg-type]  # what it uses of stamps
@@ -281,7 +281,7 @@ def test_stamps_surround_events_and_give_clock() -> None:
     assert stamps.closed
 
 
-def test_without_room_for_stamps_there_are_times_without_clocks() -> None:
+def test_missing_room_for_stamps_leaves_times_without_clocks() -> None:
     cuda = FakeCuda()
     timer = EventsTimer(cuda, FakeStamps(cuda, count=4))  # type: ignore[arg-type]  # what it uses of stamps
     assert timer.take(TimingPlan(calls=(lambda: cuda.run(1e-3, "call"),)), 3).timings.sm_clock_mhz is None

@@ -1,4 +1,4 @@
-"""Tests of the timers without a GPU, and of the common parts of all."""
+"""Tests of the host's timer, and of the common parts of all timers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Ticking:
         self.now_ns += ns
 
 
-def test_the_host_timer_reads_the_mean_of_an_entrys_calls() -> None:
+def test_host_entry_holds_the_mean_of_its_calls() -> None:
     clock = Ticking()
     taken = HostTimer(now_ns=clock).take(TimingPlan(calls=(lambda: clock.work(100), lambda: clock.work(300)), calls_count=4), 3)
     assert taken.timings.took_s.tolist() == pytest.approx([200e-9] * 3)
@@ -33,7 +33,7 @@ def test_the_host_timer_reads_the_mean_of_an_entrys_calls() -> None:
     assert taken.timings.sm_clock_mhz is None
 
 
-def test_what_is_done_before_an_entry_is_not_timed() -> None:
+def test_host_timer_excludes_the_work_before_an_entry() -> None:
     clock = Ticking()
     plan = TimingPlan(calls=(lambda: clock.work(100),), before=lambda: clock.work(5000))
     taken = HostTimer(now_ns=clock).take(plan, 2)
@@ -43,7 +43,7 @@ def test_what_is_done_before_an_entry_is_not_timed() -> None:
     assert taken.other.spans_ns == ((0, 5000), (5100, 10_100))
 
 
-def test_what_calls_only_asked_for_is_waited_for() -> None:
+def test_host_timer_waits_for_pending_work() -> None:
     clock = Ticking()
     pending: list[int] = []
 
@@ -55,29 +55,29 @@ def test_what_calls_only_asked_for_is_waited_for() -> None:
     assert taken.timings.took_s.tolist() == pytest.approx([700e-9] * 2)
 
 
-def test_its_overhead_is_what_it_reads_around_nothing() -> None:
+def test_host_timer_overhead_is_small() -> None:
     assert 0 <= HostTimer().overhead_s() < 1e-3
 
 
-def test_real_work_takes_real_time() -> None:
+def test_host_timer_times_real_work() -> None:
     taken = HostTimer().take(TimingPlan(calls=(lambda: sum(range(10_000)),)), 10)
     assert (taken.timings.took_s > 1e-6).all()
     assert (np.diff(taken.timings.at_ns) > 0).all()
 
 
-def test_what_a_call_raises_passes() -> None:
+def test_exception_of_a_host_timed_call_propagates() -> None:
     with pytest.raises(ZeroDivisionError):
         HostTimer().take(TimingPlan(calls=(lambda: 1 / 0,)), 1)
 
 
-def test_every_entry_makes_the_same_calls() -> None:
+def test_entries_make_the_same_calls() -> None:
     made: list[int] = []
     plan = TimingPlan(calls=tuple(lambda n=n: made.append(n) for n in range(3)), calls_count=5)  # type: ignore[misc]
     HostTimer().take(plan, 2)
     assert made == [0, 1, 2, 0, 1] * 2
 
 
-def test_without_a_context_on_a_gpu_the_host_is_timed() -> None:
+def test_default_timer_without_a_context_is_the_hosts() -> None:
     with timers.opened(None) as found:
         assert found.name == "host"
     if "torch" not in sys.modules:
