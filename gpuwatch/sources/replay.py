@@ -1,4 +1,4 @@
-"""A recording played as a Source, at real time or faster."""
+"""A recording played as a Source, at any speed."""
 
 import math
 import threading
@@ -37,9 +37,9 @@ _TYPES: dict[str, type] = {
 
 
 class Replay:
-    """The recorded GPUs: the first reading is now, and ``speed`` seconds of the recording pass per second.
+    """The recorded GPUs.  The recording starts when the object is built; ``speed`` seconds of it pass per second.
 
-    Each query gets the recording's last value at that moment; signals absent from the recording stay None.  At the end of
+    Each query returns the last value recorded before that time, or None if that value is missing or stale.  At the end of
     the recording every GPU is lost.
 
     Raises UsageError: when the recording cannot be read, or holds no reading.
@@ -139,12 +139,12 @@ class Replay:
 
 
 def _value(trace: Trace, name: str, then_ns: int) -> float | None:
-    """Return the recorded value of a signal at a time; None in a silence of the recording."""
+    """Return a signal's last recorded value at a time; None before the first value, in a gap, or for a stale value."""
     column = trace.column(name)
     row = int(np.searchsorted(column.at_ns, then_ns, side="right")) - 1
     if row < 0 or math.isnan(value := float(column.values[row])) or _in_gap(trace, SIGNALS[name], then_ns):
         return None
-    # A value holds for one and a half heartbeats, or one and a half of the recording's own periods.
+    # A value is stale after 1.5 heartbeats (fast lane) or 11 s (other lanes), and later if 1.5 refresh periods are longer.
     period_ns = trace.refresh_of_ns(name)
     fresh_ns = max(1.5 * HEARTBEAT_NS if SIGNALS[name] is Lane.FAST else _SLOW_FRESH_NS, 1.5 * period_ns)
     return value if then_ns - column.at_ns[row] <= fresh_ns else None

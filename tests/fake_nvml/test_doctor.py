@@ -82,8 +82,8 @@ def test_why_no_driver_answers_is_told_with_what_to_do(told: dict[str, Told], co
         ("missing", MISSING),
         ("broken", MISSING),
         ("ancient", TOO_OLD),
-        ("without-gpus", "the driver is loaded but lists no GPU: check nvidia-smi"),
-        ("none", f"no GPU that the driver lists answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
+        ("without-gpus", "the driver is loaded but lists no GPU: run nvidia-smi"),
+        ("none", f"the driver lists GPUs, but none of them answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
     ],
 )
 def test_where_nothing_can_be_watched_one_line_says_why(told: dict[str, Told], name: str, says: str) -> None:
