@@ -1,4 +1,4 @@
--- Which GPU is hotter than others of its model at the same power?
+-- Which GPU is hotter than other GPUs of its model at the same power?
 -- Compares each GPU's median temperature with GPUs within 10 % of its power.  Needs three GPUs.
 -- since: 7d
 WITH gpus AS (

@@ -1,6 +1,6 @@
--- On which node does a rule find more than on others of its model?
--- Gives the share of the node's windows in which the rule found something, beside the median over the nodes of its model.
--- Needs ten windows of a node, and three nodes.
+-- On which node does a rule report more than on other nodes with the same GPU model?
+-- Shows the share of the node's windows with a finding of the rule, and the median share over the nodes with this model.
+-- Needs ten windows per node, and three nodes.
 -- since: 7d
 WITH counted AS (
     SELECT gpu_name, hostname, found, count(*) OVER (PARTITION BY gpu_name, hostname) AS all_count,

@@ -1,4 +1,4 @@
--- Which GPU is slower than the others of its node?
+-- Which GPU is slower than the other GPUs of its node?
 -- Compares the median time of the same work (label and team) between the GPUs of one node that share model and power limit,
 -- in windows without other processes on the GPU.
 -- since: 7d
