@@ -1,4 +1,4 @@
-/* Another tool's injection: it counts the pushes of the default domain, and says so at the end. */
+/* A mock of another tool's injection: it counts the pushes of the default domain, and prints the count at exit. */
 #include <stdint.h>
 #include <stdio.h>
 
