@@ -8,7 +8,7 @@ from gpuwatch.errors import UsageError
 from gpuwatch.interfaces import Clock, Source
 
 KINDS = ("auto", "nvml", "simulated", "replay")
-SCENE_AGE_NS = 500_000_000  # age of a new scene: a window that started its daemon opens before the work of most scenes begins
+SCENE_AGE_NS = 500_000_000  # age of the scenes at the start, so that the first window finds a busy GPU (docs/decisions/0083)
 
 
 def open_source(spec: str, clock: Clock) -> Source:

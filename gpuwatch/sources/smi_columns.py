@@ -126,7 +126,7 @@ class ColumnReader:
 
     @staticmethod
     def of(where: str, cell: str) -> ColumnReader:
-        """Build from a header's cell; an unknown column has no unit.  Raises UsageError: for a wrong unit."""
+        """Return the reader of a header's cell; an unknown column has no unit.  Raises UsageError: for a wrong unit."""
         name = plain(cell)
         meaning = SIGNAL_COLUMNS.get(name)
         unit, scale = (meaning.unit, meaning.scale) if meaning else _IDENTITY_UNITS.get(name, ("", 1))

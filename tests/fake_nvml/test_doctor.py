@@ -12,7 +12,7 @@ from tests.fake_nvml.doctors import Told, doctors
 from tests.fake_nvml.layout import FUNCTIONS
 from tests.fake_nvml.scene import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, NO_PERMISSION, VERSIONS_DIFFER, Scene, create
 
-MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver"
+MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is not a library: install the NVIDIA driver"
 FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
 TOO_OLD = "libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver"
 

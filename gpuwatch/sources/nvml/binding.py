@@ -16,7 +16,7 @@ _LOST = {15: "the GPU fell off the bus or is otherwise lost", 16: "the GPU must 
 _GONE = {
     1: "NVML is not initialised",
     9: "the NVIDIA driver is not loaded: load the kernel module (modprobe nvidia), or check that the device is passed through",
-    12: "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver, or start the container with its driver libraries mounted",
+    12: "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is not a library: install the NVIDIA driver, or start the container with its driver libraries mounted",
     18: "library and kernel module differ in version (upgraded under a running system?): reload the module or reboot",
 }
 GONE_OR_LOST = frozenset({*_LOST, *_GONE})  # after one of these, further calls are useless

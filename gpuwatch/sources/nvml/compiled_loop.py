@@ -136,7 +136,7 @@ class _LoopRow:
 
 
 class CompiledLoop:
-    """The loop of one GPU.  One thread runs the loop.  Any thread may interrupt it, or read since when a call has waited."""
+    """The loop of one GPU.  One thread runs the loop.  Any thread may interrupt it, or read when a pending call started."""
 
     def __init__(self, library: ctypes.CDLL, api: Api, uuid: str, row: Row, pulse: Row, lost: Callable[[], None]) -> None:
         self._lost = lost  # called when the GPU is lost and its handle is invalid

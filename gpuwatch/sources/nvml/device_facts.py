@@ -102,7 +102,7 @@ def at(api: Api, index: int) -> Iterator[BoardHandles]:
 
 
 def board(api: Api, uuid: str) -> BoardHandles:
-    """Find a GPU or MIG instance again by its UUID.  Raises DeviceLostError, SourceGoneError."""
+    """Return the handles of a GPU or MIG instance by UUID.  Raises DeviceLostError, SourceGoneError."""
     try:
         handle = api.nvmlDeviceGetHandleByUUID(uuid)
     except api.NVMLError as error:

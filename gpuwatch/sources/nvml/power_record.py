@@ -54,7 +54,7 @@ class DensePower:
         stepped = self._offset_ns is not None and abs(offset_ns - self._offset_ns) > STEP_NS
         self._offset_ns = offset_ns
         if stepped:
-            # Stamps before and after the step cannot be told apart: skip to now.
+            # Stamps before and after the step cannot be distinguished, so skip to now.
             self._cursor_us = (self._now_ns() + offset_ns) // 1000
             return (), ()
         latest_ns = self._now_ns() + SLACK_NS

@@ -63,7 +63,7 @@ class Lists:
 
         ``cuts``: the driver truncates a long list without an error, so a full buffer means "read again".
         """
-        ask = self._api._nvmlGetFunctionPointer(function)  # noqa: SLF001 - the binding's own way in
+        ask = self._api._nvmlGetFunctionPointer(function)  # noqa: SLF001 - the binding's lookup of functions
         room = self._rooms.get(function, room)
         while True:
             found, count = ctypes.create_string_buffer(room * entry.size), ctypes.c_uint(room)

@@ -2,7 +2,7 @@
 
 A scene scripts causes (load, neighbours, faults of the board), never readings: the driver's values and the judge's
 findings follow from the physics.  Only tests read ``status`` and ``rules``, the correct verdict on the scene's benchmark
-under the policy ``sustained``.
+under the claim ``sustained``.
 """
 
 from collections.abc import Mapping
@@ -125,9 +125,9 @@ def _during(fault: Fault, begin_s: float, end_s: float, value: float) -> tuple[M
 
 _ALL = (
     Scene(name="steady-copy", says="1 GiB copies, warmed: a quiet run", phases=_STEADY_COPY),
-    Scene(name="steady-gemm", says="4096³ bf16 products, warmed: steadily held by the power cap", phases=_STEADY_GEMM,
+    Scene(name="steady-gemm", says="4096³ bf16 products, warmed: limited by the power cap throughout", phases=_STEADY_GEMM,
           rules=_CAPPED),
-    Scene(name="from-idle", says="the same products straight from idle: the power cap engages inside the window",
+    Scene(name="from-idle", says="the same products, started on an idle GPU: the power cap engages inside the window",
           phases=(Phase(begin_s=4.5, end_s=6.7, kernel=GEMM),), bench=(4.5, 6.6), length_s=12.0, status="flagged",
           rules=frozenset({"regime-change"})),
     Scene(name="bursty", says="16384³ products with 100 ms sleeps: clocks higher than in steady work",
