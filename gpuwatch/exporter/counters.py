@@ -33,7 +33,7 @@ from gpuwatch.interfaces import Lost, Run, Sweep
 
 LOADS = ("busy", "idle", "unknown")
 PEAK_NS = 60_000_000_000  # interval of the dense record's maximum, the same for every scraper
-STANDS_NS = 1_500_000_000  # a mask counts until the next sample, and not at all if that sample is later than this
+MASK_STALE_NS = 1_500_000_000  # a mask counts until the next sample, and not at all if that sample is later than this
 # Numbers of NVIDIA's catalogue whose series start at zero, so that increase() includes the first report.  They cover faults of
 # applications, memory, NVLink, the bus and the GPU's microcontrollers.
 KNOWN_XIDS = (
@@ -104,7 +104,7 @@ class GpuTally:
         with self.lock:
             lane.missed_count += sweep.missed_count
             if isinstance(observed, Event | Lost):
-                self._told(observed, lane)
+                self._count_event(observed, lane)
                 return
             lane.count += 1
             lane.call_ns += observed.took_ns
@@ -155,15 +155,15 @@ class GpuTally:
             self.sm[load].note(clock_mhz / max_mhz)
         if late_ns:  # a read at a window's edge has no deadline and no lateness
             self.lateness.note(late_ns / 1e9)
-        stood_ns = reading.at_ns - self.mask_at_ns
-        if stood_ns <= 0:  # another thread has delivered a later sample
+        elapsed_ns = reading.at_ns - self.mask_at_ns
+        if elapsed_ns <= 0:  # another thread has delivered a later sample
             return load
         before, self.mask, self.mask_at_ns = self.mask, mask, reading.at_ns
-        if before is not None and stood_ns <= STANDS_NS:
-            self.held_ns[before] = self.held_ns.get(before, 0) + stood_ns
+        if before is not None and elapsed_ns <= MASK_STALE_NS:
+            self.held_ns[before] = self.held_ns.get(before, 0) + elapsed_ns
         return load
 
-    def _told(self, observed: Event | Lost, lane: LaneTally) -> None:
+    def _count_event(self, observed: Event | Lost, lane: LaneTally) -> None:
         if isinstance(observed, Lost):
             lane.lost_count += 1
             self.mask = None
@@ -280,7 +280,7 @@ class Outcomes:
                     self._count_budget(budget)
 
     def _note_canary(self, run: Run) -> None:
-        """Store the canary of a window on one GPU.  The measured process declares canaries, so their alerts must not page."""
+        """Store the canary of a window on one GPU.  The measured process declares it, so no alert on canaries may page people."""
         clock_mhz = amount(run.declared, "canary_clock_mhz")
         if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
             copied = amount(run.declared, "canary_copy_bytes_count")

@@ -135,9 +135,9 @@ def _texts_of(collector: Collector) -> Callable[[bool], str]:
 def _is_openmetrics(offered: str) -> bool:
     """Return True if a format of an Accept header is a supported version of OpenMetrics, with a weight above 0."""
     kind, *parameters = (part.strip() for part in offered.lower().split(";"))
-    said = {name.strip(): value.strip(' "') for name, _, value in (part.partition("=") for part in parameters)}
-    refused = re.fullmatch(r"0(\.0*)?", said.get("q", "1"))
-    return kind == OPENMETRICS and not refused and bool(_VERSION.fullmatch(said.get("version", "1.0.0")))
+    values = {name.strip(): value.strip(' "') for name, _, value in (part.partition("=") for part in parameters)}
+    refused = re.fullmatch(r"0(\.0*)?", values.get("q", "1"))
+    return kind == OPENMETRICS and not refused and bool(_VERSION.fullmatch(values.get("version", "1.0.0")))
 
 
 def _misdirected(host: str | None) -> bytes:

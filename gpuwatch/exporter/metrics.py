@@ -105,7 +105,7 @@ _TABLE = (
     _gauge("gpu_field_supported", "1 if GPU and driver support this field, 0 if its series is absent for that reason.",
            (*GPU, "field"), "the lane plan measured at start"),
     # Clocks
-    _gauge("gpu_clock_hertz", "Clock that the driver reports. Under a power cap it reads 8-12 % above the true mean SM clock.",
+    _gauge("gpu_clock_hertz", "Clock that the driver reports. Under a power cap the SM clock reads 8-12 % above the true mean.",
            (*GPU, "domain"), "sm_clock_mhz, mem_clock_mhz", **_DOMAINS),
     _gauge("gpu_clock_limit_hertz", "Highest clock of the board (max), and the application clock if it is not the default (locked).",
            (*GPU, "domain", "kind"), "Device.sm_clock_max_mhz, Device.mem_clock_max_mhz, sm_clock_lock_mhz",
@@ -240,8 +240,8 @@ _TABLE = (
     _histogram("window_repeatability_ratio", "Repeatability of the leading number of a verdict; once per window and GPU, without verdicts "
                "with an unknown repeatability.", OFF_BUCKETS, of="the verdicts"),
     _gauge("gpu_canary_clock_hertz", "True SM clock of the last canary that bench() ran on this GPU since the daemon started; the "
-           "measured process declares it.", GPU, "declared.canary_clock_mhz"),
-    _gauge("gpu_canary_copy_bytes_per_second", "Copy bandwidth of the last canary; absent if it made no copy.", GPU,
+           "measured process declares this clock.", GPU, "declared.canary_clock_mhz"),
+    _gauge("gpu_canary_copy_bytes_per_second", "Copy bandwidth of the last canary; absent if the canary made no copy.", GPU,
            "declared.canary_copy_bytes_count"),
     _gauge("gpu_canary_timestamp_seconds", "Wall time at which the last canary's window was judged.", GPU, "the windows"),
     # The store

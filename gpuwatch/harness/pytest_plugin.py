@@ -44,7 +44,7 @@ class GpuwatchWindows:
         self._config = config
         self._failing = failing
         self._windows: dict[str, list[HarnessWindow]] = {}  # by test
-        self._told: list[str] = []  # verdicts that workers of xdist sent
+        self._worker_statuses: list[str] = []  # verdicts that workers of xdist sent
         # pytest writes JUnit's file and a worker's report test by test.
         is_worker = hasattr(config, "workerinput")
         self._waits = bool(failing) or is_worker or bool(config.getoption("xmlpath", None))
@@ -129,7 +129,7 @@ class GpuwatchWindows:
             if name == "gpuwatch_note":
                 session.current_session().notes[value] += 1
             elif name == "gpuwatch_status" and not self._windows:  # xdist's workers ran the benchmarks, not this process
-                self._told.append(f"{report.nodeid}: {value}")
+                self._worker_statuses.append(f"{report.nodeid}: {value}")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self) -> Generator[None, object, object]:
@@ -142,7 +142,7 @@ class GpuwatchWindows:
             machine_info["gpuwatch"] = gpus
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        lines = [*session.summarize(session.current_session()), *self._told]
+        lines = [*session.summarize(session.current_session()), *self._worker_statuses]
         if lines:
             terminalreporter.section("gpuwatch")
             for line in lines:

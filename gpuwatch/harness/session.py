@@ -45,7 +45,7 @@ class HarnessSession:
     windows: list[HarnessWindow] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)  # other lines of the summary, with their counts
     judged: dict[int, Verdict] = field(default_factory=dict)  # by the window's index
-    said_count: int = 0  # judged windows that a summary has reported
+    reported_count: int = 0  # judged windows that a summary has reported
 
     def judge(self) -> list[tuple[HarnessWindow, Verdict]]:
         """Wait for missing verdicts of all closed windows, add them to the harnesses' results, and return all verdicts."""
@@ -110,7 +110,7 @@ def open_window(face: str, label: str, policy: Policy | None = None, *, sync: bo
         if not session.windows:
             start()  # here, so that the daemon does not start between the harness's warm-up and timed part
         made = HarnessWindow(face, label[:200], policy or Policy(), sync=sync)
-        _say_at_exit()
+        _register_summary()
         session.windows.append(made)
         return made
     return None
@@ -138,13 +138,13 @@ def counting(counted: list[int]) -> Iterator[None]:
 _registered: set[int] = set()  # processes that print their summary at exit
 
 
-def _say_at_exit() -> None:
+def _register_summary() -> None:
     if os.getpid() not in _registered:
         _registered.add(os.getpid())
-        atexit.register(_say_summary, os.getpid())
+        atexit.register(_print_summary, os.getpid())
 
 
-def _say_summary(pid: int) -> None:
+def _print_summary(pid: int) -> None:
     if pid == os.getpid():
         with contextlib.suppress(GpuwatchError, AnnotateError, OSError):
             for line in summarize(current_session()):
@@ -154,7 +154,7 @@ def _say_summary(pid: int) -> None:
 def summarize(session: HarnessSession) -> list[str]:
     """Return one line per harness and cause, with counts, for windows that no summary has reported."""
     judged = session.judge()
-    fresh, session.said_count = judged[session.said_count :], len(judged)
+    fresh, session.reported_count = judged[session.reported_count :], len(judged)
     lines = [line for face in dict.fromkeys(each.face for each, _ in fresh) for line in _face_lines(face, fresh)]
     session.notes.update(take_messages())
     lines += [f"{f'{count} × ' if count > 1 else ''}{note}" for note, count in session.notes.items()]
@@ -168,8 +168,8 @@ def _face_lines(face: str, judged: Iterable[tuple[HarnessWindow, Verdict]]) -> I
     mine = [(window, verdict) for window, verdict in judged if window.face == face]
     statuses = Counter(verdict.status for _, verdict in mine)
     simulated = "SIMULATED " if any(verdict.simulated for _, verdict in mine) else ""
-    said = ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses[status])
-    yield f"{simulated}{face}: {len(mine)} window{'s' * (len(mine) > 1)}: {said}; gpuwatch show {mine[0][0].run_id or ''}".rstrip()
+    counts = ", ".join(f"{statuses[status]} {status.value}" for status in Status if statuses[status])
+    yield f"{simulated}{face}: {len(mine)} window{'s' * (len(mine) > 1)}: {counts}; gpuwatch show {mine[0][0].run_id or ''}".rstrip()
     found: dict[str, list[tuple[HarnessWindow, str]]] = {}
     for window, verdict in mine:
         for rule, says in list_causes(verdict).items():

@@ -37,7 +37,7 @@ _COLUMNS: Mapping[str, tuple[str, float]] = {
 }
 # A window's evidence includes this much time before the window's start and after its end.
 _LEAD_NS, _TAIL_NS = 5_000_000_000, 500_000_000
-_SAID_LENGTH = 400
+_TEXT_LENGTH = 400
 _MOST_BYTES = 1 << 30  # unpacked; a day at 100 Hz takes a tenth of this limit
 # Errors of numpy's reader for a torn or foreign archive, whose headers are Python syntax.
 _DAMAGE = (
@@ -135,10 +135,10 @@ def _array(
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _wrong(path: Path, said: object) -> UsageError:
+def _wrong(path: Path, reason: object) -> UsageError:
     """Return the error with its text on one line, cut to 400 characters: a foreign archive can contain any name."""
-    text = " ".join(str(said).split())
-    return UsageError(f"{path}: {text if len(text) <= _SAID_LENGTH else text[: _SAID_LENGTH - 1] + '…'}")
+    text = " ".join(str(reason).split())
+    return UsageError(f"{path}: {text if len(text) <= _TEXT_LENGTH else text[: _TEXT_LENGTH - 1] + '…'}")
 
 
 def _telemetry(path: Path, arrays: Mapping[str, Any]) -> Times:

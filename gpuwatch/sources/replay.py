@@ -57,7 +57,7 @@ class Replay:
         self._start_ns = clock.now_ns()
         self.simulated = any(evidence.device.simulated for evidence in self._gpus.values() if evidence.device)
         self._closed = threading.Event()
-        self._told_ns = self._begin_ns - 1
+        self._returned_ns = self._begin_ns - 1
         self._record_until_ns: dict[str, int] = {}
 
     def devices(self) -> tuple[Device, ...]:
@@ -109,8 +109,8 @@ class Replay:
         while True:
             then_ns = self._then_ns()
             events = [event for evidence in self._gpus.values() for event in evidence.trace.events]
-            fresh = [event for event in events if self._told_ns < event.at_ns <= then_ns]
-            self._told_ns = max(self._told_ns, then_ns)
+            fresh = [event for event in events if self._returned_ns < event.at_ns <= then_ns]
+            self._returned_ns = max(self._returned_ns, then_ns)
             if fresh or self._clock.now_ns() >= deadline_ns:
                 return tuple(replace(event, at_ns=self._now_ns(event.at_ns)) for event in fresh)
             ahead_ns = [self._now_ns(event.at_ns) for event in events if event.at_ns > then_ns]

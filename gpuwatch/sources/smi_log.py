@@ -62,7 +62,7 @@ def load(path: Path, *, query: str | None = None) -> tuple[Evidence, ...]:
             if [plain(cell) for cell in cells] != [plain(cell) for cell in header]:
                 raise UsageError(f"{where}: expected the columns of the first header again, found {_short(line)}")
         elif complete or not gpus:
-            _take(where, readers, cells, gpus)
+            _add_row(where, readers, cells, gpus)
         # else: skip the last line, which was not written completely
     if not gpus:
         raise UsageError(f"{path}: expected rows of readings, found none")
@@ -109,7 +109,7 @@ def _readers(where: str, header: list[str]) -> tuple[ColumnReader, ...]:
     return readers
 
 
-def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus: dict[str, _LoggedGpu]) -> None:
+def _add_row(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus: dict[str, _LoggedGpu]) -> None:
     if len(cells) != len(readers):
         found = f"{len(cells)}: {_short(', '.join(cells))}"
         raise UsageError(f"{where}: expected {len(readers)} columns as in the header, found {found}")
@@ -132,8 +132,8 @@ def _take(where: str, readers: tuple[ColumnReader, ...], cells: list[str], gpus:
         values["event_reasons_mask"] = float(sum(bit * active for bit, active in reasons.items()))
     gpu = gpus.setdefault(str(facts.get("uuid") or facts.get("pci_bus_id") or facts.get("index", "")), _LoggedGpu())
     if gpu.at_ns and at_ns < gpu.at_ns[-1]:
-        said = next(cell for reader, cell in zip(readers, cells, strict=True) if reader.name == "timestamp")
-        raise UsageError(f"{where}: expected a time no earlier than the row before, found {said}")
+        at_text = next(cell for reader, cell in zip(readers, cells, strict=True) if reader.name == "timestamp")
+        raise UsageError(f"{where}: expected a time no earlier than the row before, found {at_text}")
     gpu.facts.update(facts)
     gpu.append(at_ns, values)
 

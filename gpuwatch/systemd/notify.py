@@ -34,19 +34,19 @@ class Manager:
 
     def ready(self, status: str) -> None:
         """Report that the daemon serves, or after ``reloading`` that the reload has ended."""
-        self._send(f"READY=1\n{self._said(status)}")
+        self._send(f"READY=1\n{self._status_line(status)}")
 
     def status(self, status: str, *, alive: bool = True) -> None:
         """Set the line of ``systemctl status``; with ``alive`` it also feeds the watchdog."""
-        self._send(("WATCHDOG=1\n" if alive else "") + self._said(status))
+        self._send(("WATCHDOG=1\n" if alive else "") + self._status_line(status))
 
     def reloading(self) -> None:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={clock.now_ns() // 1000}")
 
     def stopping(self) -> None:
-        self._send(f"STOPPING=1\n{self._said('stopping')}")
+        self._send(f"STOPPING=1\n{self._status_line('stopping')}")
 
-    def _said(self, status: str) -> str:
+    def _status_line(self, status: str) -> str:
         # A second line would be a separate message, and an error text could then send READY=1.
         return f"STATUS={' '.join(status.split())[:STATUS_LENGTH]}"
 
@@ -66,8 +66,8 @@ def taken(environment: MutableMapping[str, str]) -> tuple[Manager, list[socket.s
 
     Remove the variables, because child processes must not use them.  Raises UsageError: for values that no manager sets.
     """
-    told = {name: environment.pop(name) for name in _VARIABLES if name in environment}
-    return _manager(told), _sockets(told)
+    variables = {name: environment.pop(name) for name in _VARIABLES if name in environment}
+    return _manager(variables), _sockets(variables)
 
 
 def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket | None:
@@ -89,23 +89,23 @@ def listener_at(path: Path, sockets: Sequence[socket.socket]) -> socket.socket |
     return sockets[0] if sockets else None
 
 
-def _manager(told: MutableMapping[str, str]) -> Manager:
-    address = told.get("NOTIFY_SOCKET") or None
+def _manager(variables: MutableMapping[str, str]) -> Manager:
+    address = variables.get("NOTIFY_SOCKET") or None
     if address is not None and address[0] not in "/@":
         raise UsageError(f"NOTIFY_SOCKET: expected a path, or @ and a name, found {address!r}")
     if address is not None and address[0] == "@":
         address = "\0" + address[1:]  # in the abstract namespace
-    if told.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+    if variables.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return Manager(address)
-    microseconds = _number("WATCHDOG_USEC", told.get("WATCHDOG_USEC", "0"))
+    microseconds = _number("WATCHDOG_USEC", variables.get("WATCHDOG_USEC", "0"))
     return Manager(address, watchdog_s=microseconds / 1e6 if microseconds else None)
 
 
-def _sockets(told: MutableMapping[str, str]) -> list[socket.socket]:
-    if told.get("LISTEN_PID") != str(os.getpid()):
+def _sockets(variables: MutableMapping[str, str]) -> list[socket.socket]:
+    if variables.get("LISTEN_PID") != str(os.getpid()):
         return []  # the variables are absent, or were set for a parent process
     found = []
-    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + _number("LISTEN_FDS", told.get("LISTEN_FDS", "0"))):
+    for descriptor in range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + _number("LISTEN_FDS", variables.get("LISTEN_FDS", "0"))):
         with contextlib.suppress(OSError):
             os.set_inheritable(descriptor, False)  # noqa: FBT003 - the standard library's signature
         try:

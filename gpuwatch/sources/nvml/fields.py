@@ -69,13 +69,13 @@ class FieldBatch:
         except self._api.NVMLError as error:
             treat(error, self._uuid)
             return
-        self._take(entries, values)
+        self._store(entries, values)
 
     def read(self, answer: bytes, values: dict[str, Any]) -> None:
         """Decode an answer of the driver, and store the fields in ``values``."""
-        self._take(_entries(answer), values)
+        self._store(_entries(answer), values)
 
-    def _take(self, entries: Sequence[Entry], values: dict[str, Any]) -> None:
+    def _store(self, entries: Sequence[Entry], values: dict[str, Any]) -> None:
         at = 0
         for name, fields, take in self._wanted:
             total: float | int | None = 0

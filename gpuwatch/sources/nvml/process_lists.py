@@ -70,12 +70,12 @@ class Lists:
             code = call(ask, ctypes.byref(count), found)
             if code not in (SUCCESS, INSUFFICIENT_SIZE):
                 raise self._api.NVMLError(code)
-            told = count.value
-            if code == SUCCESS and (told < room or (told == room and not cuts) or room == _MOST):
-                return list(entry.iter_unpack(ctypes.string_at(found, min(told, room) * entry.size)))
+            listed_count = count.value
+            if code == SUCCESS and (listed_count < room or (listed_count == room and not cuts) or room == _MOST):
+                return list(entry.iter_unpack(ctypes.string_at(found, min(listed_count, room) * entry.size)))
             if room == _MOST:
                 raise self._api.NVMLError(code)
-            room = self._rooms[function] = min(max(2 * room, told + _SLACK), _MOST)
+            room = self._rooms[function] = min(max(2 * room, listed_count + _SLACK), _MOST)
 
 
 _COMPUTE = "nvmlDeviceGetComputeRunningProcesses_v3"

@@ -1,6 +1,6 @@
 """The kernels of a simulated GPU: the only module that holds the figures of single kernels.
 
-Clocks are true SM clocks (cycle counter over global timer), measured on the H200 of docs/HARDWARE.md.
+Clocks are true SM clocks (cycle counter over global timer), from the H200 recordings in ``tests/traces/README.md``.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """One simulated board: the load determines clock, power, heat and counters.  The only module that integrates over time.
 
-The figures were measured on the H200 of docs/HARDWARE.md.  ``tests/gpuwatch/sources/test_fit.py`` compares the results
-with other recordings.  No code here depends on a scene's name.
+The figures come from the H200 recordings in ``tests/traces/README.md``; ``tests/gpuwatch/sources/test_fit.py`` compares the
+results with other recordings.  No code here depends on a scene's name.
 """
 
 import math

@@ -45,7 +45,7 @@ class Simulated:
         self._closed = threading.Event()
         self._gpus: dict[str, SimulatedGpu] = {}
         self._by_instance: dict[str, SimulatedGpu] = {}
-        self._told_ns = -1  # events up to here were already returned
+        self._returned_ns = -1  # events up to here were already returned
         for position, scene in enumerate(members):
             gpu = gpu_of(scene, position, seed)
             self._gpus[gpu.device.uuid] = gpu
@@ -140,8 +140,8 @@ class Simulated:
             now_ns = self._now_ns()
             due = [event for gpu in self._gpus.values() for event in gpu.reports(self.epoch_ns)]
             due.sort(key=lambda event: event.at_ns)
-            fresh = tuple(event for event in due if self._told_ns < event.at_ns - self.epoch_ns <= now_ns)
-            self._told_ns = max(self._told_ns, now_ns)
+            fresh = tuple(event for event in due if self._returned_ns < event.at_ns - self.epoch_ns <= now_ns)
+            self._returned_ns = max(self._returned_ns, now_ns)
             if fresh or self._clock.now_ns() >= deadline_ns:
                 return fresh
             ahead_ns = [event.at_ns for event in due if event.at_ns - self.epoch_ns > now_ns]

@@ -46,29 +46,29 @@ def test_fleet_page_configuration_passes_promtool(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(1200)  # everything is slower on a crowded machine
 def test_three_servers_agree_on_two_machines(tmp_path: Path) -> None:
-    told_alike(tmp_path, machines_count=2, gpus_count=4, period_s=0.5, over_s=8)
+    compare_servers(tmp_path, machines_count=2, gpus_count=4, period_s=0.5, over_s=8)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_three_servers_agree_on_five_machines(tmp_path: Path) -> None:
-    told_alike(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
+    compare_servers(tmp_path, machines_count=5, gpus_count=8, period_s=0.5, over_s=4)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_three_servers_agree_on_fifty_machines(tmp_path: Path) -> None:
-    told_alike(tmp_path, machines_count=50, gpus_count=8, period_s=5.0, over_s=30)
+    compare_servers(tmp_path, machines_count=50, gpus_count=8, period_s=5.0, over_s=30)
 
 
-def told_alike(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
+def compare_servers(folder: Path, *, machines_count: int, gpus_count: int, period_s: float, over_s: int) -> None:
     """Compare the servers at a rate that this machine can serve; halve the rate while scrapes fail."""
     slower = crowding_ratio()
-    while not told_at(folder / f"{slower:g}", machines_count, gpus_count, period_s, over_s, slower):
+    while not compare_at_rate(folder / f"{slower:g}", machines_count, gpus_count, period_s, over_s, slower):
         slower *= 2
 
 
-def told_at(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
+def compare_at_rate(folder: Path, machines_count: int, gpus_count: int, period_s: float, over_s: int, slower: float) -> bool:
     """Compare the servers at a time without a failed scrape before it; return False if there is no such time at this rate."""
     folder.mkdir()
     with machines(machines_count, gpus_count, period_s=over_s / 20) as targets, victoria(folder / "written") as written:

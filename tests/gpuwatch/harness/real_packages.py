@@ -48,7 +48,7 @@ def run_python(*arguments: str, given: Mapping[str, str], cwd: Path = ROOT) -> s
     return run(sys.executable, *arguments, given=given, cwd=cwd)
 
 
-def said(ended: subprocess.CompletedProcess[str]) -> Any:
+def read_json(ended: subprocess.CompletedProcess[str]) -> Any:
     """Return the JSON in the last line of a program's output; the program must have succeeded."""
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout.splitlines()[-1])

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gpuwatch.config.settings import Settings
-from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, run_python, said
+from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, read_json, run_python
 
 
 def test_real_torch_is_watched(copying: Settings) -> None:
     """One run of ``torch_program.py`` passes all checks, because torch takes seconds to import."""
-    found = said(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
+    found = read_json(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
     check_measurements_carry_run_and_status(found)
     for name in ("blocked", "adaptive", "single"):
         check_window_holds_the_times_torch_took(found, copying, name)

@@ -11,7 +11,7 @@ import pytest
 
 from gpuwatch.config.settings import Settings
 from gpuwatch.harness import session, triton_testing
-from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, run, said
+from tests.gpuwatch.harness.real_packages import environment, evidence_of, folder, read_json, run
 
 Windows = dict[str, list[dict[str, Any]]]  # by harness
 PROGRAM = "tests/gpuwatch/harness/triton_program.py"
@@ -21,7 +21,7 @@ def test_real_triton_is_watched(copying: Settings) -> None:
     """One run of ``triton_program.py`` passes all checks, because Triton takes seconds to import."""
     given = environment(copying, folder("triton"), TRITON_INTERPRET="1", MPLBACKEND="agg")
     ran = run(sys.executable, "-m", "gpuwatch", "run", "--auto", "--", sys.executable, PROGRAM, given=given)
-    found = said(ran)
+    found = read_json(ran)
     windows: Windows = {}
     for each in found["windows"]:
         windows.setdefault(each["face"], []).append(each)

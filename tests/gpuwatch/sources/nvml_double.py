@@ -279,7 +279,7 @@ class Library:
         room = _room(_SHARE, number, found)
         for entry, (pid, stamp_us, share) in zip(room, self.utilization, strict=False):
             entry.pid, entry.timeStamp, entry.smUtil = pid, stamp_us, share
-        return _told(number, len(self.utilization), room)
+        return _set_length(number, len(self.utilization), room)
 
     def _nvmlDeviceGetSamples(self, handle: Any, kind: Any, since: Any, value_type: Any, number: Any, found: Any) -> int:
         newer = [sample for sample in self.samples if sample[0] > since.value]
@@ -337,7 +337,7 @@ def _listed(processes: list[tuple[int, int]], number: Any, found: Any) -> int:
     room = _room(_PROCESS, number, found)
     for entry, (pid, memory_bytes) in zip(room, processes, strict=False):
         entry.pid, entry.usedGpuMemory = pid, memory_bytes
-    return _told(number, len(processes), room)
+    return _set_length(number, len(processes), room)
 
 
 def _room(structure: Any, number: Any, found: Any) -> Any:
@@ -345,6 +345,6 @@ def _room(structure: Any, number: Any, found: Any) -> Any:
     return () if found is None else (structure * number._obj.value).from_buffer(found)
 
 
-def _told(number: Any, length: int, room: Any) -> int:
+def _set_length(number: Any, length: int, room: Any) -> int:
     number._obj.value = length
     return INSUFFICIENT_SIZE if length > len(room) else 0

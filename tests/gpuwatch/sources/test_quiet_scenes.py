@@ -11,7 +11,7 @@ from annotate.judge import judge
 from annotate.verdict import Verdict
 from gpuwatch.sources.simulated import simulate
 
-WHO_HOLDS_AND_SHARES = {
+SHARING_AND_LOCK_RULES = {
     "locked-clock-missed", "clock-controller-present", "clock-low-no-reason", "nvml-clock-untrue", "contention-shared-partition",
     "contention-self", "display-active", "numa-pcie-affinity", "power-reading-stale", "sampler-perturbs", "clock-source-step",
 }  # fmt: skip
@@ -39,7 +39,7 @@ def witnessed(scene: str, seed: int) -> Evidence:
 
 
 def hazards(verdict: Verdict) -> dict[str, str | None]:
-    return {hazard.rule: hazard.severity for hazard in verdict.hazards if hazard.rule in WHO_HOLDS_AND_SHARES}
+    return {hazard.rule: hazard.severity for hazard in verdict.hazards if hazard.rule in SHARING_AND_LOCK_RULES}
 
 
 @pytest.mark.parametrize("scene", ["steady-copy", "steady-gemm", "attention", "convolution", "large-gemm"])
@@ -49,8 +49,8 @@ def test_quiet_scene_has_no_hazard_of_sharing_or_locks(scene: str, seed: int) ->
     verdict = judge(witnessed(scene, seed))
     assert hazards(verdict).keys() <= {"nvml-clock-untrue"}
     assert set(hazards(verdict).values()) <= {"note"}
-    unsaid = {finding.rule for finding in verdict.unobserved} & WHO_HOLDS_AND_SHARES
-    assert unsaid <= {"locked-clock-missed"}  # nobody set a lock
+    unobserved = {finding.rule for finding in verdict.unobserved} & SHARING_AND_LOCK_RULES
+    assert unobserved <= {"locked-clock-missed"}  # no lock was set
 
 
 def test_quiet_scene_nvml_clock_is_untrue_only_when_capped() -> None:
