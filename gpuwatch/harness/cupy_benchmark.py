@@ -34,7 +34,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
         if is_extended():
             from gpuwatch.measuring.warm_up import warm_until_steady
 
-            window.tell(**warm_until_steady(lambda: func(*args, **kwargs)))
+            window.declare_quietly(**warm_until_steady(lambda: func(*args, **kwargs)))
         _make_ready()
         window.begin()
         try:
@@ -45,7 +45,7 @@ def _watched(original: Callable[..., Any]) -> Callable[..., Any]:
         with quietly("reading CuPy's times"):
             times = result.gpu_times
             if len(times) == 1:  # on several devices an entry has several times
-                window.tell(timer="events", warmup_count=count)
+                window.declare_quietly(timer="events", warmup_count=count)
                 window.take_times(times[0].tolist())
         window.finish()
         return result

@@ -88,7 +88,7 @@ class HarnessWindow(Window):
                 times.note_gaps(self.note_other_work, between, self.begin_ns or 0)
             self._testimony.replace_times = times.replace
 
-    def tell(self, **facts: FactValue) -> None:
+    def declare_quietly(self, **facts: FactValue) -> None:
         """Declare facts of the harness; an invalid fact raises no error."""
         with quietly("declaring facts"):
             self.declare(**facts)

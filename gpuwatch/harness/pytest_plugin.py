@@ -95,7 +95,7 @@ class GpuwatchWindows:
         is_whole = item.get_closest_marker("gpuwatch") is not None and not {*_FIXTURES, "gpu_window"} & {*fixtures}
         window = self._open(item, FACE, item.nodeid, policy_of(item)) if is_whole else None
         if window is not None:
-            window.tell(whole_program=True)
+            window.declare_quietly(whole_program=True)
             window.begin()
         try:
             result = yield

@@ -85,7 +85,7 @@ class BenchmarkRounds:
         first = len(self._took_s) - counted
         for begin_ns, took_s in zip(self._begins_ns[:first], self._took_s[:first], strict=True):
             self.window.note_other_work("warm-up", begin_ns, begin_ns + int(1e9 * took_s))
-        self.window.tell(timer="host", warmup_count=first * self._calls_count, warmup_s=sum(self._took_s[:first]))
+        self.window.declare_quietly(timer="host", warmup_count=first * self._calls_count, warmup_s=sum(self._took_s[:first]))
         if self._took_s:
             self.window.narrow(self._begins_ns[0], self._begins_ns[-1] + int(1e9 * self._took_s[-1]))
         self.window.attached |= {"rounds_count": counted, "warmup_rounds_count": first}

@@ -53,7 +53,7 @@ class _Blocks:
 
     def finish(self, calls_count: int) -> None:
         """Pass the times to the window and close it."""
-        self.window.tell(timer="host")
+        self.window.declare_quietly(timer="host")
         if self._took_s:
             self.window.narrow(self._begins_ns[0], self._begins_ns[-1] + int(1e9 * self._took_s[-1]))
         self.window.take_times(self._took_s, self._begins_ns, calls_count=calls_count)

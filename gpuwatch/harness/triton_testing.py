@@ -67,9 +67,9 @@ def _watched(
         window = open_window(face, label, sync=spied is not _spied_flushes) if mode in _MODES else None
         if window is None:
             return original(*args, **kwargs)
-        window.tell(**(facts or {}))
+        window.declare_quietly(**(facts or {}))
         if is_extended():
-            window.tell(**_extend(asked))
+            window.declare_quietly(**_extend(asked))
         asked |= {"quantiles": None, "return_mode": "all"}
         times = run_timed(lambda: original(**asked), window, spied(window, asked))
         return testing._summarize_statistics(times, quantiles, mode)  # noqa: SLF001 - so that the number is Triton's
@@ -142,7 +142,7 @@ class _FlushSpy:
         if self.count - _ESTIMATING_COUNT != len(times):
             self._window.disown(UNKNOWN)
             return
-        self._window.tell(timer="events", cache="cold", flush_bytes=self.flush_bytes)
+        self._window.declare_quietly(timer="events", cache="cold", flush_bytes=self.flush_bytes)
         self._window.take_times([each * _MS for each in times], between="flush")
         if self.done_ns:
             self._window.narrow(0, self.done_ns)
@@ -214,7 +214,7 @@ def _spied_capture(window: HarnessWindow, asked: dict[str, Any]) -> Iterator[Cal
         if calls_count < 1:
             window.disown(UNKNOWN)
             return
-        window.tell(timer="graph", cache="warm")
+        window.declare_quietly(timer="graph", cache="warm")
         window.take_times([each * _MS * calls_count for each in times], calls_count=calls_count)
 
     asked["fn"] = counted
