@@ -34,7 +34,7 @@ typedef struct {
 typedef struct {
     char *text;
     size_t length, capacity;
-    bool failed; /* True after running out of memory; the text is then not sent */
+    bool failed; /* out of memory: the text is incomplete and not sent */
 } gw_text;
 void gw_add(gw_text *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void gw_add_text(gw_text *out, const char *before, const char *text, size_t most);

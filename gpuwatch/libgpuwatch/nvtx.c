@@ -116,7 +116,7 @@ static bool fits(const char *pattern, const char *text) {
     return *pattern == 0;
 }
 
-/* Add the patterns for a domain's messages: every pattern, and of DOMAIN:MESSAGE with a matching domain also the message part. */
+/* Add the patterns for a domain's messages: every pattern, and the MESSAGE of each DOMAIN:MESSAGE with a matching domain. */
 static void prepare_domain(domain *each) {
     size_t length = strlen(each->name);
     for (int i = 0; i < patterns_count; i++) {

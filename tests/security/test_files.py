@@ -36,7 +36,7 @@ def modes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): stat.S_IMODE(path.lstat().st_mode) for path in folder.rglob("*")}
 
 
-def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
+def run_command(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Run a command in this process, and return its output."""
     capfd.readouterr()
     code = main(list(arguments))
@@ -68,10 +68,10 @@ def test_secrets_of_a_process_are_in_no_output(tmp_path: Path, capfd: pytest.Cap
     flags = found.flags()
     out = tmp_path / "out"
     out.mkdir()
-    said(capfd, *flags, "report", run, "-o", str(out / "report.html"))
-    said(capfd, *flags, "record", "--run", run, "-o", str(out / "run.capsule"))
-    said(capfd, *flags, "export", "--parquet", str(out / "fleet"))
-    shown = (said(capfd, *flags, "show", run) + said(capfd, *flags, "show", run, "--json")).encode()
+    run_command(capfd, *flags, "report", run, "-o", str(out / "report.html"))
+    run_command(capfd, *flags, "record", "--run", run, "-o", str(out / "run.capsule"))
+    run_command(capfd, *flags, "export", "--parquet", str(out / "fleet"))
+    shown = (run_command(capfd, *flags, "show", run) + run_command(capfd, *flags, "show", run, "--json")).encode()
     made = [path for folder in (found.state, out) for path in folder.rglob("*") if path.is_file()]
     assert {path.suffix for path in made} >= {".db", ".html", ".capsule", ".parquet"}
     texts = {str(path): path.read_bytes() for path in made} | {"metrics": page, "show": shown, "log": live.log.read_bytes()}

@@ -35,7 +35,7 @@ def test_slurm_script_parses_in_every_shell(script: Path) -> None:
         subprocess.run(["shellcheck", script], check=True)
 
 
-def wrongs(path: Path, manifest: object) -> list[str]:
+def schema_errors(path: Path, manifest: object) -> list[str]:
     """Return the errors of a manifest under the published schema."""
     schema = json.loads((SCHEMAS / f"{path.stem}.json").read_text())
     return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(manifest)]
@@ -44,7 +44,7 @@ def wrongs(path: Path, manifest: object) -> list[str]:
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_manifest_satisfies_the_published_schema(path: Path) -> None:
     """Each sample satisfies its kind's schema, which allows no other keys, and states that no cluster ran it."""
-    assert wrongs(path, yaml.safe_load(path.read_text())) == []
+    assert schema_errors(path, yaml.safe_load(path.read_text())) == []
     assert path.read_text().startswith("# Not run on a cluster")
 
 
@@ -61,7 +61,9 @@ def test_manifest_satisfies_the_published_schema(path: Path) -> None:
 def test_schema_finds_a_mistyped_manifest(name: str, before: str, after: str, wrong: str) -> None:
     path = SAMPLES / "kubernetes" / f"{name}.yaml"
     assert before in path.read_text()
-    (found, *_) = [each for each in wrongs(path, yaml.safe_load(path.read_text().replace(before, after))) if wrong in each]
+    (found, *_) = [
+        each for each in schema_errors(path, yaml.safe_load(path.read_text().replace(before, after))) if wrong in each
+    ]
     assert found
 
 

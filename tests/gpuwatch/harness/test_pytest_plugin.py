@@ -45,24 +45,24 @@ def test_pytest_benchmark_5_3_1_is_watched(copying: Settings, tmp_path: Path) ->
     ended = benchmark_run(copying, tmp_path, "pytest-benchmark", "--gpuwatch", "--benchmark-json=b.json", timer, *warmed)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = read_benchmarks(tmp_path)
-    check_json_holds_run_and_status(found)
-    check_warm_up_rounds_are_told_apart(found, copying)
+    check_json_has_run_and_status(found)
+    check_warm_up_rounds_are_separate(found, copying)
     check_marker_states_claim_and_tolerance(found, copying)
-    check_machine_info_holds_the_gpus(tmp_path)
-    check_summary_stands_at_the_end(ended)
+    check_machine_info_has_the_gpus(tmp_path)
+    check_summary_is_at_the_end(ended)
 
 
 def read_benchmarks(place: Path) -> dict[str, Any]:
     return {each["name"]: each for each in json.loads((place / "b.json").read_text())["benchmarks"]}
 
 
-def check_json_holds_run_and_status(found: dict[str, Any]) -> None:
+def check_json_has_run_and_status(found: dict[str, Any]) -> None:
     attached = [each["extra_info"]["gpuwatch"] for each in found.values()]
     assert len({each["run"] for each in attached}) == 2
     assert {each["status"] for each in attached} <= STATUSES
 
 
-def check_warm_up_rounds_are_told_apart(found: dict[str, Any], copying: Settings) -> None:
+def check_warm_up_rounds_are_separate(found: dict[str, Any], copying: Settings) -> None:
     """Check that the stored times are the rounds that pytest-benchmark counted, and earlier rounds are warm-up."""
     for name, warmed in (("test_pedantic", 5), ("test_benchmark", None)):
         attached = found[name]["extra_info"]["gpuwatch"]
@@ -77,7 +77,7 @@ def check_warm_up_rounds_are_told_apart(found: dict[str, Any], copying: Settings
         assert stored.declared["timer"] == "host"
 
 
-def check_machine_info_holds_the_gpus(place: Path) -> None:
+def check_machine_info_has_the_gpus(place: Path) -> None:
     [gpu] = json.loads((place / "b.json").read_text())["machine_info"]["gpuwatch"]
     assert (gpu["name"], gpu["power_limit_w"], gpu["simulated"]) == ("SIMULATED NVIDIA H200", 700.0, True)
     assert not any("clock" in name or "temperature" in name for name in gpu), "no values that vary from run to run"
@@ -90,7 +90,7 @@ def check_marker_states_claim_and_tolerance(found: dict[str, Any], copying: Sett
     assert judged.policy["tolerance_ratio"] == 0.05
 
 
-def check_summary_stands_at_the_end(ended: subprocess.CompletedProcess[str]) -> None:
+def check_summary_is_at_the_end(ended: subprocess.CompletedProcess[str]) -> None:
     out = ended.stdout
     assert "= gpuwatch =" in out
     assert "SIMULATED pytest-benchmark: 2 windows: " in out

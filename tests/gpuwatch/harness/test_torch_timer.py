@@ -13,9 +13,9 @@ from tests.gpuwatch.harness.real_packages import environment, evidence_of, folde
 def test_real_torch_is_watched(copying: Settings) -> None:
     """One run of ``torch_program.py`` passes all checks, because torch takes seconds to import."""
     found = read_json(run_python("tests/gpuwatch/harness/torch_program.py", given=environment(copying, folder("torch"), ".")))
-    check_measurements_carry_run_and_status(found)
+    check_measurements_have_run_and_status(found)
     for name in ("blocked", "adaptive", "single"):
-        check_window_holds_the_times_torch_took(found, copying, name)
+        check_window_has_torchs_times(found, copying, name)
     check_inductor_counts_in_one_window(found)
     assert [each["label"] for each in found["windows"][:3]] == ["add ten", "add ten", "a + 1"]
     assert found["windows"][-1]["label"] == "matmul", "the window of examples/harness/torch_timer.py"
@@ -23,14 +23,14 @@ def test_real_torch_is_watched(copying: Settings) -> None:
     assert found["tampered"] == [], "gpuwatch replaces no clock, event or synchronisation that the tampering rule checks"
 
 
-def check_measurements_carry_run_and_status(found: Any) -> None:
+def check_measurements_have_run_and_status(found: Any) -> None:
     runs = [each["run"] for each in found["measured"].values()]
     assert len(set(runs)) == 3
     assert all(found["statuses"])
     assert [each["run"] for each in found["windows"][:3]] == runs
 
 
-def check_window_holds_the_times_torch_took(found: Any, copying: Settings, name: str) -> None:
+def check_window_has_torchs_times(found: Any, copying: Settings, name: str) -> None:
     """Check that the evidence has each block with the mean time of a call, without the estimate and torch's warm-up."""
     measured = found["measured"][name]
     timings = evidence_of(copying, measured["run"]).timings

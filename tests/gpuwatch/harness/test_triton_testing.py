@@ -28,9 +28,9 @@ def test_real_triton_is_watched(copying: Settings) -> None:
     check_numbers_are_tritons(found)
     check_failures_are_tritons(found)
     check_each_do_bench_has_a_window(windows)
-    check_times_are_handed_over(windows, copying)
-    check_autotuner_has_one_window_a_key(windows, found)
-    check_summary_has_one_line_a_cause(ran.stderr)
+    check_times_are_stored(windows, copying)
+    check_autotuner_has_one_window_per_key(windows, found)
+    check_summary_has_one_line_per_cause(ran.stderr)
 
 
 def check_numbers_are_tritons(found: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ def check_each_do_bench_has_a_window(windows: Windows) -> None:
     assert {each["status"] for each in found} <= {"valid", "unproven", "flagged", "rejected"}
 
 
-def check_times_are_handed_over(windows: Windows, copying: Settings) -> None:
+def check_times_are_stored(windows: Windows, copying: Settings) -> None:
     """Check that the stored times are those of every timed call, in seconds, without warm-up."""
     stored = evidence_of(copying, str(windows["triton.testing.do_bench"][4]["run"]))
     graph = evidence_of(copying, str(windows["triton.testing.do_bench_cudagraph"][0]["run"]))
@@ -65,7 +65,7 @@ def check_times_are_handed_over(windows: Windows, copying: Settings) -> None:
     assert graph.timings.calls_count == 16, "20 ms contain 16 calls of 1.25 ms"
 
 
-def check_autotuner_has_one_window_a_key(windows: Windows, found: dict[str, Any]) -> None:
+def check_autotuner_has_one_window_per_key(windows: Windows, found: dict[str, Any]) -> None:
     """Check that the three trials of each of two keys count in one window per key."""
     tuned = windows["triton.autotune"]
     assert [(each["label"], each["trials_count"]) for each in tuned] == [("autotune scale", 3)] * 2
@@ -73,7 +73,7 @@ def check_autotuner_has_one_window_a_key(windows: Windows, found: dict[str, Any]
     assert len(windows["triton.testing.do_bench"]) == 6
 
 
-def check_summary_has_one_line_a_cause(stderr: str) -> None:
+def check_summary_has_one_line_per_cause(stderr: str) -> None:
     lines = [line for line in stderr.splitlines() if line.startswith("gpuwatch:")]
     assert any("2 × triton.autotune: autotune scale: 3 trials in one window" in line for line in lines)
     causes = [found[1] for line in lines if (found := re.match(r"gpuwatch:   \d of 6  ([\w-]+):", line))]
