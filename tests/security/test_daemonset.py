@@ -135,6 +135,6 @@ def test_window_refused_by_a_users_daemon_names_the_remedy() -> None:
     assert "gpuwatch daemon --system" in why
 
 
-def test_manifest_states_that_it_was_not_run() -> None:
+def test_manifest_is_marked_as_not_run() -> None:
     assert MANIFEST.read_text().startswith("# Not run on a cluster")
     assert "--system" in manifest_command()

@@ -117,14 +117,14 @@ def test_window_survives_closed_descriptors(daemon: Settings) -> None:
 
 
 @pytest.mark.parametrize("name", ["label", "claim", "gpus", "policy", "settings", "on_reject"])
-def test_window_refuses_objects_without_repr(name: str) -> None:
+def test_window_rejects_objects_without_repr(name: str) -> None:
     """An argument whose ``repr`` fails raises UsageError like any other wrong argument."""
     arguments: dict[str, Any] = {name: Hostile(3)}
     with pytest.raises(UsageError, match=f"^{name}: expected"):
         gpuwatch.window(**arguments)
 
 
-def test_declare_refuses_values_that_do_not_convert() -> None:
+def test_declare_rejects_inconvertible_values() -> None:
     with pytest.raises(UsageError, match="declare: warmup_count: expected a value that converts, found RuntimeError"):
         Testimony().declare({"warmup_count": Hostile(3)})
     with pytest.raises(UsageError, match="declare: warmup_s: expected text, a number"):

@@ -75,7 +75,7 @@ def attack(host: str, port: int) -> Iterator[None]:
                 thread.join()
 
 
-def test_sampling_goes_on_under_attack(page: tuple[Settings, str, int]) -> None:
+def test_sampling_continues_under_attack(page: tuple[Settings, str, int]) -> None:
     """Sampling continues with slow, hanging and very many clients."""
     settings, host, port = page
     with attack(host, port):

@@ -50,7 +50,7 @@ def times(piece: Evidence) -> Timings:
         ("idle_then_gemm4k", "from-idle", 0.09, 0.08, 0.06),
     ],
 )
-def test_fit_predicts_a_capped_run_it_was_not_fitted_on(
+def test_fit_predicts_capped_runs_outside_the_fit(
     label: str, scene: str, clock_bound: float, power_bound: float, time_bound: float
 ) -> None:
     """Clock, power and times under the cap are close to those of recordings outside the fit."""

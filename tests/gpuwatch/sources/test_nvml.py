@@ -212,7 +212,7 @@ def test_nvml_read_makes_only_the_requested_calls() -> None:
     ]
 
 
-def test_nvml_signals_of_one_call_share_it() -> None:
+def test_nvml_signals_of_one_call_share_the_call() -> None:
     source, library = nvml()
     read(source, "utilization_ratio", "mem_utilization_ratio")
     library.calls.clear()
@@ -222,7 +222,7 @@ def test_nvml_signals_of_one_call_share_it() -> None:
     assert library.calls == ["nvmlDeviceGetUtilizationRates"]
 
 
-def test_deprecated_call_is_used_where_its_successor_is_missing() -> None:
+def test_deprecated_call_is_used_without_its_successor() -> None:
     """The successor of a deprecated call is used if the library has it, otherwise the deprecated call."""
     assert read(nvml()[0], "temperature_c").temperature_c == 33
     assert read(nvml(missing={"nvmlDeviceGetTemperatureV"})[0], "temperature_c").temperature_c == 34
