@@ -1,4 +1,4 @@
-"""Access control of the page: every local user may read it on loopback; elsewhere the page needs TLS and known readers."""
+"""Access control of the page: on loopback every local user may read the page; elsewhere it needs TLS and known readers."""
 
 import base64
 import hashlib

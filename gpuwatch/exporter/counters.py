@@ -258,7 +258,7 @@ class Outcomes:
         self.canaries: dict[str, LastCanary] = {}  # by UUID; the page shows those of watched GPUs
 
     def judged(self, run: Run, judging_s: float | None) -> None:
-        """Count a finished window; ``judging_s`` is None if it was not judged."""
+        """Count a finished window; ``judging_s`` is None if the window was not judged."""
         with self.lock:
             if run.status not in self.statuses:
                 return
@@ -280,7 +280,7 @@ class Outcomes:
                     self._count_budget(budget)
 
     def _note_canary(self, run: Run) -> None:
-        """Store the canary of a window on one GPU.  The measured process declares it, so no alert on canaries may page people."""
+        """Store the canary of a window on one GPU.  The measured process declares canaries, so their alerts must not be urgent."""
         clock_mhz = amount(run.declared, "canary_clock_mhz")
         if clock_mhz and len(run.uuids) == 1 and (run.uuids[0] in self.canaries or len(self.canaries) < CANARIES_COUNT):
             copied = amount(run.declared, "canary_copy_bytes_count")

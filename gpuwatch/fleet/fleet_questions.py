@@ -127,7 +127,7 @@ def ask(
 
 
 def view_sql(parts: Sequence[str], *, with_simulated: bool = False) -> str:
-    """Return the statement that creates the view ``windows`` over these files.  It needs an empty table ``contract``."""
+    """Return the statement that creates the view ``windows`` over these files, given an empty table ``contract``."""
     files = ", ".join("'" + part.replace("'", "''") + "'" for part in parts)
     return _VIEW.format(tags=_TAGS, files=f"[{files}]", simulated="true" if with_simulated else "simulated IS NOT TRUE")
 

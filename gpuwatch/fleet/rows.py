@@ -22,7 +22,7 @@ _WORST_FIRST = ("reject", "flag", "note")
 
 
 def hostname(boot_id: str, named: str | None, given: str | None) -> str:
-    """Return the machine name of a run's partition; it must be the same in every export, or runs are exported twice.
+    """Return the machine name of a run's partition.  If a run's name changes between exports, the run is exported twice.
 
     A run without a name, from a daemon that was killed early, gets the name of its boot.
     """

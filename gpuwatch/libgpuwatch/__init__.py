@@ -10,7 +10,7 @@ LIBRARY = FOLDER / "libgpuwatch.so"  # missing if no C compiler was found at ins
 
 
 def is_ours(named: str, seen: Path) -> bool:
-    """Return True if ``named`` is the path of the package's library, and ``seen``, that file in a process's view, equals it."""
+    """Return True if ``named`` is the library's path, and ``seen``, that file in a process's view, has the library's content."""
     try:
         is_named = Path(named).is_absolute() and Path(named).resolve() == LIBRARY.resolve()
         # A file of another length is not read, because it may be huge.

@@ -37,7 +37,7 @@ class Manager:
         self._send(f"READY=1\n{self._status_line(status)}")
 
     def status(self, status: str, *, alive: bool = True) -> None:
-        """Set the line of ``systemctl status``; with ``alive`` it also feeds the watchdog."""
+        """Set the line of ``systemctl status``; with ``alive``, also feed the watchdog."""
         self._send(("WATCHDOG=1\n" if alive else "") + self._status_line(status))
 
     def reloading(self) -> None:

@@ -27,7 +27,7 @@ PERMANENT = frozenset({2, 3, 4, 13, 25, 26})
 
 
 def official() -> Api:
-    """Return the pynvml module of nvidia-ml-py.  Raises SourceGoneError: when it is missing or shadowed by another package."""
+    """Return the pynvml module of nvidia-ml-py.  Raises SourceGoneError: when the module is missing or not NVIDIA's."""
     fix = "run: pip uninstall pynvml && pip install --force-reinstall nvidia-ml-py"
     try:
         import pynvml

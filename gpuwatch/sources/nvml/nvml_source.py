@@ -24,7 +24,7 @@ from gpuwatch.sources.nvml.signals import SIGNALS
 
 
 class _NvmlGpu:
-    """Cached state of one GPU.  The source drops it when the GPU is lost, and builds it again when the GPU answers."""
+    """Cached state of one GPU.  The source drops the state of a lost GPU, and builds a new one when the GPU answers."""
 
     def __init__(
         self, api: Api, board: device_facts.BoardHandles, driver_version: str | None, identities: host.Identities
@@ -112,7 +112,7 @@ class Nvml:
             return row
 
     def series(self, uuid: str, row: Sequence[str], pulse: Sequence[str]) -> CompiledLoop | None:
-        """Return the compiled loop over a row and a pulse; None if it cannot be opened.
+        """Return the compiled loop over a row and a pulse; None if the loop cannot be opened.
 
         Raises DeviceLostError, SourceGoneError.
         """

@@ -141,7 +141,7 @@ class Fleet:
             for sweep in islice(sweeps, QUESTIONS_COUNT):
                 self.tallies.take(sweep)
 
-    def tell(self, uuid: str, kind: str, value: int | None = None) -> None:
+    def report_event(self, uuid: str, kind: str, value: int | None = None) -> None:
         """Pass a driver event to the tallies."""
         now_ns = self.clock.now_ns()
         event = Event(uuid=uuid, at_ns=now_ns, kind=kind, value=value)

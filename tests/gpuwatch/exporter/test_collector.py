@@ -132,7 +132,7 @@ def test_page_drops_readings_of_a_lost_gpu_and_keeps_counts() -> None:
     lost, other = fleet.uuids
     there = fleet.scrape()
     fleet.play(2)
-    fleet.tell(lost, "xid", 79)
+    fleet.report_event(lost, "xid", 79)
     gone = fleet.scrape()
     assert of(gone, "gpuwatch_gpu_up", uuid=lost) == 0
     assert of(gone, "gpuwatch_gpus", state="lost") == 1
@@ -269,8 +269,8 @@ def test_page_counts_memory_errors_and_xids() -> None:
     """An Xid of an unknown GPU does not count."""
     fleet = Fleet("ecc-error")
     fleet.play(8)
-    fleet.tell(fleet.uuids[0], "xid", 48)
-    fleet.tell("GPU-unknown", "xid", 13)
+    fleet.report_event(fleet.uuids[0], "xid", 48)
+    fleet.report_event("GPU-unknown", "xid", 13)
     found = fleet.scrape()
     assert of(found, "gpuwatch_gpu_ecc_errors_total", kind="uncorrected") == 1
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="48") == 1
@@ -280,7 +280,7 @@ def test_page_counts_memory_errors_and_xids() -> None:
 def test_page_bounds_the_xid_labels() -> None:
     fleet = Fleet("steady-copy")
     for number in range(1000):
-        fleet.tell(fleet.uuids[0], "xid", number)
+        fleet.report_event(fleet.uuids[0], "xid", number)
     found = fleet.scrape()
     assert sum(name == "gpuwatch_gpu_xid_errors_total" for name, _ in found) == 65
     assert of(found, "gpuwatch_gpu_xid_errors_total", xid="other") == 1000 - 64
