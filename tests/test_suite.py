@@ -28,7 +28,7 @@ SLEEPS = {
 # Bounds on time that do not depend on load.
 BOUNDS = {
     "gpuwatch/sampling/test_plan.py::test_measurement_takes_its_configured_time": "a virtual clock",
-    "gpuwatch/sources/test_contract.py::test_waiting_for_events_ends_in_time": "asked of virtual clocks only",
+    "gpuwatch/sources/test_contract.py::test_source_events_returns_after_its_timeout": "asked of virtual clocks only",
 }
 CLOCKS = frozenset({"monotonic", "monotonic_ns", "now_ns", "perf_counter", "perf_counter_ns", "process_time", "thread_time"})
 

@@ -88,14 +88,14 @@ def test_compiled_loop_refuses_a_library_of_another_layout(tmp_path: Path) -> No
     (tmp_path / "empty").mkdir()
     assert compiled_loop.compiled(tmp_path / "empty") == (
         None,
-        "it was not built: no C compiler was there when gpuwatch was installed",
+        "it was not built: no C compiler was found when gpuwatch was installed; install gcc, then reinstall gpuwatch",
     )
     other = re.sub(r"(gpuwatch_compiled_loop_layout = )\d+", r"\g<1>99", SOURCE.read_text())
     (tmp_path / "compiled_loop.c").write_text(other)
     subprocess.run([program("gcc"), "-shared", "-fPIC", "-o", "_compiled_loop.so", "compiled_loop.c"], cwd=tmp_path, check=True)
     library, why = compiled_loop.compiled(tmp_path)
     assert library is None
-    assert why == "_compiled_loop.so is of another version of gpuwatch: install it again"
+    assert why == "_compiled_loop.so belongs to another version of gpuwatch: reinstall gpuwatch"
     (tmp_path / "empty" / "sub").mkdir()
     (tmp_path / "empty" / "sub" / "_compiled_loop.so").write_bytes(b"no library")
     library, why = compiled_loop.compiled(tmp_path / "empty" / "sub")

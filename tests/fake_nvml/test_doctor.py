@@ -12,7 +12,7 @@ from tests.fake_nvml.doctors import Report, doctors
 from tests.fake_nvml.layout import FUNCTIONS
 from tests.fake_nvml.scene import DRIVER_NOT_LOADED, FUNCTION_NOT_FOUND, NO_PERMISSION, VERSIONS_DIFFER, Scene, create
 
-MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is no library: install the NVIDIA driver"
+MISSING = "no NVIDIA driver found: libnvidia-ml.so.1 was not found, or is not a library: install the NVIDIA driver"
 FORBIDDEN = "no permission to use the GPU: give this user read and write access to /dev/nvidiactl and /dev/nvidia*"
 TOO_OLD = "libnvidia-ml.so.1 is older than this program needs; install a newer NVIDIA driver"
 
@@ -82,8 +82,8 @@ def test_refusing_driver_is_reported_with_the_remedy(reports: dict[str, Report],
         ("missing", MISSING),
         ("broken", MISSING),
         ("ancient", TOO_OLD),
-        ("without-gpus", "the driver is loaded but lists no GPU: check nvidia-smi"),
-        ("none", f"no GPU that the driver lists answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
+        ("without-gpus", "the driver is loaded but lists no GPU: run nvidia-smi"),
+        ("none", f"the driver lists GPUs, but none of them answers: GPU 0: {FORBIDDEN}; GPU 1: {FORBIDDEN}"),
     ],
 )
 def test_missing_driver_or_gpu_is_one_failed_check(reports: dict[str, Report], name: str, says: str) -> None:

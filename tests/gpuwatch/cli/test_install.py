@@ -72,7 +72,7 @@ def test_a_file_of_somebody_else_or_a_mask_is_not_replaced(gpuwatch: Gpuwatch, t
     unit.write_text("[Service]\nExecStart=/mine\n")
     ended = gpuwatch("daemon", "install", "--root", str(tmp_path), "--yes")
     assert (ended.code, unit.read_text()) == (2, "[Service]\nExecStart=/mine\n")
-    assert "expected a file of ours or nothing" in ended.err
+    assert "expected a file of gpuwatch or nothing" in ended.err
     unit.unlink()
     unit.symlink_to("/dev/null")
     assert "found a link to /dev/null" in gpuwatch("daemon", "install", "--root", str(tmp_path), "--yes").err
@@ -166,7 +166,7 @@ def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str
 
 def test_install_refuses_a_program_hidden_from_the_service() -> None:
     """The command refuses an installation that the service could not see."""
-    with pytest.raises(UsageError, match="kept out of /home; install gpuwatch where it can see it"):
+    with pytest.raises(UsageError, match="expected a program outside /home, which the system's daemon cannot read"):
         units.visible(("/home/ada/venv/bin/gpuwatch",))
 
 
