@@ -1,6 +1,6 @@
 """Windows around the harnesses of Triton, torch and CuPy: a program needs only ``import gpuwatch.auto``.
 
-The rest of the program stays as before.  ``triton.testing.do_bench`` and its relatives, torch's ``Timer`` and CuPy's
+The rest of the program stays unchanged.  ``triton.testing.do_bench`` and its relatives, torch's ``Timer`` and CuPy's
 ``benchmark`` return the same numbers, and the process prints the verdicts at its end.  ``GPUWATCH=off`` disables all this.
 """
 
@@ -31,7 +31,7 @@ def results() -> list[dict[str, object]]:
 
 
 def report() -> str:
-    """Return the lines that the process would print at its end, and drop them from that output.
+    """Return the lines that the process would print at its end; the process then omits these lines.
 
     Provisional: the text may change.
 

@@ -1,4 +1,4 @@
-"""Amounts as people write them ("50ms", "2GiB", "1 %"): read into the units of the code, and written back exactly."""
+"""Amounts with units ("50ms", "2GiB", "1 %"), converted exactly to and from the units of the code."""
 
 import re
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class QuantityError(ValueError):
 
 def duration_ns(text: str) -> int:
     """Read a duration with its unit.  Raises QuantityError."""
-    return _scaled(text, _DURATIONS_NS, 'a duration with its unit, as "50ms", "2.5s" or "24h"')
+    return _scaled(text, _DURATIONS_NS, 'a duration with its unit, such as "50ms", "2.5s" or "24h"')
 
 
 def lapse_ns(text: str) -> int:
@@ -53,12 +53,12 @@ def lapse_ns(text: str) -> int:
 
 def size_bytes(text: str) -> int:
     """Read a size with its unit.  Raises QuantityError."""
-    return _scaled(text, _SIZES_BYTES, 'a size with its unit, as "64MiB" or "2GiB"')
+    return _scaled(text, _SIZES_BYTES, 'a size with its unit, such as "64MiB" or "2GiB"')
 
 
 def share_ratio(text: str) -> float:
     """Read a percentage with its sign.  Raises QuantityError."""
-    expected = 'a share of 0 to 100 % with its sign, as "1 %"'
+    expected = 'a share of 0 to 100 % with its sign, such as "1 %"'
     amount, unit = _split(text, expected)
     if unit != "%" or amount > 100:
         raise QuantityError(f"expected {expected}, found {text!r}")

@@ -67,7 +67,7 @@ def test_ci_is_neutral_for_what_the_machine_spoiled(gpuwatch: Gpuwatch, tmp_path
     assert gpuwatch("ci", *flags).code == 0
     assert gpuwatch("ci", *flags, "--label", "other", "--neutral-exit", "75").code == 0
     only = gpuwatch("ci", *flags, "--label", "gemm", "--save", str(tmp_path / "none"))
-    assert "not written, no window; 1 spoiled left out" in only.err
+    assert "not written, no window; 1 spoiled or without evidence left out" in only.err
     assert not (tmp_path / "none").exists()
 
 
@@ -103,7 +103,7 @@ def test_ci_tries_again_and_passes_the_commands_code_on(gpuwatch: Gpuwatch, daem
     """An empty window is neutral after two tries; a failing command ends the job with its own code."""
     ended = gpuwatch("ci", *daemon.flags(), "--retry", "1", "--neutral-exit", "75", "--", *SHORT)
     assert ended.code == 75, ended.err
-    assert ended.err.count("run again (1 of 1)") == 1
+    assert ended.err.count("running again (1 of 1)") == 1
     failed = gpuwatch("ci", *daemon.flags(), "--retry", "3", "--", "sh", "-c", "exit 4")
     assert (failed.code, "ended with exit code 4" in failed.err) == (4, True)
     assert gpuwatch("ci", *daemon.flags(), "--", "no-such-program").code == 127
@@ -138,10 +138,10 @@ def test_ci_runs_the_command_at_the_baselines_revision(
         (("--bencher", "/no/folder/x", "--", "touch", "ran"), "--bencher: expected a file in a folder"),
         (("--summary", ".", "--", "touch", "ran"), "--summary: expected a file that can be appended to, found ."),
         (("--outputs", "/no/x", "--", "touch", "ran"), "--outputs: expected a file that can be appended to, found /no/x"),
-        (("--clock", "1500", "--", "touch", "ran"), "--clock: expected --baseline beside it"),
+        (("--clock", "1500", "--", "touch", "ran"), "--clock: expected --baseline with it"),
         (
             ("--baseline", "nothere", "--", "touch", "ran"),
-            "--baseline: no file 'nothere' is here, and as a git revision: expected",
+            "--baseline: no file 'nothere' exists, and as a git revision: expected",
         ),
     ],
 )

@@ -22,7 +22,7 @@ def test_without_a_yes_it_only_shows(gpuwatch: Gpuwatch, tmp_path: Path, monkeyp
     assert ended.code == 1
     assert f"new {root}/etc/systemd/system/gpuwatch.service" in ended.out
     assert "+ExecStart=/usr/bin/gpuwatch daemon --system" in ended.out
-    assert "nothing was changed; repeat it with --yes" in ended.err
+    assert "nothing was changed: repeat with --yes" in ended.err
     assert not root.exists()
 
 
@@ -56,7 +56,7 @@ def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_p
 def test_another_root_is_never_mistaken_for_the_users_own_units(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     for command in ("install", "uninstall"):
         ended = gpuwatch("daemon", command, "--user", "--root", str(tmp_path), "--yes")
-        assert (ended.code, ended.err) == (2, "gpuwatch: --root: it is for the system's daemon; use --system\n")
+        assert (ended.code, ended.err) == (2, "gpuwatch: --root: expected --system with it, found --user; use --system\n")
 
 
 def test_the_rules_that_a_drop_in_names_exist(gpuwatch: Gpuwatch) -> None:
@@ -153,9 +153,9 @@ def test_a_users_service_finds_what_its_user_finds(gpuwatch: Gpuwatch, home: Pat
     ("arguments", "says"),
     [
         (("--system", "--with", "profiler"), "--with: expected one of kernel-log, "),
-        (("--user", "--with", "profilers"), "drop-ins are for the system's daemon"),
+        (("--user", "--with", "profilers"), "--with: expected --system with it"),
         (("--system", "--state", "/x"), "configured in /etc/gpuwatch/config.toml"),
-        (("--user", "--root", "/x"), "--root: it is for the system's daemon"),
+        (("--user", "--root", "/x"), "--root: expected --system with it, found --user"),
     ],
 )
 def test_what_makes_no_sense_is_refused(gpuwatch: Gpuwatch, arguments: tuple[str, ...], says: str) -> None:
@@ -183,4 +183,4 @@ def test_commands_run_in_an_order_that_systemd_takes() -> None:
 
 
 def test_a_daemon_that_stays_for_all_does_not_leave_by_itself(gpuwatch: Gpuwatch) -> None:
-    assert "choose one" in gpuwatch("daemon", "--system", "--on-demand").err
+    assert "--on-demand: expected no --system" in gpuwatch("daemon", "--system", "--on-demand").err

@@ -41,9 +41,9 @@ def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Pa
 def test_judge_refuses_options_of_another_kind_of_file(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<!doctype html>")
     for arguments, words in (
-        ((CAPSULE, "--trust", "x.pub"), "--trust checks who signed a report"),
-        ((str(tmp_path / "a.html"), "--claim", "burst"), "--claim is of a log or recording"),
-        ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu is of a log or recording"),
+        ((CAPSULE, "--trust", "x.pub"), "--trust: expected a report"),
+        ((str(tmp_path / "a.html"), "--claim", "burst"), "--claim: expected a log or recording"),
+        ((str(tmp_path / "a.html"), "--gpu", "0"), "--gpu: expected a log or recording"),
         ((str(tmp_path / "none.csv"),), "expected a file, found nothing to read"),
         ((str(tmp_path / "a.html"),), "expected a gpuwatch report"),
     ):

@@ -121,7 +121,7 @@ def test_requests_are_laid_on_the_servers_gpu(gpuwatch: Gpuwatch, daemon: Settin
     shifted = json.loads(path.read_text())
     shifted["start_times"] = [each + 7200 for each in shifted["start_times"]]
     path.write_text(json.dumps(shifted))
-    assert "expected begins of this boot of this machine" in gpuwatch("judge", *daemon.flags(), str(path)).err
+    assert "expected start times of this machine since its boot" in gpuwatch("judge", *daemon.flags(), str(path)).err
 
 
 def test_begins_of_a_table_make_a_verdict_with_times(gpuwatch: Gpuwatch, daemon: Settings, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_run_takes_the_times_of_hyperfine(daemon: Settings, tmp_path: Path) -> N
         ("true", "expected a file that the command writes, found it unchanged"),
         ("rm FILE", "expected a result file, found nothing to read"),
         ("echo {} > FILE", "an empty object"),
-        ("cp HYPERFINE FILE", "found 2 series of times; --series NAME takes one"),
+        ("cp HYPERFINE FILE", "found 2; choose one with --series NAME"),
         ("cp NVBENCH FILE; sleep 0.1", "expected one series of times, found none"),
     ],
 )
@@ -182,9 +182,9 @@ def test_run_says_why_it_takes_no_times(daemon: Settings, tmp_path: Path, script
     [
         ((R1, "--clock", "x"), "--clock, --begin: expected --times with them"),
         ((R1, "--series", "softmax"), "--series: expected a part of a name of r1.json such as 'gemm Device=0'"),
-        ((R1, "--trust", "x.pub"), "--trust is not of a result file"),
+        ((R1, "--trust", "x.pub"), "--trust: expected a log, recording or report"),
         ((R1, "--to", "1h"), "--to: expected --from with it"),
-        ((str(FILES / "README.md"), "--series", "x"), "--series is of a result file"),
+        ((str(FILES / "README.md"), "--series", "x"), "--series: expected a result file"),
     ],
 )
 def test_judge_refuses_what_no_result_has(gpuwatch: Gpuwatch, daemon: Settings, arguments: tuple[str, ...], words: str) -> None:

@@ -36,8 +36,8 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
     """The verdict is printed and stored with the owner of the work; --fail-on decides the exit code, as in run."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
-    owner = "this session's" if os.getsid(0) else "that of all your commands that entered this container"
-    assert f"mark job is open for 1min, own work is {owner} (run " in begun.err
+    owner = "this session" if os.getsid(0) else "all your commands that entered this container"
+    assert f"mark job is open for 1min, measuring {owner} (run " in begun.err
     assert "expected a name that is free" in mark(gpuwatch, daemon, "begin", "job").err
     let_pass(0.3, "the window has a length")
     ended = mark(gpuwatch, daemon, "end", "job", "--json", "--fail-on", "rejected")
@@ -47,7 +47,7 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
     assert verdict["label"] == "job"
     assert verdict["device"]["name"] == "SIMULATED NVIDIA H200"
     shown = gpuwatch(*daemon.flags(), "show", ended.data["run"])
-    assert f"stated: own work is that of session{'' if os.getsid(0) else 's of user'} " in shown.err
+    assert f"stated: own work: session{'' if os.getsid(0) else 's of user'} " in shown.err
     again = mark(gpuwatch, daemon, "end", "job")
     assert (again.code, again.out) == (1, "")
     assert "mark 'job': expected an open mark of yours of that name, found none" in again.err
@@ -106,7 +106,7 @@ def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Sett
         (("begin", "n" * 65), "NAME: expected 1 to 64 characters, found 65"),
         (("begin", "a", "--expires", "soon"), "--expires: expected a duration with its unit"),
         (("begin", "a", "--expires", "0.5s"), "--expires: expected 1 s to 31 d, found 0.5s"),
-        (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected it without --own user"),
+        (("begin", "a", "--own", "user", "--pid", "1"), "--pid: expected no --own with it, found --own user"),
         (("begin", "a", "--work", "flops=1"), "--work: expected --untrusted with it"),
         (("begin", "a", "--untrusted", "--work", "flops=many"), "--work: expected flops=COUNT"),
         (("end", "a", "--call-time", "2us"), "--call-time: expected --calls with it"),

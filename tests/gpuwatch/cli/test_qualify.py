@@ -23,8 +23,8 @@ def test_instance_is_qualified_against_a_saved_reference(gpuwatch: Gpuwatch, tmp
     reference = tmp_path / "fleet.json"
     first = gpuwatch(*STEADY, "--save-reference", str(reference))
     assert (first.code, first.out.splitlines()[0][:9]) == (12, "SIMULATED")
-    assert "UNKNOWN: this instance was measured, and there is no reference card to compare it with (0 reference" in first.out
-    assert f"{reference} now holds 1 card: gpuwatch selftest --qualify --reference {reference} compares with it" in first.out
+    assert "UNKNOWN: no reference card of this model is available to compare with (0 reference" in first.out
+    assert f"{reference} now holds 1 card; to compare: gpuwatch selftest --qualify --reference {reference}" in first.out
     assert "--save-reference" not in first.out
     assert "GPU-" not in reference.read_text()
     again = gpuwatch(*STEADY, "--reference", str(reference))
@@ -62,8 +62,8 @@ def test_without_a_driver_it_says_so_in_one_line(gpuwatch: Gpuwatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("selftest", "--reference", "x"), "--reference belongs to --qualify"),
-        (("selftest", "--save-reference", "x"), "--save-reference belongs to --qualify"),
+        (("selftest", "--reference", "x"), "--reference: expected --qualify with it, found none"),
+        (("selftest", "--save-reference", "x"), "--save-reference: expected --qualify with it, found none"),
         (("selftest", "--qualify", "--show"), "without --seconds and --show"),
         (("selftest", "--qualify", "--seconds", "2"), "without --seconds and --show"),
         (("selftest", "--qualify", "--reference", "/nowhere/x.json"), "/nowhere/x.json: No such file"),

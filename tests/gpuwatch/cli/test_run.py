@@ -204,7 +204,7 @@ def test_a_closed_stream_stays_closed_for_the_program(daemon: Settings) -> None:
 
 def test_what_says_more_finds_the_same_store_when_pasted(daemon: Settings) -> None:
     ended = run("--", "true", settings=daemon)
-    pasted = ended.stderr.splitlines()[-1].strip().removesuffix(" says more").split()
+    pasted = ended.stderr.splitlines()[-1].strip().removeprefix("details: ").split()
     assert f"--state={daemon.state}" in pasted
     shown = subprocess.run([sys.executable, "-m", *pasted], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, ended.stderr.splitlines()[0])

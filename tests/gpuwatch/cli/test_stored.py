@@ -205,7 +205,7 @@ def test_a_recording_of_a_window_is_judged_alike_elsewhere(
     assert (last["begin_ns"], last["end_ns"]) == (judged["end_ns"] - 2_000_000_000, judged["end_ns"])
     outside = gpuwatch("audit", "--trace", str(file), "--from", "0.5", "--to", "60")
     assert outside.code == 2
-    assert "expected a stretch within 0 to 3." in outside.err
+    assert "expected --from and --to within 0 to 3." in outside.err
     assert "without wall times" in gpuwatch("audit", "--trace", str(file), "--from", "14:00").err
 
 

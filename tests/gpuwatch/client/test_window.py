@@ -411,7 +411,7 @@ def test_a_generator_is_refused_as_a_benchmark() -> None:
         ({"accept": ["outlier"]}, "did you mean 'outliers'?"),
         ({"limits": {"no-work": {"busy": 0.1}}}, "busy"),
         ({"limits": 3}, "limits: expected a table of tables, found 3"),
-        ({"policy": gpuwatch.Policy(), "accept": ["outliers"]}, "policy: expected a policy without accept and limits"),
+        ({"policy": gpuwatch.Policy(), "accept": ["outliers"]}, "policy: expected no accept or limits with a policy"),
         ({"claim": None}, "claim: expected text, found None"),
         ({"settings": {}}, "settings: expected gpuwatch.config.settings.Settings"),
         ({"label": "x" * 257}, "label: expected at most 256 characters, found 257"),

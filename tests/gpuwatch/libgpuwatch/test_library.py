@@ -114,7 +114,7 @@ def test_ranges_inside_of_others_are_named(copying: Settings, ranges: Path) -> N
     found = runs_of(copying, 2)
     assert set(found) == {"program", "outer"}
     assert times_of(copying, found["outer"]) == 20
-    assert "40 ranges inner inside of outer became no iterations: judge them alone with --nvtx inner" in ended.stderr
+    assert "40 ranges inner inside outer are not iterations; judge only these with --nvtx inner" in ended.stderr
     assert f"`gpuwatch show {found['outer'].id} --source=" in ended.stderr
     assert "show RUN" not in ended.stderr
 
@@ -136,7 +136,7 @@ def test_report_names_only_windows_of_its_run(
         assert "inside" in capfd.readouterr().err
         assert ranges.tell(copying, "another") == {Status.UNPROVEN}
     said = capfd.readouterr().err
-    assert said == "gpuwatch: --nvtx: the report names 1 window that this run did not open; left out\n"
+    assert said == "gpuwatch: --nvtx: the report lists 1 window that this run did not open; ignored\n"
 
 
 def test_ranges_are_listed(copying: Settings, ranges: Path) -> None:

@@ -181,7 +181,7 @@ def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -
     (home / "older.html").write_text(rendered(older))
     ended = gpuwatch("verify", str(home / "older.html"))
     assert ended.code == 1
-    assert "judged by an earlier version (0.0): its words, severities" in ended.out
+    assert "judged by an earlier version (0.0): not compared: wording, severities" in ended.out
     assert "status: the report says 'valid', the evidence" in ended.out
 
 
@@ -189,7 +189,7 @@ def test_what_cannot_be_asked_is_one_line(gpuwatch: Gpuwatch, report: Path, home
     state = ("--state", str(home / "empty"))
     for arguments, says in (
         ((), "expected a report FILE.html, or --key"),
-        ((str(report), "--key"), "--key: expected nothing else"),
+        ((str(report), "--key"), "--key: expected no FILE or --trust with it"),
         ((*state, "--key"), "a key is made when a daemon first starts"),
         ((str(report), "--trust", str(home / "none.pub")), "expected a public key"),
         ((str(report), "--trust", str(report)), "expected a public key"),
