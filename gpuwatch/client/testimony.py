@@ -60,9 +60,7 @@ class Testimony:
         self._declared: dict[str, FactValue] = stated.facts()
         self._looked: dict[str, FactValue] = {}
         self._recorded: list[Timings | RecordedTimes] = []
-        self.replace_times: Callable[[Timings | PackedTimes | None], Timings | PackedTimes | None] | None = (
-            None  # set by a harness
-        )
+        self.replace_times: Callable[[Timings | PackedTimes | None], Timings | PackedTimes | None] | None = None  # by harness
         self.beside = Beside()
         self.tags = WindowTags()
         self._marks: Marks | None = None
@@ -121,7 +119,7 @@ class Testimony:
             is_tensor_there = has_tensor(tensors)
         except Exception as error:  # a list that holds itself, a type whose attributes fail
             raise UsageError(
-                f"inputs: expected tensors of torch or numpy, found a value that raises {type(error).__name__}"
+                f"inputs: expected tensors of torch or numpy, found an object with {type(error).__name__}"
             ) from error
         if not is_tensor_there:
             found = ", ".join(type(each).__name__ for each in tensors)

@@ -13,12 +13,12 @@ CAPSULE = str(TRACES / "h200-side-stream.capsule")
 
 
 @pytest.mark.parametrize("name", ["h200-side-stream.capsule", "h200-nvidia-smi.csv", "power_step.npz"])
-def test_judge_answers_as_audit_of_a_recording(gpuwatch: Gpuwatch, name: str) -> None:
+def test_judge_of_a_recording_equals_audit_trace(gpuwatch: Gpuwatch, name: str) -> None:
     file = str(TRACES / name)
     assert gpuwatch("judge", file, "--json").data == gpuwatch("audit", "--trace", file, "--json").data
 
 
-def test_judge_takes_policy_and_part_of_a_recording(gpuwatch: Gpuwatch) -> None:
+def test_judge_applies_policy_and_part_to_a_recording(gpuwatch: Gpuwatch) -> None:
     (verdict,) = gpuwatch("judge", CAPSULE, "--from", "0.1", "--to", "0.5s", "--claim", "burst", "--json").data["verdicts"]
     assert verdict["claim"] == "burst"
     assert verdict["end_ns"] - verdict["begin_ns"] == 400_000_000
@@ -26,7 +26,7 @@ def test_judge_takes_policy_and_part_of_a_recording(gpuwatch: Gpuwatch) -> None:
 
 
 def test_judge_verifies_a_report_by_its_content(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A report is recognised by its name or its first tag, and gets the answer of `verify`."""
+    """A report is recognised by its suffix or first tag, and gets the answer of `verify`."""
     page = tmp_path / "run.html"
     assert gpuwatch("report", "--trace", CAPSULE, "-o", str(page)).code == 0
     renamed = tmp_path / "attachment"

@@ -23,17 +23,19 @@ BEGIN, END = ("mark", "begin"), ("mark", "end")
 
 
 def mark(gpuwatch: Gpuwatch, found: Settings, *arguments: str) -> Ended:
+    """Run a command of `gpuwatch mark` with these settings."""
     return gpuwatch(*found.flags(), "mark", *arguments)
 
 
 def windows_count(found: Settings) -> int:
+    """Return the number of windows that the daemon tracks."""
     with connect(found, start=False) as client:
         count: int = client.status()["windows_count"]
     return count
 
 
 def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """The verdict is printed and stored with the owner of the work; --fail-on decides the exit code, as in run."""
+    """The verdict is printed and stored with the measured processes; --fail-on decides the exit code."""
     begun = mark(gpuwatch, daemon, "begin", "job", "--expires", "1min", "--claim", "sustained")
     assert (begun.code, begun.out) == (0, "")
     owner = "this session" if os.getsid(0) else "all your commands that entered this container"
@@ -55,7 +57,7 @@ def test_mark_is_judged_between_two_commands(gpuwatch: Gpuwatch, daemon: Setting
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
 def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
-    """In a container entered by `docker exec`, where the session has no number, the user's commands from outside are own."""
+    """In a container entered by `docker exec`, a mark measures all commands of the user from outside."""
     flags = settings(tmp_path).flags()
     line = shlex.join([sys.executable, "-m", "gpuwatch", *flags, "mark"])
     script = f"{line} begin job && {line} end job --json --fail-on rejected"
@@ -68,7 +70,7 @@ def test_mark_in_a_container_entered_from_outside(tmp_path: Path) -> None:
     assert run.declared["own_processes"] == f"sessions of user {os.getuid()} begun outside this PID namespace"
 
 
-def test_mark_that_expired_says_so(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+def test_mark_end_reports_an_expired_mark(gpuwatch: Gpuwatch, daemon: Settings) -> None:
     assert mark(gpuwatch, daemon, "begin", "left", "--expires", "1s").code == 0
     wait_until(lambda: windows_count(daemon) == 0, what="the mark expires and is judged")
     ended = mark(gpuwatch, daemon, "end", "left", "--fail-on", "unproven")
@@ -88,8 +90,8 @@ def test_mark_of_trusted_code_refuses_a_claim(gpuwatch: Gpuwatch, daemon: Settin
     assert mark(gpuwatch, daemon, "end", "trusted").code == 0
 
 
-def test_mark_of_untrusted_code_holds_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
-    """Statements at the begin are final, and the claim at the end is compared with them."""
+def test_mark_of_untrusted_code_checks_its_claim(gpuwatch: Gpuwatch, daemon: Settings) -> None:
+    """The judge compares the number claimed at the end with the work stated at the start."""
     stated = ("--untrusted", "--work", "flops=1.4e11,dtype=bf16")
     assert mark(gpuwatch, daemon, "begin", "submission", *stated).code == 0
     let_pass(1.2, "a claim needs a window of a second")
@@ -136,8 +138,8 @@ def test_mark_surrounds_the_runs_of_hyperfine(daemon: Settings) -> None:
     assert "SIMULATED  hyper  SIMULATED NVIDIA H200" in done.stdout
 
 
-def test_mark_is_lost_with_its_daemon_and_says_so(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
-    """A killed daemon leaves an unproven window; the next daemon knows no mark, and the store explains it."""
+def test_mark_end_reports_a_mark_lost_with_its_daemon(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+    """A killed daemon leaves an unproven window; `mark end` finds the reason in the store."""
     found = settings(tmp_path)
     with running(tmp_path) as live:
         assert mark(gpuwatch, found, "begin", "kept").code == 0
