@@ -13,7 +13,7 @@ __all__ = ["report", "results"]
 
 
 def results() -> list[dict[str, object]]:
-    """Wait for the verdicts of all harness windows so far, and return them as plain data.
+    """Wait for the verdicts of all harness windows, and return them as plain data.
 
     Provisional: keys may be added.
 

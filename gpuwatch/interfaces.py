@@ -1,6 +1,6 @@
 """READ FIRST: the roles of the daemon's parts, and the one record that passes between them.
 
-A Source lists GPUs and reads their values.  The sampler queries it, lane by lane, at a Clock's deadlines, and makes a
+A Source lists GPUs and reads their values.  The sampler queries a Source lane by lane, at a Clock's deadlines, and makes a
 Sweep of every answer.  Sinks (store, exporter, live feed) receive sweeps.  Nothing else passes between these parts.
 """
 
@@ -124,7 +124,7 @@ class Clock(Protocol):
 class Source(Protocol):
     """A source of evidence: the driver, a simulation, a recording.
 
-    Every method may raise SourceGoneError; those that take a UUID may raise DeviceLostError.  Unsupported values are None in
+    Every method may raise SourceGoneError; methods with a UUID may also raise DeviceLostError.  Unsupported values are None in
     a reading, and an empty tuple elsewhere.  Several threads may call the methods, one per GPU and lane.
     """
 
@@ -142,7 +142,7 @@ class Source(Protocol):
         """Read one row of the fast, slow or edge lane: these signals only, the others stay None."""
 
     def read_process_list(self, uuid: str, *, utilization: bool = False) -> ProcessList:
-        """Return the processes on the GPU; with ``utilization`` also each one's use since the last such call (costs milliseconds)."""
+        """Return the processes on the GPU; with ``utilization`` also each process's use since the last such call (slow)."""
 
     def power_record(self, uuid: str) -> PowerRecord:
         """Return new samples of the driver's dense power record since the last call; empty without such a record."""
@@ -154,7 +154,7 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """A receiver of sweeps.  Sampling threads call ``take``: it must be quick and must not raise."""
+    """A receiver of sweeps.  Sampling threads call ``take``, which must be quick and must not raise."""
 
     def take(self, sweep: Sweep) -> None: ...
 
@@ -194,7 +194,7 @@ class Run:
     pids: frozenset[int]
     declared: Mapping[str, Fact]
     host: Host | None
-    status: str  # "open", "judging", or a Status value
+    status: str  # "open", "closing", "judging", or a Status value
     why: str
     parent: str | None
     source: str

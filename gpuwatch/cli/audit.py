@@ -204,7 +204,7 @@ def _explain_limits(pieces: Sequence[Evidence]) -> None:
         return
     output.say(
         "gpuwatch: a log holds no process list, so no verdict on it can be valid; its findings about clocks, "
-        "power and temperature stands"
+        "power and temperature still count"
     )
     if not any(len(piece.trace.column("event_reasons_mask")) for piece in pieces):
         output.say(

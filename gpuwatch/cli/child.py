@@ -104,7 +104,7 @@ _LOOK_S = 0.1
 
 
 def wait(pid: int) -> Outcome:
-    """Forward signals until the command ends.  Call it inside ``signals_held``."""
+    """Forward signals until the command ends, and return its outcome.  Call ``wait`` inside ``signals_held``."""
     begin_ns = clock.now_ns()
     while True:
         ended, status, used = os.wait4(pid, os.WNOHANG)

@@ -101,9 +101,9 @@ def command(
 ) -> int:
     """Run COMMAND, or read the windows --since a time, and compare each window with the baseline at one clock.
 
-    A window fails if it is slower than the baseline, or rejected for a fault of the benchmark.  A window is neutral if a neighbour, heat or
-    missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND failed, else 1 for fail,
-    --neutral-exit for neutral, 0 for pass.
+    A window fails if it is slower than the baseline, or rejected for a fault of the benchmark.  A window is neutral if a
+    neighbour, heat or missing evidence spoiled it; --retry then runs COMMAND again.  Exits with COMMAND's code if COMMAND
+    failed, else 1 for fail, --neutral-exit for neutral, 0 for pass.
     """
     from annotate.compare.two_machines import MachineTerms
 

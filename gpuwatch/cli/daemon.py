@@ -58,7 +58,7 @@ def command(context: click.Context, on_demand: bool, system: bool) -> None:
     if settings.listen and not on_demand:
         from gpuwatch.exporter.access import address
 
-        address(settings.listen)  # check the address before another daemon is asked to exit
+        address(settings.listen)  # check the address before another daemon is replaced
     shared = system or settings.socket == SYSTEM_SOCKET
     process.main(settings, code_of=partial(failures.code_of, as_json=False), on_demand=on_demand, shared=shared)
 

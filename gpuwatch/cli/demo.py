@@ -53,7 +53,7 @@ Commands to try next:
 def command(scenes: str | None, as_json: bool) -> None:
     """Measure three benchmarks, each in a window, and judge them.
 
-    With a GPU and torch the benchmarks are real.  Otherwise they are simulated, and the output says so.
+    With a GPU and torch the benchmarks are real.  Otherwise the benchmarks are simulated and marked SIMULATED.
     """
     from gpuwatch.sources.simulated.simulated_source import scenes_named
 

@@ -1,4 +1,4 @@
-"""gpuwatch doctor: checks of this machine for what its windows can prove."""
+"""gpuwatch doctor: checks of driver, GPUs, host, store and daemon, with remedies."""
 
 import contextlib
 from collections.abc import Iterator

@@ -48,7 +48,7 @@ OF_COMPARABLE: Mapping[str, Exit] = {
 
 
 def worst_code(found: set[Status], fail_on: frozenset[Status]) -> Exit:
-    """Return the code of the worst status that --fail-on names; OK if there is none."""
+    """Return the code of the worst found status that --fail-on names; OK without one."""
     named = found & fail_on
     return _OF_STATUS[max(named, key=lambda status: status.badness)] if named else Exit.OK
 

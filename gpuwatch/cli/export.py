@@ -70,7 +70,7 @@ def command(folder: str | None, ndjson: bool, since: str | None, host: str | Non
 
 
 def turn_s(name: str, jitter_s: float) -> float:
-    """Return this machine's wait within the jitter in seconds; the name sets it, so that it is the same every night."""
+    """Return this machine's wait within the jitter in seconds; the name sets the wait, which is the same every night."""
     share = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) / 2**64
     return share * jitter_s
 

@@ -45,7 +45,7 @@ class ResultOptions:
 
     @property
     def columns(self) -> ColumnNames | None:
-        """Return the named columns.  Raises UsageError: for a clock or begins without times."""
+        """Return the named columns.  Raises UsageError: for --clock or --begin without --times."""
         if self.times is None and (self.clock is not None or self.begins is not None):
             raise UsageError("--clock, --begin: expected --times with them, found none")
         return None if self.times is None else ColumnNames(self.times, self.clock, self.begins)

@@ -14,7 +14,7 @@ _MEANINGS = {"GPU": "an index, a UUID, an end of one, or a PCI address"}  # by m
 
 
 def wrong_value(parameter: click.Parameter, given: Mapping[str, Any], context: click.Context) -> str | None:
-    """Return the first typed value that a parameter's type refuses; None if there is none, or it is not text."""
+    """Return the first typed value that a parameter's type refuses; None without one, or if the value is not text."""
     value = given.get(parameter.name or "")
     for each in value if isinstance(value, list | tuple) else [value]:
         try:

@@ -40,8 +40,8 @@ PASTED_COLUMNS = 120
 def command(once: bool, trace: str | None, as_json: bool) -> None:
     """Show every GPU, the reason for its clock, its processes, and the verdicts of windows; ? lists the keys.
 
-    The readings come from the daemon; top starts one if none is running.  Without a driver the GPUs are simulated, and the
-    screen says so.  The left and right keys move through the stored time.
+    The readings come from the daemon; top starts one if none is running.  Without a driver the GPUs are simulated and
+    marked SIMULATED.  The left and right keys move through the stored time.
     """
     settings = options.settings()
     if as_json and not once:

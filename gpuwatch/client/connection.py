@@ -128,7 +128,7 @@ class Client:
         return self.exchange(messages.AskStatus(), messages.StatusReply).facts
 
     def readings(self, since_ns: int = 0) -> messages.Readings:
-        """Return the last readings of every GPU and the windows; ``live.of`` turns them into records."""
+        """Return the last readings of every GPU, and the windows; ``live.of`` converts this answer to records."""
         return self.exchange(messages.AskReadings(since_ns=since_ns), messages.Readings)
 
     def leave(self, *, now: bool = False) -> None:

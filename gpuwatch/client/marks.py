@@ -50,7 +50,7 @@ class HostMarks:
         return clock.now_ns()
 
     def reserve(self, count: int) -> None:
-        """Do nothing: the array grows by itself."""
+        """Do nothing: the array grows on demand."""
 
     def settle(self) -> bool:
         """Return False: reading host times is fast."""

@@ -118,9 +118,7 @@ class Testimony:
         try:
             is_tensor_there = has_tensor(tensors)
         except Exception as error:  # a list that holds itself, a type whose attributes fail
-            raise UsageError(
-                f"inputs: expected tensors of torch or numpy, found an object with {type(error).__name__}"
-            ) from error
+            raise UsageError(f"inputs: expected tensors of torch or numpy, found: {type(error).__name__}") from error
         if not is_tensor_there:
             found = ", ".join(type(each).__name__ for each in tensors)
             raise UsageError(f"inputs: expected tensors of torch or numpy, found {found or 'nothing'}")

@@ -172,7 +172,7 @@ def overall(windows: Collection[GatedWindow]) -> GateOutcome:
 
 
 def exportable(windows: Collection[GatedWindow]) -> list[tuple[GatedWindow, NumberBudget]]:
-    """Return the windows that the machine did not spoil, with their times: a chart may show them."""
+    """Return the windows that the machine did not spoil, with their times, for charts."""
     found = [(each, each.number) for each in windows if each.outcome is not GateOutcome.NEUTRAL]
     return [
         (each, number)
