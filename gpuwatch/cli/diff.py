@@ -125,7 +125,7 @@ class _RunOptions:
 @option(
     "--counters", type=click.Choice(["auto", "off", "ncu", "require"]), default="auto", show_default=True, help=_COUNTERS_HELP
 )
-@option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, as slower,incomparable.")
+@option("--fail-on", metavar="DECISIONS", help="Exit 1 if a decision is among these, such as slower,incomparable.")
 @option("--output", "-o", "html_file", type=click.Path(path_type=Path), metavar="FILE", help="Write an HTML report.")
 @option("--watch", is_flag=True, help="Compare again whenever a file of a side changes.")
 @option("--markdown", "as_markdown", is_flag=True, help="Write Markdown, for a pull request.")
@@ -238,7 +238,7 @@ def _words(option: str, text: str | None) -> list[str]:
     try:
         return shlex.split(text or "")
     except ValueError as error:
-        raise UsageError(f"{option}: expected words as a shell reads them, found {text!r}: {error}") from error
+        raise UsageError(f"{option}: expected words in shell syntax, found {text!r}: {error}") from error
 
 
 def _several(option: str, text: str) -> tuple[str, list[str]]:

@@ -81,7 +81,9 @@ def command(name: str | None, as_json: bool) -> None:
         raise UsageError(f"unknown rule or reason {name!r}; {hint}`gpuwatch explain` lists them")
     output.emit_either(data, text, as_json=as_json)
     if name is None and not as_json:
-        output.say("\ngpuwatch explain RULE prints its page; clock event reasons (sw_power_cap, 0x4) are explained too")
+        output.say(
+            "\ngpuwatch explain RULE prints a rule's page, gpuwatch explain REASON (sw_power_cap, 0x4) a clock event reason"
+        )
 
 
 def _list(rules: Sequence[Rule]) -> tuple[dict[str, Any], str]:

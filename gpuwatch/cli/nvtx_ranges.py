@@ -288,7 +288,7 @@ def asked(*, is_untrusted: bool) -> NvtxRanges:
         raise click.UsageError("--nvtx: expected no --untrusted with it, found both; the program itself reports its ranges")
     if any(not each or "\n" in each for each in patterns) or len(patterns) > _PATTERNS_COUNT:
         raise click.UsageError(
-            f"--nvtx: expected at most {_PATTERNS_COUNT} names of ranges, found {len(patterns)}, or an empty one"
+            f"--nvtx: expected at most {_PATTERNS_COUNT} names, each one line of text, found {len(patterns)}: {list(patterns)}"
         )
     if given.get("nvtx_sync") and not patterns:
         raise click.UsageError("--nvtx-sync: expected --nvtx PATTERN with it, found none")

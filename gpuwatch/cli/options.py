@@ -203,7 +203,9 @@ def policy_options_with(tolerance_help: str) -> Callable[[_F], _F]:
         command = gathered(PolicyOptions, "policy_options")(command)
         for option in (
             click.option(
-                "--precision", metavar="SHARE", help="Flag numbers that repeat from window to window less well, such as 2%."
+                "--precision",
+                metavar="SHARE",
+                help="Flag numbers that vary from window to window by more than this, such as 2%.",
             ),
             click.option("--tolerance", metavar="SHARE", help=tolerance_help),
             click.option(

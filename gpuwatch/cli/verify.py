@@ -166,7 +166,7 @@ def _page(held: PageContent) -> str:
     if held.as_written is None:
         maker = plain(held.record.maker)
         return (
-            f"page: not signed and not compared: written by another version, or a forgery (maker {maker});"
+            f"page: not signed: written by another version, or a forgery (maker {maker}), not compared;"
             " trust this output, not the page"
         )
     if held.as_written:

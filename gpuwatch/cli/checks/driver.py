@@ -172,7 +172,7 @@ def _speed(device: Device, plan: SamplingPlan) -> Check:
     fresh = (
         f"values change every {statistics.median(refresh):.0f} ms"
         if refresh
-        else "the refresh rate of values shows only under load"
+        else "the refresh period of values is visible only under load"
     )
     found = f"{taken}; {fresh}"
     if reasons := [plan.reasons[lane] for lane in (Lane.PULSE, Lane.FAST) if lane in plan.reasons]:

@@ -241,7 +241,7 @@ class TestEntries:
 class TestRight:
     def test_a_wrong_result_raises_before_anything_is_timed(self) -> None:
         world = World(ScriptedTimer(constant(1e-3)))
-        with pytest.raises(WrongResultError, match=r"expected at most 0\.0001") as caught:
+        with pytest.raises(WrongResultError, match=r"at most 0\.0001 against the reference") as caught:
             bench(
                 lambda: np.array([1.0, 2.0], np.float32), reference=np.array([1.0, 2.1], np.float32), timer=world.timer, seams=world.environment()
             )  # fmt: skip

@@ -261,7 +261,7 @@ def test_verify_names_page_of_another_maker(
     data = json.loads(blocks(html)["gpuwatch-record"])
     assert verified(tmp_path, rewritten(html, forged(data, ("maker",), "gpuwatch 9")).replace("REJECTED", "VALID"), key) == 0
     assert (
-        "page: not signed and not compared: written by another version, or a forgery (maker gpuwatch 9)"
+        "page: not signed: written by another version, or a forgery (maker gpuwatch 9)"
         in capfd.readouterr().out
     )
 

@@ -190,7 +190,7 @@ def test_what_cannot_be_asked_is_one_line(gpuwatch: Gpuwatch, report: Path, home
     for arguments, says in (
         ((), "expected a report FILE.html, or --key"),
         ((str(report), "--key"), "--key: expected no FILE or --trust with it"),
-        ((*state, "--key"), "a key is made when a daemon first starts"),
+        ((*state, "--key"), "the first daemon with this folder creates a key"),
         ((str(report), "--trust", str(home / "none.pub")), "expected a public key"),
         ((str(report), "--trust", str(report)), "expected a public key"),
     ):
