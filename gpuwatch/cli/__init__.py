@@ -73,6 +73,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     # `run --json` and `diff --json` name a file; the standard output of `run` belongs to its command.
-    return "--json" in ours and next((word for word in ours if word in COMMANDS), "") not in ("run", "diff")
+    return "--json" in own and next((word for word in own if word in COMMANDS), "") not in ("run", "diff")

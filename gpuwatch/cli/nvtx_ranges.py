@@ -99,7 +99,7 @@ class NvtxRanges:
         outer = (each.get("timer") for each in self._rows("report") if each.get("is_outer"))
         return next((timer for timer in outer if timer in _TIMERS), None)
 
-    def tell(self, settings: Settings, parent: str | None) -> set[Status]:
+    def print_verdicts(self, settings: Settings, parent: str | None) -> set[Status]:
         """Print the list of ranges, and the verdicts of ranges that became windows of this run; return the statuses."""
         if self.is_listed and self.folder is not None:
             output.say(listed(self._rows("list")))

@@ -181,7 +181,7 @@ def command(
                 raise _Unfinished.of(outcome)
         show = f"gpuwatch show {watched.run_id or ''}".rstrip() + options.repeated(settings)
         try:
-            statuses = _tell(watched, outcome, report, show) | ranges.tell(settings, watched.run_id)
+            statuses = _print_verdicts(watched, outcome, report, show) | ranges.print_verdicts(settings, watched.run_id)
         except KeyboardInterrupt:
             # The command has ended: Ctrl-C skips the verdict and keeps the exit code.
             output.say(f"gpuwatch: interrupted before the verdict; {show}")
@@ -238,16 +238,16 @@ def _name(command: tuple[str, ...]) -> str:
 
 def _environment(watched: Window, settings: Settings) -> dict[str, str]:
     """Return the command's environment: this process's, with settings, parent run and tags for windows inside."""
-    ours = options.settings_environment(settings)
+    variables = options.settings_environment(settings)
     if watched.run_id is not None:
-        ours["GPUWATCH_PARENT"] = watched.run_id
+        variables["GPUWATCH_PARENT"] = watched.run_id
     if watched.tags.given:  # windows inside add these to their own tags
         there = os.environ.get(window_tags.VARIABLE)
-        ours[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
+        variables[window_tags.VARIABLE] = ",".join(filter(None, (there, window_tags.write_variable(watched.tags.given))))
     if click.get_current_context().meta.get(_AUTO):
         paths = (str(_STARTUP), os.environ.get("PYTHONPATH", ""))
-        ours |= {"GPUWATCH_AUTO": "1", "PYTHONPATH": os.pathsep.join(each for each in paths if each)}
-    return {**os.environ, **ours}
+        variables |= {"GPUWATCH_AUTO": "1", "PYTHONPATH": os.pathsep.join(each for each in paths if each)}
+    return {**os.environ, **variables}
 
 
 def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
@@ -262,7 +262,7 @@ def _report_file(path: str) -> contextlib.AbstractContextManager[IO[str]]:
         raise click.UsageError(f"--json: {path}: {error.strerror}") from error
 
 
-def _tell(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
+def _print_verdicts(watched: Window, outcome: child.Outcome, report: IO[str] | None, show: str) -> set[Status]:
     """Write the verdicts and return the statuses.  ``show`` is the command that shows the verdicts again."""
     try:
         verdicts: tuple[Verdict, ...] = watched.verdicts

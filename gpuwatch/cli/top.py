@@ -87,10 +87,10 @@ def _watched(settings: Settings) -> Iterator[tuple[Looker, HistorySource]]:
 
     with tempfile.TemporaryDirectory(prefix="gpuwatch-top-") as folder:
         place = Path(folder)
-        ours = load({"source": f"simulated:{SCENES}", "state": str(place / "state"), "socket": str(place / "daemon.sock")})
-        with own_daemon(ours, place):
-            simulated = StoredHistory(lambda: open_store.readable_folder(ours))
-            yield LookerAtTwo(ours, windows=looker, absence=NO_DRIVER), HistoryOfTwo(simulated, past, absence=NO_DRIVER)
+        temporary = load({"source": f"simulated:{SCENES}", "state": str(place / "state"), "socket": str(place / "daemon.sock")})
+        with own_daemon(temporary, place):
+            simulated = StoredHistory(lambda: open_store.readable_folder(temporary))
+            yield LookerAtTwo(temporary, windows=looker, absence=NO_DRIVER), HistoryOfTwo(simulated, past, absence=NO_DRIVER)
 
 
 def _run_screen(looker: Looker | None, history: HistorySource, settings: Settings, **options: Any) -> None:

@@ -71,7 +71,6 @@ class Odd(Exception, metaclass=NameInterrupts):  # noqa: N818 - its name is the 
     """An exception whose type's name cannot be read."""
 
 
-
 class TimeLimit(TimeoutError):  # noqa: N818 - a harness's name
     """A benchmark's own time limit."""
 

@@ -29,7 +29,7 @@ def test_install_without_confirmation_writes_nothing(
     assert not root.exists()
 
 
-def test_install_writes_what_it_shows_where_it_differs(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
+def test_install_writes_only_differing_files(gpuwatch: Gpuwatch, tmp_path: Path) -> None:
     """The command writes the shown files, and later only those that differ."""
     install = ("daemon", "install", "--root", str(tmp_path), "--yes")
     assert gpuwatch(*install, "--with", "kernel-log").code == 0

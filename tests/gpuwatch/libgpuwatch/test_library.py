@@ -132,9 +132,9 @@ def test_report_names_only_windows_of_its_run(
     (tmp_path / "report").write_text(f'{{"run":"{watched.run_id}"}}\n')
     ranges = NvtxRanges(("timed",), folder=tmp_path)
     with click.Context(cli):
-        assert ranges.tell(copying, "0ca7f00d") == {watched.verdict.status}
+        assert ranges.print_verdicts(copying, "0ca7f00d") == {watched.verdict.status}
         assert "inside" in capfd.readouterr().err
-        assert ranges.tell(copying, "another") == {Status.UNPROVEN}
+        assert ranges.print_verdicts(copying, "another") == {Status.UNPROVEN}
     said = capfd.readouterr().err
     assert said == "gpuwatch: --nvtx: the report lists 1 window that this run did not open; ignored\n"
 
@@ -198,7 +198,7 @@ def test_nonsense_in_a_report_is_no_verdict(copying: Settings, tmp_path: Path) -
     )
     ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
     assert ranges.outer_timer() is None
-    assert ranges.tell(copying, "0ca7f00d") == {Status.UNPROVEN}
+    assert ranges.print_verdicts(copying, "0ca7f00d") == {Status.UNPROVEN}
     (tmp_path / "report").unlink()
     assert ranges.outer_timer() is None
 
