@@ -218,7 +218,11 @@ def test_run_prints_a_show_command_for_the_same_store(daemon: Settings) -> None:
     [
         ([], 125, "run: expected COMMAND..., found nothing; see: gpuwatch run --help"),
         (["--bogus", "--", "true"], 125, "--bogus"),
-        (["--source", "simulated", "--gpu", "7", "--", "true"], 125, "found '7'; GPUs here: GPU 0: SIMULATED NVIDIA H200, GPU-"),
+        (
+            ["--source", "simulated", "--gpu", "7", "--", "true"],
+            125,
+            "found '7'; GPUs here: GPU 0: SIMULATED NVIDIA H200, GPU-",
+        ),
         (["--json", "--", "true"], 125, "--json: expected FILE, found '--'"),
         (["--json", "--name", "x", "--", "true"], 125, "--json: expected FILE, found '--name'"),
         (["--claim", "bursty", "--", "true"], 125, "did you mean 'burst'"),
