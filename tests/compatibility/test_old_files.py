@@ -90,7 +90,7 @@ def test_rejudge_compares_an_old_store(gpuwatch: Gpuwatch, old: Path) -> None:
     assert {each["run"]: each["recorded_status"] for each in again["runs"]} == of_record
     changed = [each for each in again["runs"] if each["status"] != each["recorded_status"]]
     said = gpuwatch("audit", "--rejudge").err
-    assert f"judged again: {len(changed)} of {len(of_record)} have another status than the stored one" in said
+    assert f"judged again: {len(changed)} of {len(of_record)} statuses differ from the stored ones" in said
     assert all(f"from {each['recorded_status']} to {each['status']}" in said for each in changed)
     assert {run: status for run, (_, status) in _windows(old / "state").items()} == of_record
 

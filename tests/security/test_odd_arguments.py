@@ -205,7 +205,7 @@ def test_pipes_in_place_of_files_do_not_block(tmp_path: Path) -> None:
         (["audit", "--label", "\udcff"], 0, "no window matches"),
         (["show", "\udcffabcd"], 1, "expected one in"),
         (["export", "--ndjson", "--host", "\udcff\x1b[1m"], 0, ""),
-        (["export", "--parquet", ""], 2, "--parquet: expected DIR, found an empty text; for this folder write ."),
+        (["export", "--parquet", ""], 2, "--parquet: expected DIR, found an empty text; for the current folder write ."),
     ],
 )
 def test_command_handles_odd_values_without_a_traceback(

@@ -287,7 +287,8 @@ class TestStop:
             refused = command(on_demand, "stop", "--wait", "300ms")
             assert refused.code == 1
             assert (
-                "1 window is open or being judged; wait longer with --wait, or end them as unproven with --now" in refused.err
+                "1 window is open or being judged; wait longer with --wait, or end the windows as unproven with --now"
+                in refused.err
             )
             assert command(on_demand, "stop", "--now").code == 0
         assert w.verdict.status.value == "unproven"

@@ -114,7 +114,7 @@ def test_ranges_inside_a_series_are_counted_and_named(copying: Settings, ranges:
     found = runs_of(copying, 2)
     assert set(found) == {"program", "outer"}
     assert times_of(copying, found["outer"]) == 20
-    assert "40 ranges inner inside of outer became no iterations: judge them alone with --nvtx inner" in ended.stderr
+    assert "40 ranges inner inside outer are not iterations; judge only these with --nvtx inner" in ended.stderr
     assert f"`gpuwatch show {found['outer'].id} --source=" in ended.stderr
     assert "show RUN" not in ended.stderr
 
@@ -132,11 +132,11 @@ def test_report_names_only_windows_of_its_run(
     (tmp_path / "report").write_text(f'{{"run":"{watched.run_id}"}}\n')
     ranges = NvtxRanges(("timed",), folder=tmp_path)
     with click.Context(cli):
-        assert ranges.tell(copying, "0ca7f00d") == {watched.verdict.status}
+        assert ranges.print_verdicts(copying, "0ca7f00d") == {watched.verdict.status}
         assert "inside" in capfd.readouterr().err
-        assert ranges.tell(copying, "another") == {Status.UNPROVEN}
+        assert ranges.print_verdicts(copying, "another") == {Status.UNPROVEN}
     said = capfd.readouterr().err
-    assert said == "gpuwatch: --nvtx: the report names 1 window that this run did not open; left out\n"
+    assert said == "gpuwatch: --nvtx: the report lists 1 window that this run did not open; ignored\n"
 
 
 def test_nvtx_list_shows_ranges_with_counts(copying: Settings, ranges: Path) -> None:
@@ -198,7 +198,7 @@ def test_nvtx_report_with_invalid_lines_is_ignored(copying: Settings, tmp_path: 
     )
     ranges = NvtxRanges(("timed",), is_listed=True, folder=tmp_path)
     assert ranges.outer_timer() is None
-    assert ranges.tell(copying, "0ca7f00d") == {Status.UNPROVEN}
+    assert ranges.print_verdicts(copying, "0ca7f00d") == {Status.UNPROVEN}
     (tmp_path / "report").unlink()
     assert ranges.outer_timer() is None
 

@@ -81,8 +81,8 @@ def test_report_refuses_in_one_line_and_writes_nothing(
     trace = ("--trace", str(CAPSULE))
     for code, arguments, says in (
         (2, (*trace,), "-o FILE.html"),
-        (2, (*trace, "-o", str(tmp_path)), "expected a file in a folder"),
-        (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a folder"),
+        (2, (*trace, "-o", str(tmp_path)), "expected a file in a writable folder"),
+        (2, (*trace, "-o", str(tmp_path / "none" / "run.html")), "expected a file in a writable folder"),
         (2, (*trace, "--markdown", "--junit"), "found both"),
         (2, (*trace, "-o", target, "--redact", "name"), "host, user, serial"),
         (2, ("0a", *trace, "-o", target), "found both"),

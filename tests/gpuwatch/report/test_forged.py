@@ -260,10 +260,7 @@ def test_verify_names_page_of_another_maker(
     html, key = signed
     data = json.loads(blocks(html)["gpuwatch-record"])
     assert verified(tmp_path, rewritten(html, forged(data, ("maker",), "gpuwatch 9")).replace("REJECTED", "VALID"), key) == 0
-    assert (
-        "page: not signed: written by another version, or by someone who pretends so (maker gpuwatch 9)"
-        in capfd.readouterr().out
-    )
+    assert "page: not signed: written by another version, or a forgery (maker gpuwatch 9)" in capfd.readouterr().out
 
 
 def test_verify_accepts_older_signed_report(gpuwatch: Gpuwatch, home: Path) -> None:

@@ -179,7 +179,7 @@ def test_verify_names_version_of_another_judge(gpuwatch: Gpuwatch, home: Path) -
     (home / "older.html").write_text(rendered(older))
     ended = gpuwatch("verify", str(home / "older.html"))
     assert ended.code == 1
-    assert "judged by an earlier version (0.0): its words, severities" in ended.out
+    assert "judged by an earlier version (0.0): not compared: wording, severities" in ended.out
     assert "status: the report shows 'valid', the evidence" in ended.out
 
 
@@ -187,8 +187,8 @@ def test_impossible_verify_request_is_refused_in_one_line(gpuwatch: Gpuwatch, re
     state = ("--state", str(home / "empty"))
     for arguments, says in (
         ((), "expected a report FILE.html, or --key"),
-        ((str(report), "--key"), "--key: expected nothing else"),
-        ((*state, "--key"), "a key is made when a daemon first starts"),
+        ((str(report), "--key"), "--key: expected no FILE or --trust with it"),
+        ((*state, "--key"), "the first daemon with this folder creates a key"),
         ((str(report), "--trust", str(home / "none.pub")), "expected a public key"),
         ((str(report), "--trust", str(report)), "expected a public key"),
     ):
