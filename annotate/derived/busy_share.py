@@ -74,10 +74,9 @@ def gauge_lost_ratio(
 ) -> float | None:
     """Return the share of the window that utilisation lost against its median; None if unknown.
 
-    A loop that waits for its launches has readings that vary all the time, so only outlying readings count.  A loop that
-    rests in a rhythm has low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are
-    left out: they may describe the time before the window.  If the daemon read less often than the driver refreshes, each
-    run may extend from the reading before it to the reading after it.
+    Readings of a loop that waits for its launches vary, so only outlying readings count.  A loop that rests in a rhythm has
+    low runs of similar length, so only outlying runs count.  Readings of the first two refreshes are omitted: they may
+    describe the time before the window.  If the daemon read less often than the driver refreshes, each run may be longer.
     """
     trace, window = evidence.trace, evidence.window
     refresh_ns = trace.refresh_of_ns("utilization_ratio")

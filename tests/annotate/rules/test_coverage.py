@@ -1,4 +1,4 @@
-"""When nobody watched, the work was cut off, or watching was a load."""
+"""Tests of the rules about unwatched windows, interrupted work, and the load by the daemon."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestStaleDaemon:
         nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
         assert ask(stale_daemon, nobody) == Unobserved("no daemon is running")
 
-    def test_nothing_observed_and_no_reason_known_says_so(self) -> None:
+    def test_missing_readings_have_a_default_reason(self) -> None:
         answer = ask(stale_daemon, replace(evidence(), trace=Trace()))
         assert answer == Unobserved("no reading of this GPU in the window")
 
@@ -67,7 +67,7 @@ class TestIncompleteBody:
 
     @pytest.mark.parametrize("declared", [{"abandoned": True}, {"exception": "ValueError"}])
     def test_incomplete_body_is_unobserved(self, declared: dict[str, Fact]) -> None:
-        """Nobody knows what a window of work that was cut off measured."""
+        """Interrupted work is unobserved: its deviation is unknown."""
         assert isinstance(ask(incomplete_body, evidence(declared=declared)), Unobserved)
 
 
@@ -78,31 +78,31 @@ class TestSamplerPerturbs:
         host = replace(about.host, watcher_cpu_s=watcher_cpu_s, cpu_allowed_count=allowed_count, span_s=span_s)
         return replace(about, host=host)
 
-    def test_perturbs_is_clear_on_sixteen_processors(self) -> None:
-        """What a hundred readings a second take of sixteen processors is clear."""
+    def test_small_load_on_sixteen_cores_is_clear(self) -> None:
+        """A daemon that uses 4 % of a core on a machine with 16 cores is clear."""
         assert isinstance(ask(sampler_perturbs, self.watched(0.04 * 6)), Clear)
 
     @pytest.mark.parametrize(
         ("watcher_cpu_s", "allowed_count", "says"),
         [
-            (3.0, 16, "watching took 50% of a processor"),
-            (5.9, 16, "watching took 98% of a processor"),
-            (0.6, 1, "watching took 10% of a processor"),
+            (3.0, 16, "watching used 50% of a CPU core"),
+            (5.9, 16, "watching used 98% of a CPU core"),
+            (0.6, 1, "watching used 10% of a CPU core"),
         ],
     )
     def test_load_of_the_watcher_is_a_label(self, watcher_cpu_s: float, allowed_count: int, says: str) -> None:
-        """Of many processors by what one of them lost, of few by what the benchmark's own lost."""
+        """The load is a label above 40 % of one core, or above 5 % of the benchmark's cores."""
         answer = ask(sampler_perturbs, self.watched(watcher_cpu_s, allowed_count=allowed_count))
         assert isinstance(answer, Found)
         assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
         assert sampler_perturbs.says.format(**answer.facts) == says
 
-    def test_a_simulated_gpu_costs_what_watching_a_real_one_does_not(self) -> None:
+    def test_load_of_a_simulated_gpu_is_unobserved(self) -> None:
         about = replace(self.watched(5.9), device=replace(DEVICE, simulated=True))
         assert isinstance(ask(sampler_perturbs, about), Unobserved)
 
     @pytest.mark.parametrize("about", [(None, 16, 6.0), (0.3, None, 6.0), (0.3, 16, None), (0.3, 16, 0.4)])
-    def test_what_was_not_observed_or_too_short_is_said(self, about: tuple[float | None, int | None, float | None]) -> None:
+    def test_unobserved_or_short_load_is_unobserved(self, about: tuple[float | None, int | None, float | None]) -> None:
         watcher_cpu_s, allowed_count, span_s = about
         answer = ask(sampler_perturbs, self.watched(watcher_cpu_s, allowed_count=allowed_count, span_s=span_s))
         assert isinstance(answer, Unobserved)
