@@ -70,7 +70,7 @@ def is_contradicted(evidence: Evidence, shares: Sequence[BusyShare], idle_w: flo
 def gauge_lost_ratio(
     evidence: Evidence,
     *,
-    beyond: Annotated[float, "as for gaps: a reading this many times the usual deviation below the median stands out"] = BEYOND,
+    beyond: Annotated[float, "as for gaps: an outlier is this many usual deviations below the median"] = BEYOND,
 ) -> float | None:
     """Return the share of the window that utilisation lost against its median; None if unknown.
 

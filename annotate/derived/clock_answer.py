@@ -49,4 +49,4 @@ def _words(shift: ClockShift) -> str:
     if shift.rule == CLOCK_RAMP and shift.span_ns is not None:
         ramp_s = (shift.span_ns[1] - shift.span_ns[0]) / 1e9
         return f"the first {ramp_s:.2g} s ran at {begin_mhz:.0f} MHz before the SM clock rose to {end_mhz:.0f} MHz"
-    return f"the SM clock moved between levels, from {shift.levels_mhz[0]:.0f} to {shift.levels_mhz[-1]:.0f} MHz"
+    return f"the SM clock changed between levels, from {shift.levels_mhz[0]:.0f} to {shift.levels_mhz[-1]:.0f} MHz"

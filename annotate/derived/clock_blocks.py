@@ -28,7 +28,7 @@ class ClockBlocks:
     """Blocks that fill a window: start times, mean clocks (NaN if unknown), and the blocks whose clock is stamped.
 
     ``scale`` multiplies the driver's clock in blocks without stamps.  ``swings`` is True if the power cap held most of the
-    time, so that its controller moved the clock.
+    time, so that its controller changed the clock.
     """
 
     at_ns: Times

@@ -58,7 +58,7 @@ class ClockShift:
 
     @property
     def bound_ratio(self) -> float:
-        """The bound of the mean."""
+        """Return the bound of the mean."""
         return self.shifts[Number.MEAN].bound_ratio
 
 
@@ -143,7 +143,7 @@ class _Slowness:
 
     @property
     def error_ratio(self) -> float:
-        """The standard error of the window's mean."""
+        """Return the standard error of the window's mean."""
         return self.block_error_ratio / float(np.sqrt(len(self.values)))
 
     def half_ratio(self, part: Places) -> float:

@@ -38,7 +38,7 @@ class Neighbours:
 
     @property
     def at_work(self) -> tuple[Presence, ...]:
-        """The foreign processes, without graphics processes that were at rest."""
+        """Return the foreign processes, without graphics processes that were at rest."""
         return (*self.computing, *(each for each in self.drawing if not is_at_rest(each)), *self.unlisted)
 
     @property

@@ -71,7 +71,7 @@ class TimeLevels:
 
     @cached_property
     def levels(self) -> tuple[SeriesLevel, ...]:
-        """The levels of the logarithm, the fastest first."""
+        """Return the levels of the logarithm, the fastest first."""
         return find_levels(np.log(self.took_s), self.variance, shortest_count=self.shortest_count)
 
     @cached_property
@@ -94,7 +94,7 @@ class TimeLevels:
 
     @cached_property
     def _stairs(self) -> Values:
-        """The mean time of each segment of three or more blocks, in order: a shorter segment may be the change itself."""
+        """Return the mean time of each segment of three or more blocks: a shorter one may be the change itself."""
         edges = (0, *self.changes, len(self.took_s))
         return np.array([self.took_s[a:b].mean() for a, b in pairwise(edges) if b - a >= _STAIR_COUNT])
 
@@ -121,7 +121,7 @@ class TimeLevels:
 
     @cached_property
     def shifts(self) -> tuple[LevelShift, ...]:
-        """The shift from each level with a fifth, or from a line's first and last fifth, fastest first; empty if steady."""
+        """Return the shifts from levels with a fifth, or from a line's first and last fifth, fastest first; empty if steady."""
         if self.is_steady:
             return ()
         count = len(self.took_s)
@@ -172,7 +172,7 @@ class TimeLevels:
 
     @cached_property
     def _ends(self) -> tuple[LevelShift, ...]:
-        """The shifts from the line's two ends and the window's first and last two blocks; empty without a line."""
+        """Return the shifts from the line's two ends and from the first and last two blocks; empty without a line."""
         if not self.is_line:
             return ()
         places = np.arange(len(self.took_s))

@@ -24,7 +24,7 @@ _TOO_FEW = Unobserved("too few iterations to judge changes of their times")
 def iteration_growth(
     case: Case,
     *,
-    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by so much: less is no finding"] = 0.0005,
+    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by this much"] = 0.0005,
 ) -> Answer:
     """Finds times that grow or shrink steadily through the window.
 
@@ -59,7 +59,7 @@ def iteration_growth(
 def iteration_levels(
     case: Case,
     *,
-    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by so much: less is no finding"] = 0.0005,
+    least_ratio: Annotated[Share, "medians at one clock of two clean windows differ by this much"] = 0.0005,
 ) -> Answer:
     """Finds times with one level for part of the window and another level for the rest.
 

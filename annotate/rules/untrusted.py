@@ -47,15 +47,15 @@ def claimed_work(
 
     What it cannot see:
         A wrong result, and other work in place of the measured work.  Copying a cached result is work too: only a check of
-        the output for other inputs finds it.  Without declared work, a spinning kernel in place of the calls, and a count
+        the output for other inputs finds it.  Without stated work, a spinning kernel in place of the calls, and a count
         and a time that are wrong by the same factor.  Work done before the window.
 
     Remedy:
-        Open the window around the timed calls only, count all calls in it, declare the work of a call, change the inputs.
+        Open the window around the timed calls only, count all calls in it, state the work of a call, change the inputs.
 
     Source:
         Claimed calls times the claimed time per call, by the mean and the median if times are given.  Both are compared with
-        the driver's utilisation over a second or more and the power drawn meanwhile.  Declared operations and bytes are
+        the driver's utilisation over a second or more and the power drawn meanwhile.  Stated operations and bytes are
         compared with the peak and the energy above rest.  The power record shows work after the window's end.
     """
     evidence = case.evidence
@@ -76,7 +76,7 @@ def claimed_work(
     if (beyond := _beyond_peak(claims[0], seen, stated_s, peak_ratio)) or (
         beyond := _too_little_energy(case, claims[0], seen, stated_s, power_ratio)
     ):
-        advice = "Check that every call computes, and check the declared work."
+        advice = "Check that every call computes, and check the stated work."
         return Found(Severity.REJECT, facts | {"what": beyond, "advice": advice})
     held = [_held(claim, seen, off_ratio, bounded_ratio, launch_s) for claim in claims]
     severity, what = max(held, key=lambda each: list(Severity).index(each[0]))
@@ -86,7 +86,7 @@ def claimed_work(
             Severity.FLAG,
             f"{what}; but it drew {seen.power_ratio:.1%} of the power between rest and limit meanwhile",
         )
-        advice = "Declare the work of a call: busy time with so little power may be a spinning thread."
+        advice = "State the work of a call: busy time with so little power may be a spinning thread."
     if severity is not Severity.REJECT and works_after_end(evidence, case.idle_w):
         severity, what = Severity.FLAG, f"the GPU worked on after the window's end; {what}"
         advice = "Wait for all work before the end, and leave the GPU at rest for 0.4 s after the window."
@@ -116,10 +116,10 @@ def _held(
 
 
 def _beyond_peak(claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | None, peak_ratio: float) -> str:
-    """Return the contradiction of the declared work by the busy time or the claimed time; empty if there is none."""
+    """Return the contradiction of the stated work by the busy time or the claimed time; empty if there is none."""
     if stated_s is None:
         return ""
-    stated = f"a call of the declared work takes at least {readable(stated_s)}"
+    stated = f"a call of the stated work takes at least {readable(stated_s)}"
     if stated_s * claim.count > peak_ratio * seen.most_s:
         return (
             f"{stated}, and for {claim.count} claimed calls the GPU worked at most {readable(seen.most_s / claim.count)} each"
@@ -130,7 +130,7 @@ def _beyond_peak(claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | Non
 
 
 def _too_little_energy(case: Case, claim: ClaimedCalls, seen: WitnessedWork, stated_s: float | None, power_ratio: float) -> str:
-    """Return the contradiction of the declared work by the energy that the GPU drew; empty if there is none."""
+    """Return the contradiction of the stated work by the energy that the GPU drew; empty if there is none."""
     limit_w = case.evidence.device.power_limit_w if case.evidence.device is not None else None
     if stated_s is None or seen.energy_j is None or limit_w is None:
         return ""
@@ -138,8 +138,7 @@ def _too_little_energy(case: Case, claim: ClaimedCalls, seen: WitnessedWork, sta
     if seen.energy_j >= least_j:
         return ""
     return (
-        f"{claim.count} claimed calls of the declared work need at least {least_j:.3g} J, but the GPU drew {seen.energy_j:.3g}"
-        " J"
+        f"{claim.count} claimed calls of the stated work need at least {least_j:.3g} J, but the GPU drew {seen.energy_j:.3g} J"
     )
 
 

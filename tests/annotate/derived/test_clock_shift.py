@@ -192,7 +192,7 @@ def test_onset_is_a_change_of_regime() -> None:
 
 
 def test_steady_part_is_a_reference() -> None:
-    """With 3 s of fast and 3 s of steady clock, the mean time is 1 % too short against the steady part."""
+    """The mean time over 3 s of fast and 3 s of steady clock is 1 % too short against the steady part."""
     mhz = np.where(np.arange(60) < 30, 1632.0, 1600.0)
     places = np.arange(30, 60)
     found = shift_of(blocks_of(mhz), steady=SteadyReference(SteadyBy.WINDOW, places=places, excess=H200_EXCESS))

@@ -48,7 +48,7 @@ def test_quiet_window_has_no_bounds() -> None:
 
 
 def test_heat_bound_is_its_time_times_its_slow_down() -> None:
-    """With a third of the window a fifth slower, the estimate of the mean is 6.7 %, and that of the median starts at 0."""
+    """A third of the window a fifth slower gives the mean an estimate of 6.7 %, and the median one that starts at 0."""
     found = by_number(thermal_bounds(hot(), 1.0))
     mean = found[Number.MEAN].estimate
     assert mean is not None

@@ -103,7 +103,7 @@ def test_stall_of_a_window_without_times_is_a_power_dip() -> None:
 
 
 def test_clean_windows_have_hardly_any_irregular_idle_time() -> None:
-    """Of 44 clean windows, 42 read at most 0.13 %.  In two the first launch was 15 and 33 ms late: 0.5 and 1.1 %."""
+    """Irregular idle time is at most 0.13 % in 42 of 44 clean windows; late first launches give two 0.5 and 1.1 %."""
     ratios = sorted(each.gaps.irregular_ratio for each in clean_reads())
     assert len(ratios) == 44
     assert ratios[41] < 0.0014

@@ -39,7 +39,7 @@ def test_accounts_of_times_that_fill_the_busy_time_are_clear() -> None:
 
 
 def test_accounts_of_times_that_are_too_short() -> None:
-    """With 97 % busy and 30 % timed, the times are too short by 69 % if all busy time is the timed work."""
+    """Times of 30 % at a busy share of 97 % are too short by 69 % if all busy time is the timed work."""
     found = bounds(evidence(timings=every(10e-3, took_s=3e-3, length_s=6.0)))
     assert 0.67 < (found[Number.THROUGHPUT].ratio or 0.0) < 0.73
     for number in (Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK):

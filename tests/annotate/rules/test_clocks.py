@@ -145,7 +145,7 @@ class TestClockDrift:
         assert shift.rule == "regime-change"
 
     def test_constant_stamped_clock_is_found_by_one_rule(self) -> None:
-        """With constant stamps, only ``clock-levels`` is found, and it replaces the driver's uncertainty."""
+        """Constant stamps are found by ``clock-levels`` only, which replaces the driver's uncertainty."""
         about = evidence(signals={"sm_clock_mhz": 1485}, timings=stamped(1400.0))
         assert isinstance(ask(clock_drift, about), Clear)
         still = bound(ask(clock_levels, about))
@@ -166,7 +166,7 @@ class TestClockRamp:
         return evidence(length_s=length_s, signals=clock)
 
     def test_first_quarter_at_the_idle_clock_has_its_size(self) -> None:
-        """With a quarter at 825 MHz, where calls take 2.4 times as long, the mean is 35 % longer."""
+        """A quarter of the window at 825 MHz, which makes calls 2.4 times as long, makes the mean 35 % longer."""
         answer = found(ask(clock_ramp, self.rising(1.0)))
         assert answer.facts["begin_mhz"] == pytest.approx(825.0)
         assert answer.facts["end_mhz"] == pytest.approx(1980.0)

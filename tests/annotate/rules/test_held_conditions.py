@@ -33,12 +33,12 @@ def test_levels_are_found_with_bounds_and_words() -> None:
     assert isinstance(found, Found)
     assert found.severity is Severity.NOTE
     assert {bound.number for bound in found.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
-    assert clock_levels.says.format(**found.facts).startswith("the SM clock moved between levels, from 15")
+    assert clock_levels.says.format(**found.facts).startswith("the SM clock changed between levels, from 15")
     assert found.facts["highest_mhz"] == pytest.approx(1980.0, rel=0.01)  # the gauge's lag blurs the edges
 
 
 def test_step_is_left_to_the_rule_of_its_shape() -> None:
-    """One step is a change of regime, whose rule gives the bounds."""
+    """A single step is a change of regime, so ``clock-levels`` is clear."""
     found = clock_levels.ask_about(Case(evidence(signals={"sm_clock_mhz": lambda t: 1500 if t < 4 else 1980})))
     assert isinstance(found, Clear)
 

@@ -53,7 +53,7 @@ def test_levels_name_both_times_and_when() -> None:
 
 @pytest.mark.parametrize(("rule", "about"), [(iteration_growth, GROWS), (iteration_levels, STEPS)])
 def test_times_that_vary_by_design_are_a_label(rule: Rule, about: Evidence) -> None:
-    """With ``varies`` the mean is claimed, so growth and levels are findings without bounds."""
+    """Growth and levels are findings without bounds under ``varies``, which claims the mean."""
     found = ask(rule, replace(about, declared={"varies": True}))
     assert isinstance(found, Found)
     assert found.bounds == ()

@@ -75,7 +75,7 @@ class TestOutliers:
         assert rate.estimate.value_ratio == -(rate.ratio or 0.0)
 
     def test_outliers_near_the_limit_have_a_lower_estimate(self) -> None:
-        """With power near its limit, a faster clock may regain a third of a stall's cost and two thirds of a turn's."""
+        """A faster clock near the power limit may regain a third of a stall's cost and two thirds of a turn's."""
         hot = {"power_w": 690.0}
         for excess_s, kept in ((2.3e-3, 1 / 3), (0.12, 2 / 3)):
             about = window(with_late(1500, excess_s))
@@ -212,7 +212,7 @@ class TestBimodal:
         assert answer.facts["fast_ratio"] == pytest.approx(0.5, abs=0.02)
 
     def test_two_speeds_by_design_bound_the_median_alone(self) -> None:
-        """With ``varies`` the mean of both speeds is the claim, so only the median has a bound."""
+        """Two speeds bound only the median under ``varies``, which claims the mean."""
         about = window(self.two())
         answer = found(ask(bimodal, replace(about, declared={**about.declared, "varies": True})))
         assert set(ratios(answer)) == {Number.MEDIAN}

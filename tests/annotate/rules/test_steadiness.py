@@ -101,7 +101,7 @@ class TestRegimeChange:
 
     @pytest.mark.parametrize("claim", Claim)
     def test_regime_onset_in_the_middle_is_bounded(self, claim: Claim) -> None:
-        """With 1980 MHz for 2.5 of 6 s, then 1560 MHz, the mean is 15.7 % above the first level and 8.8 % below the second."""
+        """A fall from 1980 to 1560 MHz after 2.5 of 6 s puts the mean 15.7 % above one level and 8.8 % below the other."""
         answer = changed(stamped(2.5, 1980, 1560, cap(since_s=2.5)), claim)
         bound = bound_of(answer)
         assert (bound.rule, bound.group, found(answer).severity) == ("regime-change", Group.CLOCK, Severity.NOTE)
@@ -153,7 +153,7 @@ class TestRegimeChange:
         assert isinstance(changed(evidence(length_s=2.0, signals=signals)), Clear)
 
     def test_a_step_of_the_clock_without_a_cap_is_found(self) -> None:
-        """With 1980 MHz for 2 of 6 s, then 1800 MHz, the mean is 6.7 % above the time at 1980 MHz."""
+        """A fall from 1980 to 1800 MHz after 2 of 6 s puts the mean 6.7 % above the time at 1980 MHz."""
         answer = changed(stamped(2.0, 1980, 1800, {"sm_clock_mhz": lambda t: 1980 if t < 2 else 1800}))
         assert said(answer) == "the SM clock fell from 1980 to 1800 MHz"
         assert bound_of(answer).ratio == pytest.approx(0.067, abs=0.006)

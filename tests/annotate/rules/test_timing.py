@@ -261,7 +261,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize("timer", ["events", "graph"])
     def test_host_bound_kernel_time_is_bounded(self, timer: str) -> None:
-        """Of a GPU time of 20 µs, the launch is up to 8 µs or the whole idle time, whichever is more."""
+        """The launch in a GPU time of 20 µs is bounded by 8 µs or the idle time, whichever is more."""
         for busy, kernel_s in ((0.58, 12e-6), (0.4, 0.4 * 24e-6)):
             answer = found(ask(host_bound, self.about({"timer": timer}, busy=busy)))
             assert {bound.number for bound in answer.bounds} == {Number.MEAN, Number.MEDIAN, Number.MEDIAN_AT_CLOCK}
@@ -281,7 +281,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize(("call_us", "round_us", "busy"), [(29.7, 35.7, 0.954), (59.9, 68.3, 0.937), (57.6, 62.3, 0.965)])
     def test_host_bound_measured_queue_is_clear(self, call_us: float, round_us: float, busy: float) -> None:
-        """Loops on an H200 whose launch queue was never empty are clear."""
+        """Loops on an H200 that never emptied the launch queue are clear."""
         times = every(round_us * 1e-6, took_s=call_us * 1e-6, length_s=2.2)
         assert isinstance(ask(host_bound, evidence(signals={"utilization_ratio": busy}, declared=EVENTS, timings=times)), Clear)
 
@@ -294,7 +294,7 @@ class TestHostBound:
 
     @pytest.mark.parametrize(("starved", "kind"), [(0.0, Clear), (0.4, Clear), (1.0, Found)])
     def test_host_bound_counts_starved_readings_with_flushes(self, starved: float, kind: type) -> None:
-        """With flushes that keep the GPU busy, the declared share of starved readings counts."""
+        """The declared share of starved readings counts if flushes keep the GPU busy."""
         declared: dict[str, Fact] = {
             "timer": "events", "timer_overhead_s": 1e-6, "flush_bytes": 10**8, "issue_s": 15e-6, "starved_ratio": starved,
         }  # fmt: skip

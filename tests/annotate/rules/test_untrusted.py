@@ -48,7 +48,7 @@ def test_claimed_work_is_clear_for_trusted_code() -> None:
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name)
 def test_cheats_are_found_or_named_limits(cheat: Cheat) -> None:
-    """Every cheat is found from outside; a known limit is found if the work is declared."""
+    """Every cheat is found from outside; a known limit is found if the work is stated."""
     held, worked = judged(cheat, *UNTRUSTED), judged(cheat, *UNTRUSTED, *WORK.items())
     if cheat.name == "honest":
         assert (held.status, worked.status) == (Status.VALID, Status.VALID)
