@@ -55,7 +55,8 @@ def launch_bound(evidence: Evidence) -> bool:
 def beyond_timed_ratio(evidence: Evidence) -> float | None:
     """Return utilisation minus the timed share, over the interval that the timed iterations span.
 
-    None for fewer than two iterations, an interval below a second, or calls so short that their times hold launch gaps.
+    None without utilisation, for fewer than two iterations, for an interval below a second, and for calls so short that
+    their times hold launch gaps.
     """
     times = inside(evidence)
     if len(times.at_ns) < 2 or launch_bound(evidence):

@@ -90,7 +90,7 @@ def canary_lows(
 ) -> Mapping[str, float] | None:
     """Return the canary's relative shortfall from its record, for clock and copy; None without enough runs on record.
 
-    Under a power cap the clock of a canary is not comparable and is left out.
+    If the power cap held or was not observed, the clock of a canary is not comparable and is left out.
     """
     declared, clock_mhz = evidence.declared, amount(evidence.declared, "canary_clock_mhz")
     recorded_mhz = amount(declared, "canary_record_clock_mhz")

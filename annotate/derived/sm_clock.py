@@ -16,7 +16,7 @@ from annotate.times.durations import LEAST_MHZ, MOST_MHZ, inside
 
 @kept
 def working(evidence: Evidence) -> Column:
-    """Return the gauge over the window, NaN while the driver reports the GPU idle.
+    """Return the gauge over the window without its first refresh, NaN while the driver reports the GPU idle.
 
     Empty in a window below three refreshes, or if more than half of the values are unobserved or idle.
     """
