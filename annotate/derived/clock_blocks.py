@@ -88,7 +88,7 @@ def clock_blocks(evidence: Evidence) -> ClockBlocks | None:
     shown_mhz = _shown(evidence, at_ns, width_ns)
     stamped = np.isfinite(true_mhz)
     both = stamped & np.isfinite(shown_mhz)
-    scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _told_scale(evidence)
+    scale = float(np.median(true_mhz[both] / shown_mhz[both])) if both.sum() >= _OVERLAP_COUNT else _stamps_scale(evidence)
     mhz = np.where(stamped, true_mhz, scale * shown_mhz)
     if not np.isfinite(mhz).any():
         return None
@@ -122,8 +122,8 @@ def _stamped(timings: Timings, at_ns: Times) -> Values:
     timed_s = np.bincount(place, took_s, len(at_ns))
     known_s = np.bincount(place[known], took_s[known], len(at_ns))
     cycles = np.bincount(place[known], took_s[known] * clock_mhz[known], len(at_ns))
-    spoken = (known_s > 0.0) & (2.0 * known_s >= timed_s)
-    out[spoken] = cycles[spoken] / known_s[spoken]
+    enough = (known_s > 0.0) & (2.0 * known_s >= timed_s)
+    out[enough] = cycles[enough] / known_s[enough]
     return out
 
 
@@ -135,20 +135,20 @@ def _shown(evidence: Evidence, at_ns: Times, width_ns: int) -> Values:
         return out
     # The gauge lags by up to a refresh: it fits stamped clocks best three quarters of a refresh later.
     times = evidence.window.begin_ns + np.arange(0, evidence.window.length_ns, max(_GRID_NS, width_ns // 20), dtype=np.int64)
-    # After the end it may show the clock of a GPU at rest.
+    # After the window the gauge may show the clock of a GPU at rest.
     later = np.minimum(times + refresh_ns * 3 // 4, evidence.window.end_ns)
     mhz = evidence.trace.at("sm_clock_mhz", later)
     known = (mhz > 0.0) & ~has_reason(evidence.trace.at("event_reasons_mask", later), Reason.GPU_IDLE)
     place = np.clip(np.searchsorted(at_ns, times, side="right") - 1, 0, len(at_ns) - 1)
-    asked = np.bincount(place, minlength=len(at_ns))
+    total = np.bincount(place, minlength=len(at_ns))
     counts = np.bincount(place[known], minlength=len(at_ns))
     sums = np.bincount(place[known], mhz[known], len(at_ns))
-    spoken = (counts > 0) & (2 * counts >= asked)
-    out[spoken] = sums[spoken] / counts[spoken]
+    enough = (counts > 0) & (2 * counts >= total)
+    out[enough] = sums[enough] / counts[enough]
     return out
 
 
-def _told_scale(evidence: Evidence) -> float:
+def _stamps_scale(evidence: Evidence) -> float:
     """Return the true mean clock between a plain window's two stamps over the driver's; 1 without them."""
     true = measured(evidence)
     shown_mhz = driver_clock_mhz(evidence, true) if true is not None and not true.iterations else None

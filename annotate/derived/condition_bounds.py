@@ -34,8 +34,8 @@ def memory_clock_bounds(
     known = clock.values > 0
     if 2 * known.sum() < len(clock) or not known.any():
         return ()
-    told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
-    top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
+    most_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
+    top_mhz = float(most_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
     working = known & (busy_at(evidence, clock.at_ns) | ~idle_at(evidence, clock.at_ns))
     low = working & (clock.values < top_ratio * top_mhz)
     if not low.any():

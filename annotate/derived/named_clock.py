@@ -41,8 +41,8 @@ def named_clock(evidence: Evidence) -> NamedClock | None:
     read_mhz = target_clock_mhz(evidence)
     if read_mhz:
         return NamedClock(read_mhz, "read")
-    told_mhz = amount(evidence.declared, "locked_mhz")
-    return NamedClock(told_mhz, "declared") if told_mhz and LEAST_MHZ <= told_mhz <= MOST_MHZ else None
+    declared_mhz = amount(evidence.declared, "locked_mhz")
+    return NamedClock(declared_mhz, "declared") if declared_mhz and LEAST_MHZ <= declared_mhz <= MOST_MHZ else None
 
 
 def off_blocks_ratio(

@@ -75,17 +75,17 @@ def _of_iterations(evidence: Evidence) -> Measured | None:
 
 
 def _of_window(evidence: Evidence) -> Measured | None:
-    told_mhz, told_s = amount(evidence.declared, "true_clock_mhz"), amount(evidence.declared, "stamped_s")
-    if not told_mhz or not told_s or not LEAST_MHZ <= told_mhz <= MOST_MHZ:
+    declared_mhz, declared_s = amount(evidence.declared, "true_clock_mhz"), amount(evidence.declared, "stamped_s")
+    if not declared_mhz or not declared_s or not LEAST_MHZ <= declared_mhz <= MOST_MHZ:
         return None
     window = evidence.window
     # The positions of the stamps were not declared: assume the middle of the window.
-    half_ns = int(min(told_s * 1e9, window.length_ns)) // 2
+    half_ns = int(min(declared_s * 1e9, window.length_ns)) // 2
     middle_ns = (window.begin_ns + window.end_ns) // 2
     at_ns = np.arange(middle_ns - half_ns, middle_ns + half_ns, 10_000_000, dtype=np.int64)
     if not len(at_ns):
         return None
-    return Measured(told_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
+    return Measured(declared_mhz, at_ns, np.ones(len(at_ns)), 2 * half_ns / 1e9, iterations=False)
 
 
 def driver_clock_mhz(evidence: Evidence, true: Measured) -> float | None:

@@ -59,7 +59,7 @@ def steady_reference(
         if len(places):
             return SteadyReference(SteadyBy.WINDOW, places=places, excess=excess)
     recorded = evidence.record.values("steady_clock_mhz") if evidence.record is not None else ()
-    if recorded and blocks.is_true:  # as the record's own clocks are
+    if recorded and blocks.is_true:  # the clocks of a record are true clocks
         return SteadyReference(SteadyBy.RECORD, mhz=float(np.median(recorded)), excess=excess)
     if _is_uncapped(evidence, capped_ratio, power_ratio):
         return SteadyReference(SteadyBy.ITSELF)

@@ -34,7 +34,7 @@ def clock_drift(case: Case) -> Answer:
 
     Remedy:
         Run the same work before the window until clock and temperature are steady.  To compare two variants, alternate them
-        in short blocks, so that both see the same drift.
+        in short blocks, so that both have the same drift.
 
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, in levels as for ``clock-levels``.  A change is a
@@ -112,13 +112,13 @@ def mem_clock_change(
     known = clock.values > 0
     if 2 * known.sum() < len(clock) or not known.any():
         return Unobserved("the memory clock was not observed for most of the window")
-    told_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
-    top_mhz = float(told_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
+    most_mhz = evidence.device.mem_clock_max_mhz if evidence.device else None
+    top_mhz = float(most_mhz or np.nanmax(evidence.trace.column("mem_clock_mhz").values))
     low = known & (clock.values < top_ratio * top_mhz)
     facts: dict[str, Fact] = {"top_mhz": top_mhz, "mem_mhz": float(np.median(clock.values[low if low.any() else known]))}
     bounds = memory_clock_bounds(evidence, top_ratio=top_ratio)
     if not bounds:
-        return Clear(facts) if told_mhz is not None else Unobserved("the highest memory clock of this GPU is not known")
+        return Clear(facts) if most_mhz is not None else Unobserved("the highest memory clock of this GPU is not known")
     busy = busy_at(evidence, clock.at_ns)
     # If it is not known whether the GPU worked, assume that it did.
     slow, worked = (low & busy, known & busy) if (low & busy).any() else (low, known)

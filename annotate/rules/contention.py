@@ -122,7 +122,7 @@ def _by_books(case: Case, facts: Mapping[str, Fact], error_ratio: float) -> Answ
     open_ratio = accounts.rest_ratio if accounts is not None and counted > 0.0 else 0.0
     by = "the timed and declared work" if case.has_times else "the processes that can be its own"
     if declared_ratio is not None and declared_ratio > max(open_ratio, error_ratio) and accounts is None:
-        open_ratio, by = declared_ratio, "the busy time the harness declared"
+        open_ratio, by = declared_ratio, "the declared busy time"
     if open_ratio > 0.0:
         sign = f"the GPU was busy {open_ratio:.1%} of the time beyond {by}"
         bounds = unseen_bounds("contention-residual", case.foreign_work, accounts, open_ratio)

@@ -163,7 +163,7 @@ def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
 
 
 @pytest.mark.parametrize("variant", [STAMPED, TIMES])
-def test_growth_is_reported_as_growth(variant: Variant) -> None:
+def test_first_table_growth_is_reported_as_growth(variant: Variant) -> None:
     """At a constant clock, only ``iteration-growth`` reports growing times."""
     found = severities(seen(replace(TABLE["times that grow by 30 %"].scene, variant=variant)).verdict())
     assert {name for name, severity in found.items() if severity != "note"} == {"iteration-growth"}

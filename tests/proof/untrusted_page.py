@@ -60,7 +60,7 @@ on the cheat's times in an ordinary window, which has no claimed count.
 LIMITS = """\
 ## Limits
 
-The witness cannot see:
+The witness cannot detect:
 
 - A wrong or cached result.  Check the outputs outside of the measured program, and give every call other inputs.
 - Work done before the window.

@@ -140,7 +140,7 @@ def test_canary_under_heat_or_cap_has_no_bounds() -> None:
     assert canary_bounds(evidence(declared=CANARY, signals=capped)) == ()
 
 
-def test_named_clock_from_the_driver_precedes_a_declared_one() -> None:
+def test_driver_lock_precedes_a_declared_clock() -> None:
     both = named_clock(evidence(signals={"sm_clock_lock_mhz": 1500}, declared={"locked_mhz": 1400.0}))
     assert both is not None
     assert (both.mhz, both.by) == (1500.0, "read")

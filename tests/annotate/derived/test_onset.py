@@ -66,7 +66,7 @@ def test_trace_without_power_and_utilisation_has_no_pause() -> None:
     assert ended_s(paused(0.0, 0.0, gauges=True, power_w=None, utilization_ratio=None)) is None
 
 
-def test_cap_turns_when_it_engages() -> None:
+def test_cap_turns_at_its_onset() -> None:
     about = evidence(length_s=4.0, signals={"power_cap_ns": capped_ns(since_s=1.7), "power_violation_ns": None})
     turn = cap_turn(about, capped_ratio=0.9, free_ratio=0.02)
     assert turn is not None

@@ -61,13 +61,13 @@ def test_same_window_around_a_part_is_rejected(program: Evidence) -> None:
     assert verdict.status is Status.REJECTED, str(verdict)
 
 
-def test_a_pause_between_the_work_counts(program: Evidence) -> None:
+def test_pause_between_the_work_counts(program: Evidence) -> None:
     verdict = judge(resting(program, 8.0, 9.5))
     assert verdict.status is Status.REJECTED, str(verdict)
     assert "idle-stretch" in {hazard.rule for hazard in verdict.hazards}
 
 
-def test_a_program_that_never_works_has_no_part(program: Evidence) -> None:
+def test_program_without_work_has_no_part(program: Evidence) -> None:
     idle = resting(program, -10.0, 20.0)
     assert working_part(idle) is idle
 

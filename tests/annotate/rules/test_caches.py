@@ -54,14 +54,14 @@ class TestWarmCacheUnintended:
         about = declared(**{known: 16_000_000, "l2_bytes": L2_BYTES})
         assert label(warm_cache_unintended, about).startswith("cache: not declared; ")
 
-    def test_a_cold_cache_that_nothing_flushes_is_rejected(self) -> None:
+    def test_cold_cache_without_a_flush_is_rejected(self) -> None:
         about = declared(working_set_bytes=16_000_000, l2_bytes=L2_BYTES, cache="cold")
         assert severity(warm_cache_unintended, about) is Severity.REJECT
 
     @pytest.mark.parametrize(
         "facts", [{"cache": "warm"}, {"flush_bytes": 134_217_728}, {"working_set_bytes": 60_000_000}], ids=str
     )
-    def test_a_label_a_flush_or_more_than_the_cache_is_clear(self, facts: dict[str, Fact]) -> None:
+    def test_caches_that_match_their_declaration_are_clear(self, facts: dict[str, Fact]) -> None:
         about = declared(**{"working_set_bytes": 16_000_000, "l2_bytes": L2_BYTES, **facts})
         assert isinstance(ask(warm_cache_unintended, about), Clear)
 
@@ -89,7 +89,7 @@ class TestWarmCacheUnintended:
 
 
 class TestFlushInsufficient:
-    def test_a_flush_of_twice_the_cache_is_clear(self) -> None:
+    def test_flush_of_twice_the_cache_is_clear(self) -> None:
         assert isinstance(
             ask(flush_insufficient, declared(flush_bytes=2 * L2_BYTES, l2_bytes=L2_BYTES, flush_timed=False)), Clear
         )
@@ -99,11 +99,11 @@ class TestFlushInsufficient:
         about = declared(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=16_000_000)
         assert {bound.ratio for bound in bounds(about)} == {None}
 
-    def test_a_call_that_touches_more_than_the_cache_needs_no_flush(self) -> None:
+    def test_call_beyond_the_cache_needs_no_flush(self) -> None:
         about = declared(flush_bytes=8_000_000, l2_bytes=L2_BYTES, working_set_bytes=2 * L2_BYTES)
         assert isinstance(ask(flush_insufficient, about), Clear)
 
-    def test_a_timed_flush_is_bounded_by_twice_its_bytes(self) -> None:
+    def test_timed_flush_is_bounded_by_twice_its_bytes(self) -> None:
         """A flush of 126 MB at 4.92 TB/s takes 25.6 µs, 2.6 % of a call of 1 ms; the bound is twice that."""
         facts: dict[str, Fact] = {"flush_bytes": 2 * L2_BYTES, "l2_bytes": L2_BYTES, "flush_timed": True}
         for each in bounds(evidence(device=PEAKED, declared=facts, timings=calls(1e-3))):
@@ -111,7 +111,7 @@ class TestFlushInsufficient:
             assert each.estimate is not None
             assert (each.estimate.low_ratio, each.estimate.value_ratio) == pytest.approx((0.0, 0.0256), abs=0.0003)
 
-    def test_a_timed_flush_of_unknown_memory_has_no_bound(self) -> None:
+    def test_timed_flush_of_unknown_memory_has_no_bound(self) -> None:
         facts: dict[str, Fact] = {"flush_bytes": 2 * L2_BYTES, "l2_bytes": L2_BYTES, "flush_timed": True}
         assert {bound.ratio for bound in bounds(evidence(declared=facts, timings=calls(1e-3)))} == {None}
         assert {bound.ratio for bound in bounds(evidence(device=PEAKED, declared=facts))} == {None}

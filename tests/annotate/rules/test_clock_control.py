@@ -53,18 +53,18 @@ def unobserved(answer: Answer) -> str:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_quiet_copy_has_none_of_these_hazards(rule: Rule, claim: Claim) -> None:
+def test_uncapped_copy_has_no_clock_control_hazard(rule: Rule, claim: Claim) -> None:
     assert not isinstance(ask(rule, evidence(timings=stamped(1978.0)), claim), Found)
 
 
 @pytest.mark.parametrize("rule", [locked_clock_missed, clock_controller_present], ids=lambda rule: rule.name)
-def test_without_telemetry_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+def test_clock_control_without_telemetry_returns_the_absence(rule: Rule) -> None:
     nobody = replace(evidence(), trace=Trace(), device=None, absence="no daemon is running")
     assert unobserved(ask(rule, nobody)) == "no daemon is running"
 
 
 class TestLockedClockMissed:
-    def test_a_lock_that_holds_is_clear(self) -> None:
+    def test_held_lock_is_clear(self) -> None:
         about = evidence(signals={"sm_clock_lock_mhz": 1500, "sm_clock_mhz": 1500})
         assert isinstance(ask(locked_clock_missed, about, Claim.FIXED_CLOCK), Clear)
 
@@ -88,7 +88,7 @@ class TestLockedClockMissed:
         assert answer.bounds == ()
         assert answer.facts["advice"] == "1260 MHz or less"
 
-    def test_declared_clock_is_the_named_one(self) -> None:
+    def test_declared_clock_is_the_named_clock(self) -> None:
         """A declared lock that the driver does not report, missed by 2 % throughout, has that bias."""
         about = evidence(declared={"locked_mhz": 1530.0}, timings=stamped(1500.0))
         answer = found(ask(locked_clock_missed, about, Claim.FIXED_CLOCK))
@@ -126,7 +126,7 @@ class TestLockedClockMissed:
 
 class TestClockControllerPresent:
     @pytest.mark.parametrize("claim", Claim)
-    def test_a_limit_below_the_default_is_a_label(self, claim: Claim) -> None:
+    def test_power_limit_below_the_default_is_a_label(self, claim: Claim) -> None:
         answer = found(ask(clock_controller_present, evidence(signals={"power_limit_w": 500.0}), claim))
         assert clock_controller_present.says.format(**answer.facts) == "power limit 500 of 700 W"
 
@@ -145,7 +145,7 @@ class TestClockControllerPresent:
         says = clock_controller_present.says.format(**found(ask(clock_controller_present, about)).facts)
         assert says == "power limit 500 of 700 W, SM clock set to 1500 of 1980 MHz"
 
-    def test_controller_sees_an_unreadable_lock_by_its_reason(self) -> None:
+    def test_unreadable_lock_is_found_by_its_event_reason(self) -> None:
         """A clock that cannot be read back is found by the driver's event reason."""
         assert isinstance(ask(clock_controller_present, evidence(signals={"event_reasons_mask": 0x2})), Found)
 
@@ -181,10 +181,10 @@ class TestClockLowNoReason:
         assert [bound.ratio for bound in answer.bounds] == pytest.approx([slower_ratio + 0.002] * 3)
         assert answer.facts["than"] == than
 
-    def test_a_canary_at_its_record_is_clear(self) -> None:
+    def test_canary_at_its_record_is_clear(self) -> None:
         assert isinstance(ask(clock_low_no_reason, evidence(declared=RECORD)), Clear)
 
-    def test_a_canary_that_is_faster_than_its_record_is_clear(self) -> None:
+    def test_canary_faster_than_its_record_is_clear(self) -> None:
         assert isinstance(ask(clock_low_no_reason, evidence(declared={**RECORD, "canary_record_clock_mhz": 1500.0})), Clear)
 
     def test_canary_during_a_known_slow_down_is_unobserved(self) -> None:
@@ -225,7 +225,7 @@ class TestClockLowNoReason:
         about = evidence(declared={"canary_clock_mhz": 1725.0}, signals={"sm_clock_mhz": 1725})
         assert found(ask(clock_low_no_reason, about)).bounds == ()
 
-    def test_a_canary_at_the_lock_is_clear(self) -> None:
+    def test_canary_at_the_lock_is_clear(self) -> None:
         about = evidence(declared={"canary_clock_mhz": 1500.0}, signals={"sm_clock_mhz": 1500, "sm_clock_lock_mhz": 1500})
         assert isinstance(ask(clock_low_no_reason, about), Clear)
 
@@ -268,7 +268,7 @@ class TestNvmlClockUntrue:
         for about in (two, apart):
             assert "idled" in unobserved(ask(nvml_clock_untrue, about))
 
-    def test_less_than_a_second_is_too_short(self) -> None:
+    def test_true_clock_below_a_second_is_unobserved(self) -> None:
         about = evidence(length_s=0.6, signals=CAPPED, timings=stamped(1330.0, length_s=0.6))
         assert "too short" in unobserved(ask(nvml_clock_untrue, about))
 
@@ -294,7 +294,7 @@ class TestNvmlClockUntrue:
         assert not isinstance(ask(nvml_clock_untrue, about), Found)
 
     @pytest.mark.parametrize("clocks", [[float("nan")] * 3, [-1.0, 0.0, 1e12]])
-    def test_stamps_that_were_misread_are_left_out(self, clocks: list[float]) -> None:
+    def test_misread_stamps_are_left_out(self, clocks: list[float]) -> None:
         at_ns = BEGIN_NS + np.arange(3, dtype=np.int64) * 10_000_000
         about = evidence(timings=Timings(at_ns, np.full(3, 0.01), np.array(clocks)))
         assert isinstance(ask(nvml_clock_untrue, about), Unobserved)

@@ -68,30 +68,30 @@ def capped(clock: Signal, *, length_s: float = 4.0, **signals: Signal) -> Eviden
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_still_clock_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
+def test_constant_clock_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
     assert isinstance(ask(rule, evidence(length_s=4.0), claim), Clear)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_clock_that_was_never_read_is_unobserved(rule: Rule) -> None:
+def test_unread_clock_is_unobserved(rule: Rule) -> None:
     about = evidence(signals={"sm_clock_mhz": None, "mem_clock_mhz": None})
     assert isinstance(ask(rule, about), Unobserved)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_clock_mostly_unread_is_unobserved(rule: Rule) -> None:
+def test_mostly_unread_clock_is_unobserved(rule: Rule) -> None:
     gap = Gap(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 4_500_000_000)
     assert isinstance(ask(rule, evidence(gaps=[gap])), Unobserved)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_clock_that_reads_zero_was_not_observed(rule: Rule) -> None:
+def test_clock_reading_of_zero_is_unobserved(rule: Rule) -> None:
     assert isinstance(ask(rule, evidence(signals={"sm_clock_mhz": 0, "mem_clock_mhz": 0})), Unobserved)
 
 
 class TestClockDrift:
     @pytest.mark.parametrize("length_s", [4.0, 12.0])
-    def test_drift_is_bounded_by_the_fifth_it_passed_through(self, length_s: float) -> None:
+    def test_drift_is_bounded_by_its_first_and_last_fifth(self, length_s: float) -> None:
         """The mean of a clock that falls by 10 % is 4 % off its first and its last fifth."""
         about = capped(swinging(drift_ratio=-0.1, swing_ratio=0.01, length_s=length_s), length_s=length_s)
         answer = found(ask(clock_drift, about))
@@ -131,7 +131,7 @@ class TestClockDrift:
         assert shift is not None
         assert shift.bound_ratio > 0.03
 
-    def test_an_idle_gpu_has_no_working_clock(self) -> None:
+    def test_drift_of_an_idle_gpu_is_unobserved(self) -> None:
         about = evidence(signals={"sm_clock_mhz": swinging(drift_ratio=-0.1), "event_reasons_mask": IDLE})
         assert isinstance(ask(clock_drift, about), Unobserved)
 
@@ -180,10 +180,10 @@ class TestClockRamp:
         """After the driver's lag, 0.225 of 6 s at 825 MHz make the mean 5.2 % longer."""
         assert value_ratio(bound(ask(clock_ramp, self.rising(0.3, length_s=6.0)))) == pytest.approx(0.052, abs=0.005)
 
-    def test_a_clock_that_rose_before_the_window_is_clear(self) -> None:
+    def test_clock_ramp_before_the_window_is_clear(self) -> None:
         assert isinstance(ask(clock_ramp, self.rising(0.0, length_s=1.0)), Clear)
 
-    def test_one_second_is_enough_to_clear(self) -> None:
+    def test_capped_clock_of_one_second_has_no_ramp(self) -> None:
         assert isinstance(ask(clock_ramp, capped(swinging(), length_s=1.0)), Clear)
 
     def test_fast_start_is_not_a_ramp(self) -> None:
@@ -199,10 +199,10 @@ class TestClockRamp:
         about = evidence(signals={"sm_clock_mhz": lambda t: 825 if 1 < t < 2 else 1980})
         assert isinstance(ask(clock_ramp, about), Clear)
 
-    def test_a_window_of_less_than_three_refreshes_is_unobserved(self) -> None:
+    def test_ramp_below_three_refreshes_is_unobserved(self) -> None:
         assert isinstance(ask(clock_ramp, self.rising(0.1, length_s=0.25)), Unobserved)
 
-    def test_an_idle_gpus_wandering_clock_is_unobserved(self) -> None:
+    def test_ramp_of_an_idle_gpu_is_unobserved(self) -> None:
         assert isinstance(ask(clock_ramp, self.rising(1.0, mask=IDLE)), Unobserved)
 
 
@@ -232,12 +232,12 @@ class TestMemClockChange:
     def test_unmeasured_bandwidth_leaves_a_bound_without_estimate(self) -> None:
         assert bound(ask(mem_clock_change, self.low(dram_activity_ratio=None))).estimate is None
 
-    def test_a_whole_window_below_the_top_is_found(self) -> None:
+    def test_memory_clock_always_below_the_top_is_found(self) -> None:
         answer = found(ask(mem_clock_change, self.low(-10.0)))
         assert answer.facts["low_ratio"] == 1.0
         assert bound(answer, Number.MEDIAN).ratio == pytest.approx(3201 / 2201 - 1, abs=0.001)
 
-    def test_idle_moments_are_left_out(self) -> None:
+    def test_clock_of_idle_moments_is_left_out(self) -> None:
         resting = self.low(utilization_ratio=lambda t: 0.0 if t >= 2.8 else 0.97)
         assert isinstance(ask(mem_clock_change, resting), Clear)
         by_reason = self.low(event_reasons_mask=lambda t: IDLE if t >= 2.9 else 0)

@@ -56,7 +56,7 @@ class TestHardwareMismatch:
         assert isinstance(answer, Found)
         assert answer.facts["differing"] == "power limit 700 W -> 600 W"
 
-    def test_the_same_gpu_is_clear_and_an_unknown_one_unobserved(self) -> None:
+    def test_same_gpu_is_clear_and_unknown_gpu_unobserved(self) -> None:
         assert isinstance(ask(hardware_mismatch, compared(evidence(), evidence())), Clear)
         assert isinstance(ask(hardware_mismatch, compared(evidence(device=None), evidence())), Unobserved)
 
@@ -81,7 +81,7 @@ class TestSoftwareMismatch:
         """A version, flag or variable that is known for both windows and differs is flagged."""
         assert severity(ask(software_mismatch, compared(evidence(declared=after), evidence(declared=before)))) is expected
 
-    def test_a_driver_that_differs_in_its_last_number_is_a_note(self) -> None:
+    def test_driver_differing_in_its_last_number_is_a_note(self) -> None:
         last = compared(evidence(device=replace(DEVICE, driver_version="580.159.05")), evidence())
         assert severity(ask(software_mismatch, last)) is Severity.NOTE
         first = compared(evidence(device=replace(DEVICE, driver_version="570.10.01")), evidence())
@@ -109,7 +109,7 @@ class TestBootChanged:
         assert isinstance(answer, Found)
         assert "driver" in str(answer.facts["happened"])
 
-    def test_the_same_boot_is_clear_and_an_unknown_one_unobserved(self) -> None:
+    def test_same_boot_is_clear_and_unknown_boot_unobserved(self) -> None:
         same = evidence(signals={"energy_j": lambda t: 90_000.0 + t})
         assert isinstance(ask(boot_changed, compared(same, evidence())), Clear)
         assert isinstance(ask(boot_changed, compared(evidence(host=Host()), evidence())), Unobserved)

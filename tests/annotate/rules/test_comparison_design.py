@@ -31,7 +31,7 @@ def pair_bound(answer: Answer) -> Bound:
 
 
 class TestOrderBias:
-    def test_one_after_the_other_is_bounded_with_both_figures(self) -> None:
+    def test_sequential_order_is_bounded_with_both_figures(self) -> None:
         answer = ask(order_bias, compared(evidence(timings=times(2.04e-3)), evidence(timings=times(2e-3))))
         bound = pair_bound(answer)
         assert (bound.ratio, bound.estimate) == (0.032, None)  # without a sign, the bound never rejects
@@ -59,7 +59,7 @@ class TestFloor:
         about = compared(evidence(declared={"aa_floor_ratio": floor}), evidence())
         assert severity(ask(aa_noise_floor_missing, about)) is Severity.NOTE
 
-    def test_a_measured_floor_is_clear(self) -> None:
+    def test_measured_noise_floor_is_clear(self) -> None:
         about = compared(evidence(declared={"aa_floor_ratio": 0.001}), evidence())
         assert ask(aa_noise_floor_missing, about) == Clear({"aa_floor_ratio": 0.001})
 
@@ -81,7 +81,7 @@ class TestMultipleLooks:
         assert isinstance(answer, Found)
         assert 0 < float(answer.facts["luck_ratio"] or 0) < 0.001
 
-    def test_single_variant_is_clear_and_invalid_ones_unobserved(self) -> None:
+    def test_single_variant_is_clear_and_invalid_unobserved(self) -> None:
         assert isinstance(ask(multiple_looks, compared(evidence(declared={"variants_count": 1}), evidence())), Clear)
         for nonsense in (None, True, 0, -4, 2.5, "many", 10**12):
             about = compared(evidence(declared={"variants_count": nonsense}), evidence())

@@ -71,12 +71,12 @@ def throughput(answer: Answer) -> Bound:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_clean_copy_of_four_seconds_is_clear(rule: Rule, claim: Claim) -> None:
+def test_unshared_copy_is_clear(rule: Rule, claim: Claim) -> None:
     assert isinstance(ask(rule, evidence(length_s=4.0), claim), Clear)
 
 
 class TestContentionProcess:
-    def test_a_busy_neighbour_is_named_and_has_an_estimate(self) -> None:
+    def test_busy_neighbour_is_named_and_has_an_estimate(self) -> None:
         """A neighbour with half of the GPU's time cost at least a sixth of throughput; without times there is no upper limit."""
         answer = found(ask(contention_process, evidence(processes=[OWN, FOREIGN])))
         assert (answer.facts["pid"], answer.facts["name"], answer.facts["user"]) == (77, "python", "bob")
@@ -102,7 +102,7 @@ class TestContentionProcess:
         assert bound(answer, Number.MEDIAN, Group.RECORD).ratio is None
 
     @pytest.mark.parametrize("idle", [replace(FOREIGN, utilization_ratio=0.0), XORG])
-    def test_memory_of_a_neighbour_does_not_clear_it(self, idle: Process) -> None:
+    def test_memory_of_a_neighbour_does_not_clear_its_work(self, idle: Process) -> None:
         """A process that was not seen computing has a bound of unknown size, with little or much memory."""
         only = throughput(ask(contention_process, evidence(processes=[OWN, idle])))
         assert (only.ratio, only.estimate) == (None, None)
@@ -111,11 +111,11 @@ class TestContentionProcess:
         drawing = replace(XORG, utilization_ratio=0.4, graphics=True)
         assert isinstance(ask(contention_process, evidence(processes=[OWN, drawing])), Clear)
 
-    def test_a_small_process_of_unknown_activity_has_no_bound(self) -> None:
+    def test_small_process_of_unknown_activity_has_no_bound(self) -> None:
         quiet = [replace(OWN, utilization_ratio=None), replace(XORG, utilization_ratio=None)]
         assert throughput(ask(contention_process, evidence(processes=quiet))).ratio is None
 
-    def test_neighbour_that_arrives_is_found_from_then_on(self) -> None:
+    def test_arriving_neighbour_is_found_from_its_arrival(self) -> None:
         """A small process that starts during the window is found from its first list on."""
         about = with_lists(evidence(), lambda t: [OWN, XORG] if t > 2 else [OWN])
         answer = found(ask(contention_process, about))
@@ -132,11 +132,11 @@ class TestContentionProcess:
         )
         assert throughput(ask(contention_process, about)).ratio is None
 
-    def test_process_that_ended_before_the_window_is_clear(self) -> None:
+    def test_process_ended_before_the_window_is_clear(self) -> None:
         about = with_lists(evidence(), lambda t: [OWN, FOREIGN] if t < -0.5 else [OWN])
         assert isinstance(ask(contention_process, about), Clear)
 
-    def test_work_done_before_the_window_is_not_charged_to_it(self) -> None:
+    def test_neighbours_work_before_the_window_has_no_cost(self) -> None:
         # The record is read once a second: that at 0.1 s covers 0.9 s before the window and 0.1 s of it.
         def who(t: float) -> list[Process]:
             share = None if round(t * 10) % 10 != 1 else (0.9 if t < 0.2 else 0.0)
@@ -146,7 +146,7 @@ class TestContentionProcess:
         assert throughput(answer).estimate is None  # resident, and busy around the window; not proven busy in it
         assert answer.facts["busy_ratio"] == pytest.approx(0.0, abs=0.01)
 
-    def test_a_neighbour_stays_found_where_the_list_is_not_whole(self) -> None:
+    def test_neighbour_on_a_partial_list_is_found(self) -> None:
         about = evidence(processes=[OWN, FOREIGN], visibility=NAMESPACE)
         assert throughput(ask(contention_process, about)).estimate is not None
 
@@ -154,7 +154,7 @@ class TestContentionProcess:
     def test_possibly_incomplete_list_cannot_clear(self, visibility: Visibility) -> None:
         assert isinstance(ask(contention_process, evidence(visibility=visibility)), Unobserved)
 
-    def test_an_idle_resident_of_a_partial_list_is_found(self) -> None:
+    def test_idle_resident_of_a_partial_list_is_found(self) -> None:
         """If the list names the window's own process, every other PID on the list is foreign."""
         assert throughput(ask(contention_process, evidence(processes=[OWN, XORG], visibility=NAMESPACE))).ratio is None
 
@@ -178,7 +178,7 @@ class TestContentionProcess:
         stranger = replace(FOREIGN, ownership=Ownership.UNKNOWN)
         assert throughput(ask(contention_process, evidence(processes=[OWN, stranger]))).ratio is None
 
-    def test_a_child_of_the_window_is_known_by_its_ownership(self) -> None:
+    def test_child_of_the_window_counts_as_own(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=[OWN, replace(OWN, pid=4243)])), Clear)
 
     def test_busiest_process_of_an_unwrapped_interval_is_own(self) -> None:
@@ -194,14 +194,14 @@ class TestContentionProcess:
         assert answer.facts["pid"] == FOREIGN.pid
         assert "may not be the measured one" in str(answer.facts["sign"])
 
-    def test_a_list_that_was_never_read_is_unobserved(self) -> None:
+    def test_contention_with_an_unread_list_is_unobserved(self) -> None:
         assert isinstance(ask(contention_process, evidence(processes=None)), Unobserved)
 
-    def test_a_list_not_read_for_a_while_cannot_clear(self) -> None:
+    def test_stale_process_list_cannot_clear(self) -> None:
         about = with_lists(evidence(), lambda t: [OWN], skip=lambda t: 1 < t < 4)
         assert isinstance(ask(contention_process, about), Unobserved)
 
-    def test_a_reported_gap_of_the_process_lane_cannot_clear(self) -> None:
+    def test_reported_gap_of_the_process_lane_cannot_clear(self) -> None:
         gap = Gap(begin_ns=BEGIN_NS, end_ns=BEGIN_NS + 1_000_000_000, lane=Lane.PROCESSES)
         assert isinstance(ask(contention_process, evidence(gaps=[gap])), Unobserved)
 
@@ -215,7 +215,7 @@ class TestContentionProcess:
 
     @given(st.floats(0.0, 1.0), st.floats(0.0, 1.0))
     @settings(max_examples=share_of(25))
-    def test_a_busier_neighbour_is_never_judged_more_mildly(self, one: float, other: float) -> None:
+    def test_busier_neighbour_is_never_judged_more_mildly(self, one: float, other: float) -> None:
         def nearer(share: float) -> float:
             about = evidence(length_s=2.0, processes=[OWN, replace(XORG, utilization_ratio=share)])
             estimate = throughput(ask(contention_process, about)).estimate
@@ -303,7 +303,7 @@ class TestContentionResidualInAContainer:
         # A declared busy share does not clear the rule.
         assert isinstance(ask(contention_residual, replace(about, declared={"busy_ratio": 0.97})), Unobserved)
 
-    def test_a_lone_unknown_pid_that_explains_everything_is_clear(self) -> None:
+    def test_lone_unknown_pid_with_all_busy_time_is_clear(self) -> None:
         """A single unknown PID may be the window's own process, seen from outside its namespace."""
         alone = replace(HIDDEN, utilization_ratio=0.97)
         assert isinstance(ask(contention_residual, evidence(processes=[alone], visibility=NAMESPACE)), Clear)

@@ -23,7 +23,7 @@ def at_ns(t: float) -> int:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_clean_copy_of_four_seconds_is_clear(rule: Rule, claim: Claim) -> None:
+def test_coverage_of_an_observed_copy_is_clear(rule: Rule, claim: Claim) -> None:
     assert isinstance(rule.ask(evidence(length_s=4.0), claim), Clear)
 
 
@@ -39,30 +39,30 @@ class TestStaleDaemon:
     def test_readings_long_before_the_window_do_not_count(self) -> None:
         assert isinstance(ask(stale_daemon, evidence(skip=lambda t: t > -2.0)), Unobserved)
 
-    def test_an_absence_outweighs_the_readings_that_came_before_it(self) -> None:
+    def test_absence_outweighs_earlier_readings(self) -> None:
         answer = ask(stale_daemon, replace(evidence(), absence="the daemon was killed"))
         assert answer == Unobserved("the daemon was killed")
 
     @pytest.mark.parametrize("t", [-1.0, 0.0, 2.0])
-    def test_a_gpu_lost_before_or_in_the_window_is_unobserved(self, t: float) -> None:
+    def test_gpu_lost_before_or_in_the_window_is_unobserved(self, t: float) -> None:
         lost = Event(uuid=UUID, at_ns=at_ns(t), kind="lost", text="GPU is lost")
         assert ask(stale_daemon, evidence(events=[lost])) == Unobserved("the GPU was lost: GPU is lost")
 
-    def test_a_gpu_that_was_back_before_the_window_is_clear(self) -> None:
+    def test_gpu_back_before_the_window_is_clear(self) -> None:
         events = [Event(uuid=UUID, at_ns=at_ns(-3), kind="lost"), Event(uuid=UUID, at_ns=at_ns(-2), kind="back")]
         assert isinstance(ask(stale_daemon, evidence(events=events)), Clear)
 
-    def test_a_gpu_that_came_back_within_the_window_is_unobserved(self) -> None:
+    def test_gpu_back_within_the_window_is_unobserved(self) -> None:
         events = [Event(uuid=UUID, at_ns=at_ns(1), kind="lost"), Event(uuid=UUID, at_ns=at_ns(2), kind="back")]
         assert isinstance(ask(stale_daemon, evidence(events=events)), Unobserved)
 
-    def test_a_gpu_lost_after_the_window_does_not_matter(self) -> None:
+    def test_gpu_lost_after_the_window_is_clear(self) -> None:
         lost = Event(uuid=UUID, at_ns=at_ns(6.2), kind="lost")
         assert isinstance(ask(stale_daemon, evidence(events=[lost])), Clear)
 
 
 class TestIncompleteBody:
-    def test_a_body_that_ran_to_its_end_is_clear(self) -> None:
+    def test_completed_body_is_clear(self) -> None:
         assert isinstance(ask(incomplete_body, evidence(declared={"busy_ratio": 0.9})), Clear)
 
     @pytest.mark.parametrize("declared", [{"abandoned": True}, {"exception": "ValueError"}])

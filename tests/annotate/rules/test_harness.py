@@ -64,17 +64,17 @@ nonsense = st.one_of(
 
 @given(st.dictionaries(st.sampled_from(sorted(FACTS)), nonsense, max_size=12))
 @settings(max_examples=share_of(60))
-def test_nonsense_declared_raises_nothing(facts: dict[str, Fact]) -> None:
+def test_harness_accepts_nonsense_declarations(facts: dict[str, Fact]) -> None:
     about = evidence(length_s=1.0, declared=facts, timings=calls(1e-3))
     for rule in RULES:
         ask(rule, about)
 
 
 class TestProfilerAttached:
-    def test_a_quiet_process_is_clear(self) -> None:
+    def test_process_without_profilers_is_clear(self) -> None:
         assert isinstance(ask(profiler_attached, profiled("")), Clear)
 
-    def test_a_mapped_cupti_alone_proves_nothing(self) -> None:
+    def test_mapped_cupti_alone_is_clear(self) -> None:
         answer = ask(profiler_attached, profiled("idle:libcupti.so.12"))
         assert isinstance(answer, Clear)
         assert answer.facts["mapped"] == "libcupti.so.12"
@@ -114,7 +114,7 @@ class TestProfilerAttached:
         assert answer.facts["what"] == "NSYS_0, NSYS_1, NSYS_2 and 6 more"
 
     @given(st.text(max_size=80))
-    def test_any_list_is_read(self, text: str) -> None:
+    def test_profilers_of_any_text_raise_nothing(self, text: str) -> None:
         ask(profiler_attached, evidence(length_s=0.3, host=Host(profilers=text)))
 
 
@@ -167,7 +167,7 @@ class TestAllocatorChurn:
 
 
 class TestDataDependentPower:
-    def test_random_inputs_are_clear_and_unshown_ones_unobserved(self) -> None:
+    def test_random_inputs_are_clear_and_undeclared_unobserved(self) -> None:
         assert isinstance(ask(data_dependent_power, evidence(declared=RANDOM)), Clear)
         assert isinstance(ask(data_dependent_power, evidence()), Unobserved)
 
@@ -208,7 +208,7 @@ class TestBackgroundThread:
     def test_no_new_threads_are_clear(self) -> None:
         assert isinstance(ask(background_thread, beside(0, 0, 0.0)), Clear)
 
-    def test_a_thread_that_computes_is_flagged(self) -> None:
+    def test_computing_thread_is_flagged(self) -> None:
         answer = found(ask(background_thread, beside(1, 0, 2.0)))
         assert answer.severity is Severity.FLAG
         assert answer.facts["what"] == "1 thread"
@@ -226,8 +226,8 @@ class TestBackgroundThread:
         assert isinstance(ask(background_thread, evidence()), Unobserved)
 
 
-def test_profiler_seen_outweighs_declared_facts() -> None:
-    """A declaration without a profiler does not clear one that the daemon saw."""
+def test_observed_profiler_outweighs_declared_facts() -> None:
+    """A declaration without a profiler does not clear a profiler that the daemon observed."""
     about = replace(
         profiled("library:libcuinj64.so", utilization_ratio=0.3), timings=calls(5e-3), declared={"profiler_used": False}
     )

@@ -26,7 +26,7 @@ def found(answer: Answer) -> Found:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_clean_copy_of_four_seconds_is_clear(rule: Rule, claim: Claim) -> None:
+def test_identity_of_an_unchanged_gpu_is_clear(rule: Rule, claim: Claim) -> None:
     assert isinstance(rule.ask(evidence(length_s=4.0), claim), Clear)
 
 
@@ -84,7 +84,7 @@ class TestSettingChanged:
         answer = found(ask(setting_changed, replace(about, trace=replace(about.trace, columns=columns))))
         assert (answer.severity, answer.facts["when"]) == (Severity.FLAG, "about when the window ended")
 
-    def test_a_change_that_is_undone_is_still_a_change(self) -> None:
+    def test_undone_setting_change_is_found(self) -> None:
         about = evidence(signals={"power_limit_w": lambda t: 500.0 if 2 <= t < 3 else 700.0})
         answer = found(ask(setting_changed, about))
         assert answer.severity is Severity.REJECT
@@ -94,7 +94,7 @@ class TestSettingChanged:
         about = evidence(signals={"power_limit_w": lambda t: 700.0 if t < 2 else 700.2})
         assert isinstance(ask(setting_changed, about), Clear)
 
-    def test_a_setting_the_driver_stops_reporting_has_not_changed(self) -> None:
+    def test_setting_without_later_readings_has_not_changed(self) -> None:
         about = evidence(signals={"sm_clock_lock_mhz": lambda t: 1200 if t < 2 else None})
         assert isinstance(ask(setting_changed, about), Clear)
 
@@ -120,13 +120,13 @@ class TestHardwareError:
             ("remapped_rows_count", Severity.FLAG),
         ],
     )
-    def test_an_error_in_the_window_is_found(self, signal: str, severity: Severity) -> None:
+    def test_error_in_the_window_is_found(self, signal: str, severity: Severity) -> None:
         assert found(ask(hardware_error, evidence(signals={signal: lambda t: int(t > 2)}))).severity is severity
 
     @pytest.mark.parametrize(
         "signal", ["ecc_uncorrected_count", "ecc_corrected_count", "remapped_rows_count", "pcie_replay_count"]
     )
-    def test_errors_counted_before_the_window_are_not_charged_to_it(self, signal: str) -> None:
+    def test_errors_counted_before_the_window_are_clear(self, signal: str) -> None:
         assert isinstance(ask(hardware_error, evidence(signals={signal: 1_000})), Clear)
 
     def test_xid_is_rejected_and_named(self) -> None:
@@ -135,7 +135,7 @@ class TestHardwareError:
         assert answer.severity is Severity.REJECT
         assert answer.facts["errors"] == "Xid 79"
 
-    def test_an_xid_of_unknown_number_rejects(self) -> None:
+    def test_xid_of_unknown_number_rejects(self) -> None:
         events = [Event(uuid=UUID, at_ns=BEGIN_NS + 1, kind="xid")]
         assert found(ask(hardware_error, evidence(events=events))).severity is Severity.REJECT
 
@@ -157,7 +157,7 @@ class TestHardwareError:
         slow = evidence(length_s=300.0, period_s=1.0, signals={"pcie_replay_count": lambda t: int(max(0, t) / 10)})
         assert isinstance(ask(hardware_error, slow), Clear)
 
-    def test_a_counter_that_was_reset_is_unobserved(self) -> None:
+    def test_reset_error_counter_is_unobserved(self) -> None:
         names = ("ecc_corrected_count", "ecc_uncorrected_count", "remapped_rows_count")
         about = evidence(signals=dict.fromkeys(names, lambda t: 5 if t < 2 else 0))
         assert isinstance(ask(hardware_error, about), Unobserved)
@@ -247,7 +247,7 @@ class TestClockSourceStep:
         assert isinstance(ask(clock_source_step, evidence(timings=Timings(at_ns, np.full(1_000, 0.1)))), Clear)
 
     @pytest.mark.parametrize("length_s", [2.0, 36_000.0])
-    def test_a_suspension_inside_the_window_flags_it(self, length_s: float) -> None:
+    def test_suspension_inside_the_window_is_flagged(self, length_s: float) -> None:
         """A suspension flags windows of any length: the GPU's state may have changed."""
         answer = found(ask(clock_source_step, self.suspended(1.2, length_s)))
         assert answer.severity is Severity.FLAG
@@ -255,7 +255,7 @@ class TestClockSourceStep:
         assert answer.span_ns == (BEGIN_NS + 900_000_000, BEGIN_NS + 1_200_000_000)
 
     @pytest.mark.parametrize(("looked_s", "is_inside"), [(-0.1, False), (0.0, False), (2.1, True), (2.4, False)])
-    def test_a_suspension_counts_if_it_can_lie_inside(self, looked_s: float, is_inside: bool) -> None:
+    def test_suspension_possibly_inside_the_window_counts(self, looked_s: float, is_inside: bool) -> None:
         """A suspension counts if the interval between two checks of the daemon overlaps the window."""
         assert isinstance(ask(clock_source_step, self.suspended(looked_s, 2.0)), Found) is is_inside
 

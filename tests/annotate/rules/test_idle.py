@@ -50,7 +50,7 @@ def test_waiting_for_launches_is_not_idle_without_times(seed: int) -> None:
     assert lost(ask(evidence(length_s=4.0, signals={"utilization_ratio": launch_bound(seed), "power_w": 260.0}))) < 0.001
 
 
-def test_a_stall_of_a_waiting_loop_is_found() -> None:
+def test_stall_of_a_waiting_loop_is_found() -> None:
     """Half a second without work in 4 s costs 0.5 / 4 of the usual utilisation of 0.58."""
     usual = launch_bound(7)
     signals = {"utilization_ratio": lambda t: 0.0 if 2.0 <= t < 2.5 else usual(t), "power_w": 260.0}
@@ -73,7 +73,7 @@ def test_regular_rest_is_not_a_stall_without_times(rest_s: float, every_s: float
     assert lost(ask(evidence(length_s=15.0, signals={"utilization_ratio": busy, "power_w": 260.0}))) == 0.0
 
 
-def test_a_stall_of_a_resting_loop_is_found() -> None:
+def test_stall_of_a_resting_loop_is_found() -> None:
     """A rest of 4 s in a loop that otherwise rests for 0.3 s in every 1.9 s is found."""
     busy = paged(lambda t: t % 1.9 > 0.3 and not 11.0 < t < 15.0)
     answer = ask(evidence(length_s=30.0, signals={"utilization_ratio": busy, "power_w": 260.0}))
@@ -87,7 +87,7 @@ def test_stalls_of_many_lengths_are_found_by_utilisation() -> None:
     assert lost(answer) == pytest.approx(0.23, abs=0.02)
 
 
-def test_the_family_lists_its_rules() -> None:
+def test_idle_family_lists_its_rules() -> None:
     assert [rule.name for rule in RULES] == ["no-work", "idle-stretch"]
 
 

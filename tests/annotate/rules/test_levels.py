@@ -41,7 +41,7 @@ def test_growth_is_reported_as_growth() -> None:
     assert {bound.number for bound in found.bounds} == set(Number) - {Number.RATIO}
 
 
-def test_levels_name_both_times_and_when() -> None:
+def test_levels_finding_has_both_times_and_a_span() -> None:
     found = ask(iteration_levels, STEPS)
     assert isinstance(found, Found)
     says = iteration_levels.says.format(**found.facts)
@@ -52,7 +52,7 @@ def test_levels_name_both_times_and_when() -> None:
 
 
 @pytest.mark.parametrize(("rule", "about"), [(iteration_growth, GROWS), (iteration_levels, STEPS)])
-def test_times_that_vary_by_design_are_a_label(rule: Rule, about: Evidence) -> None:
+def test_times_declared_to_vary_are_a_label(rule: Rule, about: Evidence) -> None:
     """Growth and levels are findings without bounds under ``varies``, which claims the mean."""
     found = ask(rule, replace(about, declared={"varies": True}))
     assert isinstance(found, Found)

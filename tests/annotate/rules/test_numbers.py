@@ -90,7 +90,7 @@ class TestMeanVsMedianGap:
         if took_s.mean() > 1.05 * np.median(took_s):
             assert label(window(took_s))
 
-    def test_less_than_three_per_cent_is_clear(self) -> None:
+    def test_mean_within_three_per_cent_is_clear(self) -> None:
         took_s = even()
         took_s[::10] *= 1.2
         assert isinstance(ask(mean_vs_median_gap, window(took_s)), Clear)

@@ -46,7 +46,7 @@ def test_plausibility_rules_are_unobserved_without_facts(rule: Rule, claim: Clai
 
 @pytest.mark.parametrize("nonsense", ["x", True, float("nan"), float("-inf"), -1.0, None, 10**400])
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
+def test_plausibility_accepts_nonsense_declarations(rule: Rule, nonsense: object) -> None:
     names = (
         "call_flops_count", "call_bytes", "dtype", "l2_bytes", "working_set_bytes", "matmul_precision", "cudnn_tf32",
         "output_unchanged", "reference_limit_ratio", "cuda_uuids", "timer",
@@ -59,7 +59,7 @@ def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
 class TestImpossibleTime:
     GEMM: dict[str, Fact] = {"dtype": "torch.bfloat16", "call_flops_count": GEMM_4K}  # noqa: RUF012 - read only
 
-    def test_the_sustained_gemm_of_an_h200_is_possible(self) -> None:
+    def test_sustained_gemm_of_an_h200_is_possible(self) -> None:
         answer = ask(impossible_time, timed(0.2031e-3, self.GEMM, clock_mhz=1333))
         assert isinstance(answer, Clear)
         assert answer.facts["peak_ratio"] == pytest.approx(0.94, abs=0.01)
@@ -83,7 +83,7 @@ class TestImpossibleTime:
         about = evidence(length_s=0.3, timings=Timings(np.array([BEGIN_NS]), np.array([took_s])))
         assert isinstance(ask(impossible_time, about), Found) is hazard
 
-    def test_a_count_ten_times_too_high_rejects_with_both_figures(self) -> None:
+    def test_count_ten_times_too_high_rejects_with_both_figures(self) -> None:
         about = timed(0.2031e-3, {**self.GEMM, "call_flops_count": 10 * GEMM_4K})
         answer = found(ask(impossible_time, about))
         assert answer.severity is Severity.REJECT
@@ -95,7 +95,7 @@ class TestImpossibleTime:
         about = timed(GEMM_4K / PEAK_1333 / 1.1, self.GEMM, clock_mhz=clock_mhz)
         assert isinstance(ask(impossible_time, about), Found) is hazard
 
-    def test_a_batch_counts_one_call(self) -> None:
+    def test_batch_counts_one_call(self) -> None:
         assert isinstance(ask(impossible_time, timed(0.2031e-3, self.GEMM, calls_count=20)), Clear)
 
     @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ class TestImpossibleTime:
         assert answer.facts["peak"] == "4.92 TB/s of its memory"
 
     @pytest.mark.parametrize("declared", [{"call_bytes": 33 << 20}, {"call_bytes": 2 << 30, "working_set_bytes": 40 << 20}])
-    def test_traffic_that_fits_the_cache_is_never_impossible(self, declared: dict[str, Fact]) -> None:
+    def test_traffic_within_the_cache_is_never_impossible(self, declared: dict[str, Fact]) -> None:
         assert isinstance(ask(impossible_time, timed(2e-6, declared)), Clear)
 
     def test_declared_cache_replaces_the_largest_one(self) -> None:
@@ -223,7 +223,7 @@ class TestResultCached:
         for uuids in (f"{UUID},GPU-2", "GPU-2", ""):
             assert isinstance(ask(result_cached, self.loop(0.0, {"timer": "events", "cuda_uuids": uuids})), Unobserved)
 
-    def test_times_laid_end_to_end_do_not_tell_what_lay_between_them(self) -> None:
+    def test_times_laid_end_to_end_hide_their_gaps(self) -> None:
         about = self.loop(0.05, {"timer": "caller", "dtype": "bf16", "call_flops_count": 4 * GEMM_4K})
         laid = replace(about, timings=every(0.9e-3, took_s=0.9e-3, length_s=3.0))
         assert isinstance(ask(result_cached, laid), Unobserved)
@@ -235,12 +235,12 @@ class TestResultCached:
 
 
 class TestSemanticMismatch:
-    def test_a_result_within_its_limit_is_clear(self) -> None:
+    def test_result_within_its_limit_is_clear(self) -> None:
         declared: dict[str, Fact] = {"reference_error_ratio": 0.004, "reference_limit_ratio": 0.02}
         assert isinstance(ask(semantic_mismatch, evidence(declared=declared)), Clear)
 
     @pytest.mark.parametrize("error", [0.3, float("nan"), float("inf")])
-    def test_a_result_beyond_it_rejects(self, error: float) -> None:
+    def test_result_beyond_its_limit_rejects(self, error: float) -> None:
         declared: dict[str, Fact] = {"reference_error_ratio": error, "reference_limit_ratio": 0.02}
         assert found(ask(semantic_mismatch, evidence(declared=declared))).severity is Severity.REJECT
 

@@ -39,12 +39,12 @@ def stepped(share: float = 1.0, *, phase_s: float = 0.0) -> Signal:
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @pytest.mark.parametrize("claim", Claim)
-def test_a_quiet_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
+def test_uncapped_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
     assert isinstance(rule.ask(evidence(), claim), Clear)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_without_telemetry_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+def test_power_without_telemetry_returns_the_absence(rule: Rule) -> None:
     nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
     assert ask(rule, nobody) == Unobserved("no daemon is running")
 
@@ -93,7 +93,7 @@ class TestPowerLimited:
     def test_share_of_the_maximum_clock_needs_a_device(self) -> None:
         assert found(ask(power_limited, evidence(signals=CAPPED, device=None))).facts["of_maximum_ratio"] is None
 
-    def test_a_clock_in_less_than_three_refreshes_is_not_quoted(self) -> None:
+    def test_clock_below_three_refreshes_is_not_quoted(self) -> None:
         assert found(ask(power_limited, evidence(signals=CAPPED, length_s=0.25))).facts["clock_mhz"] is None
 
     def test_violation_time_at_the_edges_is_taken_before_the_counter(self) -> None:
@@ -120,7 +120,7 @@ class TestPowerLimited:
 
     @settings(max_examples=share_of(20))
     @given(before_s=st.floats(0.2, 4.0), length_s=st.floats(0.5, 4.0))
-    def test_a_cap_that_let_go_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
+    def test_cap_released_before_the_window_does_not_count(self, before_s: float, length_s: float) -> None:
         def let_go(t: float) -> int:
             return capped_ns()(min((t // 0.1) * 0.1, -before_s))
 
@@ -193,7 +193,7 @@ class TestSyncBoostLimited:
         signals: dict[str, Signal] = {"sync_boost_ns": None, "event_reasons_mask": None}
         assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
 
-    def test_a_counter_set_back_in_the_window_does_not_clear(self) -> None:
+    def test_counter_reset_in_the_window_does_not_clear(self) -> None:
         signals: dict[str, Signal] = {"sync_boost_ns": lambda t: 9 if t < 3 else 0, "event_reasons_mask": None}
         assert isinstance(ask(sync_boost_limited, evidence(signals=signals)), Unobserved)
 

@@ -145,7 +145,7 @@ class TestOutliers:
         stamped = replace(window(took_s), timings=timed(took_s, clock_mhz=clock))
         assert isinstance(ask(outliers, stamped), Clear)
 
-    def test_a_swinging_clock_makes_no_outliers(self) -> None:
+    def test_swinging_clock_makes_no_outliers(self) -> None:
         wave = 1.0 + 0.03 * np.sin(2 * np.pi * np.arange(20000) / 5000.0)
         assert isinstance(ask(outliers, window(even(20000, took_s=0.2e-3) * wave)), Clear)
 
@@ -154,7 +154,7 @@ class TestOutliers:
         took_s[:4] = 0.3, 0.05, 0.02, 0.004
         assert isinstance(ask(outliers, window(took_s)), Clear)
 
-    def test_outliers_bound_is_what_they_cost(self) -> None:
+    def test_outliers_bound_is_their_cost(self) -> None:
         late = np.random.default_rng(5).choice(6000, 120, replace=False)
         took_s = even()
         took_s[late] += np.random.default_rng(6).uniform(0.6e-3, 0.9e-3, 120)
@@ -218,7 +218,7 @@ class TestBimodal:
         assert set(ratios(answer)) == {Number.MEDIAN}
 
     @pytest.mark.parametrize("share_ratio", [0.12, 0.25])
-    def test_a_small_group_moves_the_median_within_the_larger(self, share_ratio: float) -> None:
+    def test_small_group_shifts_the_median_within_the_larger(self, share_ratio: float) -> None:
         took_s = even() * np.where(np.random.default_rng(4).random(6000) < share_ratio, 1.1, 1.0)
         bound = ratios(ask(bimodal, window(took_s)))[Number.MEDIAN]
         assert bound is not None
@@ -231,17 +231,17 @@ class TestBimodal:
         assert "iteration" in str(answer.facts["cause"])
 
     @pytest.mark.parametrize("ratio", [1.0, 1.015])
-    def test_less_than_two_per_cent_apart_is_clear(self, ratio: float) -> None:
+    def test_modes_within_two_per_cent_are_clear(self, ratio: float) -> None:
         assert isinstance(ask(bimodal, window(self.two(ratio))), Clear)
 
-    def test_one_switch_is_a_change_and_not_two_modes(self) -> None:
+    def test_single_switch_is_not_two_modes(self) -> None:
         assert isinstance(ask(bimodal, window(even() * np.where(np.arange(6000) < 3000, 1.0, 1.1))), Clear)
 
-    def test_a_swinging_clock_is_not_two_modes(self) -> None:
+    def test_swinging_clock_is_not_two_modes(self) -> None:
         wave = 1.0 + 0.03 * np.sin(2 * np.pi * np.arange(20000) / 500.0)
         assert isinstance(ask(bimodal, window(even(20000) * wave)), Clear)
 
-    def test_a_long_tail_is_not_two_modes(self) -> None:
+    def test_long_tail_is_not_two_modes(self) -> None:
         took_s = 1e-3 * (1.0 + np.random.default_rng(1).exponential(0.5, 6000))
         assert isinstance(ask(bimodal, window(took_s)), Clear)
 

@@ -58,7 +58,7 @@ def test_unshared_gpu_on_the_near_socket_is_clear(rule: Rule, claim: Claim) -> N
 
 
 @pytest.mark.parametrize("rule", [contention_shared_partition, numa_pcie_affinity], ids=lambda rule: rule.name)
-def test_without_a_witness_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+def test_sharing_without_a_witness_returns_the_absence(rule: Rule) -> None:
     nobody = replace(evidence(), trace=Trace(), device=None, absence="no daemon is running")
     assert unobserved(ask(rule, nobody)) == "no daemon is running"
 
@@ -84,12 +84,12 @@ class TestContentionSharedPartition:
     @pytest.mark.parametrize(
         ("mode", "severity"), [("vgpu", Severity.REJECT), ("host-vgpu", Severity.FLAG), ("host-vsga", Severity.FLAG)]
     )
-    def test_a_virtual_gpu_takes_turns(self, mode: str, severity: Severity) -> None:
+    def test_virtual_gpu_takes_turns(self, mode: str, severity: Severity) -> None:
         about = evidence(device=replace(DEVICE, virtualization=mode))
         assert found(ask(contention_shared_partition, about)).severity is severity
 
     @pytest.mark.parametrize("mode", ["none", "pass-through"])
-    def test_a_card_that_is_passed_through_belongs_to_one_machine(self, mode: str) -> None:
+    def test_passed_through_card_belongs_to_one_machine(self, mode: str) -> None:
         assert isinstance(ask(contention_shared_partition, evidence(device=replace(DEVICE, virtualization=mode))), Clear)
 
     @pytest.mark.parametrize(
@@ -151,7 +151,9 @@ class TestContentionSelf:
 
     @given(st.floats(0.0, 1.2), st.sampled_from(Visibility), st.booleans())
     @settings(max_examples=share_of(40))
-    def test_one_cause_is_never_reported_twice(self, declared: float, visibility: Visibility, beside: bool) -> None:
+    def test_own_work_and_hidden_neighbour_exclude_each_other(
+        self, declared: float, visibility: Visibility, beside: bool
+    ) -> None:
         stranger = replace(OWN, pid=77, ownership=Ownership.FOREIGN)
         processes = [OWN, stranger] if beside else [OWN]
         about = evidence(length_s=2.0, declared={"busy_ratio": declared}, visibility=visibility, processes=processes)
@@ -170,19 +172,19 @@ class TestContentionSelf:
         assert isinstance(ask(contention_self, evidence(length_s=0.8, declared={"busy_ratio": 0.1})), Unobserved)
 
     @pytest.mark.parametrize("nonsense", ["0.5", True, float("nan"), float("inf"), 10**400])
-    def test_nonsense_is_never_found(self, nonsense: object) -> None:
+    def test_nonsense_is_never_found_as_sharing(self, nonsense: object) -> None:
         about = replace(evidence(), declared={"busy_ratio": nonsense})  # type: ignore[dict-item]  # what a client may send
         assert isinstance(ask(contention_self, about), Unobserved)
 
 
 class TestDisplayActive:
-    def test_a_display_server_that_draws_nothing_is_a_label(self) -> None:
+    def test_display_server_without_work_is_a_label(self) -> None:
         answer = found(ask(display_active, evidence(processes=[OWN, XORG])))
         assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
         assert display_active.says.format(**answer.facts) == "process 5 (Xorg) could draw on this GPU, and did not"
 
     @pytest.mark.parametrize("utilization_ratio", [None, 0.04, 0.5])
-    def test_a_display_server_that_draws_is_a_neighbour(self, utilization_ratio: float | None) -> None:
+    def test_drawing_display_server_is_a_neighbour(self, utilization_ratio: float | None) -> None:
         """A drawing server has a bound of unknown size without times; at half of the GPU, throughput lost at least a sixth."""
         own = OWN if utilization_ratio is not None else replace(OWN, utilization_ratio=None)
         answer = ask(display_active, evidence(processes=[own, replace(XORG, utilization_ratio=utilization_ratio)]))
@@ -200,15 +202,15 @@ class TestDisplayActive:
     def test_computing_neighbour_is_not_a_display(self) -> None:
         assert isinstance(ask(display_active, evidence(processes=[OWN, replace(XORG, graphics=False)])), Clear)
 
-    def test_a_clock_held_for_a_display_has_no_bound_without_times(self) -> None:
+    def test_display_clock_has_no_bound_without_times(self) -> None:
         assert sizes(ask(display_active, evidence(signals={"event_reasons_mask": 0x100}))) == {LATE: None}
 
-    def test_a_list_that_may_not_be_whole_cannot_clear_but_can_find(self) -> None:
+    def test_partial_list_can_find_but_not_clear_a_display(self) -> None:
         assert isinstance(ask(display_active, evidence(visibility=Visibility.NAMESPACE)), Unobserved)
         about = evidence(visibility=Visibility.NAMESPACE, processes=[OWN, replace(XORG, utilization_ratio=0.5)])
         assert isinstance(ask(display_active, about), Found)
 
-    def test_a_list_that_was_never_read_is_unobserved(self) -> None:
+    def test_display_with_an_unread_list_is_unobserved(self) -> None:
         assert isinstance(ask(display_active, evidence(processes=None)), Unobserved)
 
     def test_list_with_a_long_gap_cannot_clear_displays(self) -> None:
@@ -222,7 +224,7 @@ class TestDisplayActive:
 
 
 class TestNumaPcieAffinity:
-    def test_a_benchmark_bound_to_the_far_socket_is_a_label(self) -> None:
+    def test_benchmark_bound_to_the_far_socket_is_a_label(self) -> None:
         answer = found(ask(numa_pcie_affinity, evidence(host=replace(HOST, numa_nodes="1"))))
         assert (answer.severity, answer.bounds) == (Severity.NOTE, ())
         assert answer.facts["far"] == "the GPU is on memory node 0, the benchmark on 1"
@@ -231,7 +233,7 @@ class TestNumaPcieAffinity:
         assert isinstance(ask(numa_pcie_affinity, evidence(host=replace(HOST, numa_nodes="0,1"))), Clear)
 
     @pytest.mark.parametrize("link", [{"pcie_width_count": 8}, {"pcie_generation_count": 3}])
-    def test_a_link_below_what_the_slot_allows_is_a_label(self, link: dict[str, int]) -> None:
+    def test_link_below_the_slots_limit_is_a_label(self, link: dict[str, int]) -> None:
         assert found(ask(numa_pcie_affinity, evidence(signals=link))).bounds == ()
 
     def test_changed_link_is_bounded_by_its_best_state(self) -> None:

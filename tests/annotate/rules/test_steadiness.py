@@ -96,7 +96,7 @@ class TestRegimeChange:
 
     @pytest.mark.parametrize("claim", Claim)
     @pytest.mark.parametrize("length_s", [1.0, 1.7, 3.0, 6.0])
-    def test_a_cap_that_held_long_before_and_throughout_is_clear(self, claim: Claim, length_s: float) -> None:
+    def test_cap_long_before_and_throughout_is_clear(self, claim: Claim, length_s: float) -> None:
         assert isinstance(changed(evidence(length_s=length_s, signals=cap()), claim), Clear)
 
     @pytest.mark.parametrize("claim", Claim)
@@ -112,19 +112,19 @@ class TestRegimeChange:
             "the power cap engaged 2.5 s into the window of 6 s: the SM clock fell from 1980 to 1560"
         )
 
-    def test_a_cap_that_lets_go_is_found_too(self) -> None:
+    def test_released_cap_is_found(self) -> None:
         answer = changed(stamped(4.0, 1560, 1980, cap(until_s=4.0)))
         assert "let go 4" in said(answer)
         assert "warm up" not in str(found(answer).facts["advice"]).lower()
 
-    def test_an_onset_early_in_the_window_after_a_pause_is_bounded(self) -> None:
+    def test_early_onset_after_a_pause_is_bounded(self) -> None:
         """The model's excess over the first 2 s of load is 1.3 %; the step adds a little."""
         answer = changed(evidence(length_s=2.0, signals={**cap(since_s=0.07), **pause(0.0)}))
         assert bound_of(answer).ratio == pytest.approx(0.014, abs=0.004)
         assert "the SM clock fell" in said(answer)
         assert str(found(answer).facts["advice"]).startswith("Warm up")
 
-    def test_the_same_onset_in_a_minute_is_small(self) -> None:
+    def test_onset_in_a_window_of_a_minute_is_small(self) -> None:
         """An onset that takes 0.17 s at a 27 % higher clock changes a minute's mean by 0.06 %."""
         answer = changed(evidence(length_s=60.0, signals={**cap(since_s=0.07), **pause(0.0)}))
         assert isinstance(answer, Clear) or (bound_of(answer).ratio or 0.0) < 0.002
@@ -140,7 +140,7 @@ class TestRegimeChange:
         assert bound.estimate is not None
         assert bound.estimate.value_ratio <= 0.0
 
-    def test_an_unknown_model_never_rejects_by_its_range(self) -> None:
+    def test_unknown_model_never_rejects_by_its_range(self) -> None:
         about = evidence(
             length_s=2.0,
             signals={**cap(since_s=-0.9), **pause(-1.0), "sm_clock_mhz": lambda t: 1500 + 30 * (int(t * 10) % 3)},
@@ -148,11 +148,11 @@ class TestRegimeChange:
         )
         assert not bound_of(changed(about)).can_reject
 
-    def test_a_pause_before_work_that_is_never_capped_is_clear(self) -> None:
+    def test_pause_before_uncapped_work_is_clear(self) -> None:
         signals = {**pause(0.0), "power_w": lambda t: 122.0 if -3.0 <= t < 0.0 else 400.0}
         assert isinstance(changed(evidence(length_s=2.0, signals=signals)), Clear)
 
-    def test_a_step_of_the_clock_without_a_cap_is_found(self) -> None:
+    def test_clock_step_without_a_cap_is_found(self) -> None:
         """A fall from 1980 to 1800 MHz after 2 of 6 s puts the mean 6.7 % above the time at 1980 MHz."""
         answer = changed(stamped(2.0, 1980, 1800, {"sm_clock_mhz": lambda t: 1980 if t < 2 else 1800}))
         assert said(answer) == "the SM clock fell from 1980 to 1800 MHz"
@@ -229,7 +229,7 @@ class TestBurstyDutyCycle:
         assert isinstance(self.ask(signals={"power_w": 400.0}, times=self.RESTING), Clear)
 
     @pytest.mark.parametrize(("claim", "declared"), [(Claim.BURST, {}), (Claim.SUSTAINED, {"every_s": 0.013})])
-    def test_pauses_that_are_declared_are_clear(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
+    def test_declared_pauses_are_clear(self, claim: Claim, declared: Mapping[str, Fact]) -> None:
         assert isinstance(self.ask(claim, signals={"power_w": 690.0}, declared=declared, times=self.RESTING), Clear)
 
     def test_unkept_period_does_not_clear(self) -> None:
@@ -248,10 +248,10 @@ class TestBurstyDutyCycle:
         signals: dict[str, Signal] = {"utilization_ratio": 0.1, "sm_activity_ratio": None}
         assert isinstance(self.ask(signals=signals, length_s=0.6), Unobserved)
 
-    def test_unobserved_without_telemetry(self) -> None:
+    def test_steadiness_without_telemetry_is_unobserved(self) -> None:
         nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
         assert bursty_duty_cycle.ask(nobody, Claim.SUSTAINED) == Unobserved("no daemon is running")
 
 
-def test_the_family_lists_its_rules_in_the_order_of_reports() -> None:
+def test_steadiness_family_lists_its_rules_in_order() -> None:
     assert [rule.name for rule in RULES] == ["regime-change", "bursty-duty-cycle"]

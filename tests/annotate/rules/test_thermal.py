@@ -51,7 +51,7 @@ def bits(reasons: Reason, begin_s: float, end_s: float) -> Callable[[float], int
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @EVERY_CLAIM
-def test_a_cool_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
+def test_cool_copy_is_clear_under_every_claim(rule: Rule, claim: Claim) -> None:
     assert isinstance(rule.ask(evidence(), claim), Clear)
 
 
@@ -71,7 +71,7 @@ def test_unreportable_reason_does_not_clear(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_without_telemetry_the_reason_for_its_absence_is_given(rule: Rule) -> None:
+def test_thermal_without_telemetry_returns_the_absence(rule: Rule) -> None:
     nobody = replace(evidence(), trace=Trace(), absence="no daemon is running")
     assert rule.ask(nobody, Claim.SUSTAINED) == Unobserved("no daemon is running")
 
@@ -82,7 +82,7 @@ def test_power_cap_is_not_a_slow_down(rule: Rule) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_counters_that_ran_before_the_window_only_are_clear(rule: Rule) -> None:
+def test_counters_before_the_window_only_are_clear(rule: Rule) -> None:
     past = counts(-4.0, -2.0)
     answer = ask(rule, sw_thermal_ns=past, hw_thermal_ns=past, power_brake_ns=past, thermal_violation_ns=past)
     assert isinstance(answer, Clear)
@@ -97,7 +97,7 @@ class TestThrottleThermal:
         assert {each.number for each in answer.bounds} == {Number.THROUGHPUT, Number.MEAN, Number.MEDIAN}
         assert bound(answer).ratio == pytest.approx(0.22 * 0.5 / 6, abs=0.005)
 
-    def test_a_moment_of_heat_is_bounded_by_a_moment(self) -> None:
+    def test_moment_of_heat_is_bounded_by_a_moment(self) -> None:
         brief = counts(2, 2.004)
         assert bound(ask(throttle_thermal, sw_thermal_ns=brief, thermal_violation_ns=brief)).size_ratio < 0.005
 
@@ -129,7 +129,7 @@ class TestThrottleThermal:
         assert isinstance(ask(throttle_thermal, **signals, event_reasons_mask=bits(Reason.SW_THERMAL, 2, 4)), Found)
         assert isinstance(ask(throttle_thermal, **signals, event_reasons_mask=None), Unobserved)
 
-    def test_size_is_what_the_slowed_clock_costs(self) -> None:
+    def test_heat_bound_is_the_cost_of_the_slowed_clock(self) -> None:
         """Half of the time at three quarters of the clock makes the mean a sixth longer and throughput a seventh lower."""
         answer = found(
             ask(
@@ -168,7 +168,7 @@ class TestThrottleHwSlowdown:
         about = evidence(signals={"event_reasons_mask": bits(Reason.HW_SLOWDOWN, 2, 2.4), "sm_clock_mhz": None})
         assert bound(throttle_hw_slowdown.ask(about, claim)).ratio == pytest.approx(0.6 / 6, abs=0.01)
 
-    def test_size_is_that_of_the_clocks(self) -> None:
+    def test_hardware_heat_bound_follows_the_slowed_clock(self) -> None:
         """For 1.2 of 6 s at half the clock, the mean is a fifth longer."""
         signals: dict[str, Signal] = {
             "event_reasons_mask": bits(Reason.HW_SLOWDOWN, 2, 3.2),
@@ -202,7 +202,7 @@ class TestThrottleHwSlowdown:
         assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=None), Unobserved)
         assert isinstance(ask(throttle_hw_slowdown, event_reasons_mask=None, power_brake_ns=counts(2, 3)), Found)
 
-    def test_a_millisecond_of_a_hardware_counter_is_small(self) -> None:
+    def test_millisecond_of_a_hardware_counter_is_small(self) -> None:
         mean = bound(ask(throttle_hw_slowdown, hw_thermal_ns=counts(2.1, 2.1009)))
         assert mean.estimate is not None
         assert mean.estimate.value_ratio < 0.001

@@ -60,7 +60,7 @@ def test_timer_rules_are_unobserved_without_times(rule: Rule, claim: Claim) -> N
 
 @pytest.mark.parametrize("claim", Claim)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
+def test_well_timed_copy_has_no_hazard(rule: Rule, claim: Claim) -> None:
     declared: dict[str, Fact] = {"timer": "events", "timer_overhead_s": 3e-6, "tampered": "", "sync_s": 0.3, "busy_ratio": 0.97}
     about = evidence(declared=declared, timings=every(526e-6, took_s=510e-6))
     answer = ask(rule, about, claim)
@@ -69,7 +69,7 @@ def test_a_copy_timed_well_has_no_hazard(rule: Rule, claim: Claim) -> None:
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-def test_nonsense_told_is_never_an_error(rule: Rule, nonsense: object) -> None:
+def test_timing_accepts_nonsense_declarations(rule: Rule, nonsense: object) -> None:
     names = ("timer", "timer_overhead_s", "sync_s", "busy_ratio", "tampered", "cuda_uuids", "call_bytes", "flush_bytes")
     for declared in (dict.fromkeys(names, nonsense), {"timer": "events", **dict.fromkeys(names[1:], nonsense)}):
         about = replace(evidence(timings=every(24e-6, took_s=5e-6)), declared=declared)  # type: ignore[arg-type]  # what a client may send
@@ -130,7 +130,7 @@ def end_to_end(*, took_s: float, count: int) -> Timings:
 
 class TestMissingSync:
     @pytest.mark.parametrize("timer", ["host", "caller"])
-    def test_a_gpu_that_still_works_after_the_last_time_rejects(self, timer: str) -> None:
+    def test_work_after_the_last_time_rejects(self, timer: str) -> None:
         about = evidence(declared={"timer": timer, "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         answer = found(ask(missing_sync, about))
         assert answer.severity is Severity.REJECT
@@ -155,7 +155,7 @@ class TestMissingSync:
         about = evidence(declared={"timer": "caller", "sync_s": 0.2}, timings=every(1e-3, took_s=0.99e-3, length_s=2.0))
         assert found(ask(missing_sync, about)).severity is Severity.FLAG
 
-    def test_a_synchronisation_that_had_nothing_to_wait_for_is_clear(self) -> None:
+    def test_synchronisation_without_a_wait_is_clear(self) -> None:
         about = evidence(declared={"timer": "host", "sync_s": 30e-6}, timings=every(1e-3, took_s=0.99e-3, length_s=6.0))
         assert isinstance(ask(missing_sync, about), Clear)
 
@@ -169,7 +169,7 @@ class TestMissingSync:
         about = evidence(declared={"timer": "events", "sync_s": 2.0}, timings=every(1e-3, took_s=0.9e-3))
         assert isinstance(ask(missing_sync, about), Unobserved)
 
-    def test_a_body_without_times_that_returned_early_is_noted(self) -> None:
+    def test_early_return_of_a_body_without_times_is_noted(self) -> None:
         assert found(ask(missing_sync, evidence(declared={"sync_s": 2.0}))).severity is Severity.NOTE
         assert isinstance(ask(missing_sync, evidence(declared={"sync_s": 0.01})), Unobserved)
 
@@ -182,7 +182,7 @@ class TestWrongStream:
     @pytest.mark.parametrize(
         ("declared", "took_s"), [({}, 3e-6), ({"timer_overhead_s": 2.5e-6}, 3e-6), ({"timer_overhead_s": 9e-6}, 12e-6)]
     )
-    def test_spans_that_hold_no_kernel_reject(self, declared: dict[str, Fact], took_s: float) -> None:
+    def test_spans_without_a_kernel_reject(self, declared: dict[str, Fact], took_s: float) -> None:
         """Spans below 10 µs, or within 1.5 times the overhead, are empty if the GPU worked a millisecond per call."""
         about = evidence(declared={"timer": "events", **declared}, timings=every(1e-3, took_s=took_s))
         answer = found(ask(wrong_stream, about))
@@ -221,7 +221,7 @@ class TestWrongStream:
         about = evidence(declared={"timer": "events", "cache": "cold"}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
-    def test_a_neighbour_explains_a_busy_gpu(self) -> None:
+    def test_neighbour_explains_a_busy_gpu(self) -> None:
         about = evidence(processes=[OWN, NEIGHBOUR], declared={"timer": "events"}, timings=every(1e-3, took_s=3e-6))
         assert isinstance(ask(wrong_stream, about), Unobserved)
 
@@ -389,7 +389,7 @@ class TestShortKernel:
         waited = replace(about, declared={"timer": "host", "sync_s": 0.0})
         assert size(ask(short_kernel, waited)) == pytest.approx(2.0)
 
-    def test_a_batch_or_a_graph_of_many_is_clear(self) -> None:
+    def test_batch_or_graph_of_many_calls_is_clear(self) -> None:
         for timer in ("events", "graph"):
             about = evidence(declared={"timer": timer}, timings=every(250e-6, took_s=4e-6, length_s=0.5, calls_count=50))
             assert isinstance(ask(short_kernel, about), Clear)
@@ -427,7 +427,7 @@ class TestTimerTampered:
         assert isinstance(ask(timer_tampered, evidence(declared={"tampered": nothing})), Clear)
 
 
-def test_times_laid_end_to_end_do_not_tell_what_lay_between_them() -> None:
+def test_times_laid_end_to_end_hide_the_waits() -> None:
     took_s = np.linspace(9e-3, 11e-3, 300)
     at_ns = BEGIN_NS + np.concatenate([[0], np.cumsum(took_s)[:-1] * 1e9]).astype(np.int64)
     sleepy = evidence(signals={"utilization_ratio": 0.1}, declared={"timer": "caller"}, timings=Timings(at_ns, took_s))

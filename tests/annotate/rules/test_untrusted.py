@@ -146,7 +146,7 @@ _ALONE = [judge(replace(each, declared={"untrusted": True})).status for each in 
 
 @settings(max_examples=share_of(45))
 @given(st.sampled_from(range(len(_SEEN))), _said())
-def test_declarations_of_untrusted_code_never_improve_it(
+def test_untrusted_declarations_never_improve_the_verdict(
     which: int, said: tuple[dict[str, Fact], Timings | None, OtherWork | None]
 ) -> None:
     """Declared facts, times and other work never improve the verdict on the witness's evidence."""

@@ -75,10 +75,10 @@ class TestColdStart:
     def test_warm_window_declared_without_warm_up_is_clear(self) -> None:
         assert isinstance(ask(cold_start, replace(window(even()), declared={"warmup_count": 0})), Clear)
 
-    def test_a_fast_beginning_is_not_cold(self) -> None:
+    def test_fast_start_is_not_cold(self) -> None:
         took_s = even()
         took_s[:300] *= 0.86
         assert isinstance(ask(cold_start, window(took_s)), Clear)
 
-    def test_a_single_iteration_is_unobserved(self) -> None:
+    def test_cold_start_of_a_single_iteration_is_unobserved(self) -> None:
         assert isinstance(ask(cold_start, window(even(1))), Unobserved)
