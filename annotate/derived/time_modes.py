@@ -25,9 +25,9 @@ def mode_bounds(
     centre_ratio: Annotated[float, "a smaller group leaves the median within the larger one"] = 1 / 3,
     swing_ratio: Annotated[float, "a clean GEMM separates by 2.6 %, a controller's swing by 7 %: no bound of the mean"] = 0.07,
 ) -> tuple[Bound, ...]:
-    """Return the bounds of times in two groups; empty without two groups or if the slow ones are every Nth entry.
+    """Return the bounds of times in two groups; empty without two groups or if every Nth entry is slow.
 
-    If the smaller group holds a third, the bound of the medians is half of the separation.  Below a third it is the distance
+    If the smaller group holds more than a third, the bound of the medians is half of the separation.  Else it is the distance
     of the median from that of the larger group.  Groups more than ``swing_ratio`` apart also give bounds of mean and rate.
     """
     modes = two_modes(times.took_s)

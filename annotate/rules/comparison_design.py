@@ -92,7 +92,7 @@ def aa_noise_floor_missing(
         tests on raw samples of one kernel reported a difference in 86 % of the cases.
 
     What it cannot see:
-        Whether the declared floor was measured with this kind of kernel.
+        A declared floor that was measured with another kind of kernel.
 
     Remedy:
         Run ``gpuwatch selftest`` once: it takes about two minutes and stores the noise floor of this GPU.

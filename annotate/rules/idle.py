@@ -31,7 +31,7 @@ _UNKNOWN_REMEDY = "Find the cause of the missing launches: a data loader, a lock
 @rule(
     "no-work",
     kind=RuleKind.INTEGRITY,
-    says="no witness saw the GPU work: {by} at most {most_ratio:.1%} of the window",
+    says="no witness shows work on the GPU: {by} at most {most_ratio:.1%} of the window",
     remedy="Check that the work runs on this GPU and inside the window.",
 )
 def no_work(
@@ -75,7 +75,7 @@ def no_work(
     "idle-stretch",
     kind=RuleKind.BIAS,
     says="{what}{cause_words}",
-    remedy="Keep the launches coming.  {advice}",
+    remedy="Launch without pauses.  {advice}",
 )
 def idle_stretch(
     case: Case,
@@ -99,8 +99,8 @@ def idle_stretch(
 
     Source:
         The gaps before, between and after the timed entries.  Without times, the driver's 20 ms power record, limited by the
-        loss of utilisation.  Without a known idle power, utilisation alone.  On an H200, 42 of 44 clean windows read at most
-        0.13 %, and a sleep of 0.3 s in 3 s read 10.1 %.
+        loss of utilisation.  Without a known idle power, utilisation alone.  On an H200, 42 of 44 clean windows lost at most
+        0.13 %, and one with a sleep of 0.3 s in 3 s lost 10.1 %.
     """
     idle = case.gaps or case.dips
     lost_ratio = gauge_lost_ratio(case.evidence) if case.gaps is None else None

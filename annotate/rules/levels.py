@@ -19,7 +19,7 @@ _TOO_FEW = Unobserved("too few iterations to judge changes of their times")
     needs=("timings",),
     basis=Basis.TIMINGS,
     says="the times {change} by {growth_ratio:.1%} from the first to the last, {at}",
-    remedy="If the work grows by design, declare varies=True and quote the mean; else find state that each iteration leaves.",
+    remedy="If the work grows by design, declare varies=True and quote the mean; else clear the state between iterations.",
 )
 def iteration_growth(
     case: Case,

@@ -113,8 +113,8 @@ def impossible_time(
         another GPU, or the driver's gauge is frozen.
 
     What it cannot see:
-        A wrong time below the peak.  Times of another GPU without stamps, or with a lower clock.  The wrong one of time and
-        count: algorithms with fewer operations than the textbook's (Winograd, Strassen, causal masks, structured sparsity),
+        A wrong time below the peak.  Times of another GPU without stamps, or with a lower clock.  The cause of a time beyond
+        the peak: algorithms with fewer operations than the textbook's (Winograd, Strassen, causal masks, structured sparsity),
         and emulated float32 or float64, exceed a peak honestly.  Working sets that fit the L2 cache: bytes that can stay in
         the cache are subtracted.  GPUs without a known peak, which is the answer "not observed".
 

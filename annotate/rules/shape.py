@@ -211,7 +211,7 @@ def bimodal(case: Case, *, limits: BimodalLimits) -> Answer:
         assumes independent iterations: with p < 0.01 it found two modes in 181 of 183 windows of steady capped kernels.
         Times are compared at one clock if stamps allow it, which removes groups caused by the clock.
 
-        If the smaller group holds a third, the bound of the medians is half of the separation; otherwise it is the shift of
+        If the smaller group holds over a third, the bound of the medians is half of the separation; otherwise it is the shift of
         the median within the larger group.  Mean and throughput have bounds for groups more than 7 % apart: the distance from
         a group that holds a fifth.  They have none under ``varies=True``, which claims the mean.
 

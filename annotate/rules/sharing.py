@@ -111,7 +111,7 @@ def contention_self(
     Source:
         Stamps before and after each iteration, one thread per SM.  After a kernel of the same stream, stamps find every SM
         free; in parallel with other streams they wait, or run on fewer SMs.  Another process runs in turns and does not
-        delay stamps (H200).  Second: NVML's utilisation minus the declared busy share, over at least a second, if complete
+        delay stamps (H200).  The second sign is NVML's utilisation minus the declared busy share over 1 s or more, if complete
         process lists name only the window's own processes.  Late iterations and the books give the size.
     """
     evidence = case.evidence
@@ -150,8 +150,8 @@ def display_active(
     """Finds a display server or another graphics process on the GPU.
 
     Why it matters:
-        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  It caused half of the noise
-        of one short kernel.
+        A desktop redraws at any moment, and every redraw takes the GPU for some milliseconds.  Redraws caused half of the
+        noise of one short kernel.
 
     What it cannot see:
         A process that computes and draws, which counts as computing.  A server that draws only between two readings of its

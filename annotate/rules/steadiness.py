@@ -72,7 +72,7 @@ def regime_change(case: Case, *, limits: RegimeLimits) -> Answer:
     Source:
         The stamped clock of the entries, else NVML's while the GPU worked, against its own levels and against the part of
         the window after 3 s of load.  ``docs/RULE_TABLE.md``, section 4.3, has the figures.  Time under the power cap in
-        blocks of a second gives the words.
+        blocks of a second determines the wording.
     """
     shift = case.clock_shift
     if shift is None:

@@ -108,8 +108,8 @@ def throttle_power_brake(case: Case) -> Answer:
         Check power supplies, cables and the rack's power budget.
 
     Source:
-        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the longest time for which it
-        can have held, times the ratio of the clocks without and with it; without an observed clock, a halved clock is
+        NVML's field 271 (253 before driver 575), else the sampled reason 0x80.  The bound is the longest time for which the
+        brake can have held, times the ratio of the clocks without and with it; without an observed clock, a halved clock is
         assumed.  An H200 never showed it, so the rule is tested by simulation only.
     """
     evidence = case.evidence

@@ -117,7 +117,7 @@ def host_bound(case: Case, *, limits: HostBoundLimits) -> Answer:
 
     Source:
         The driver's utilisation over a loop whose usual call leaves the GPU idle, with less than 0.2 ms between the calls.
-        Loops with pauses are ``bursty-duty-cycle``, a few late launches ``idle-stretch``.  If the GPU also did other work,
+        ``bursty-duty-cycle`` reports loops with pauses, ``idle-stretch`` a few late launches.  If the GPU also did other work,
         such as flushes, the harness declares the share of readings for which the GPU waited.
 
         Times read on the GPU claim a kernel's time.  Their bound is the time over the GPU's part - 1.  The launch between

@@ -23,7 +23,7 @@ from annotate.times.durations import readable
     "claimed-work",
     kind=RuleKind.INTEGRITY,
     says="untrusted code: {what}",
-    remedy="Claim only work that the GPU was seen to do.  {advice}",
+    remedy="Claim only work that the evidence confirms.  {advice}",
 )
 def claimed_work(
     case: Case,

@@ -234,7 +234,7 @@ class TestClockLowNoReason:
 
     @pytest.mark.parametrize("name", RECORD)
     @pytest.mark.parametrize("nonsense", NONSENSE)
-    def test_nonsense_is_never_found(self, name: str, nonsense: object) -> None:
+    def test_nonsense_canary_is_never_found(self, name: str, nonsense: object) -> None:
         about = replace(evidence(), declared={**RECORD, name: nonsense})  # type: ignore[dict-item]  # what a client may send
         assert not isinstance(ask(clock_low_no_reason, about), Found)
 
@@ -288,7 +288,7 @@ class TestNvmlClockUntrue:
 
     @pytest.mark.parametrize("name", ["true_clock_mhz", "stamped_s"])
     @pytest.mark.parametrize("nonsense", [*NONSENSE, 1e299])
-    def test_nonsense_is_never_found(self, name: str, nonsense: object) -> None:
+    def test_nonsense_stamps_are_never_found(self, name: str, nonsense: object) -> None:
         declared = {"true_clock_mhz": 1980.0, "stamped_s": 5.0, name: nonsense}
         about = replace(evidence(), declared=declared)  # type: ignore[arg-type]  # what a client may send
         assert not isinstance(ask(nvml_clock_untrue, about), Found)
