@@ -33,12 +33,12 @@ RARELY_READ = {
 UNUSED = {
     "numa-pcie-affinity": "not observed: the PCIe generation of a busy GPU",
     "idle-stretch": "neither times, nor idle power, nor utilisation were observed",
-    "unaccounted-time": "utilisation over a second, or whose time it was, was not observed",
+    "unaccounted-time": "utilisation over a second, or its process, was not observed",
 }
 # By signal: the rules that cannot decide without the signal, and their texts.
 SILENCED = {
     "sm_clock_mhz": {
-        **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a working GPU was not observed"),
+        **dict.fromkeys(("clock-levels", "clock-drift", "clock-ramp"), "the clock of a busy GPU was observed for less than"),
         "regime-change": "",  # the text names the clock or another missing signal
         "dark-time": "has no reading of the clock",
     },

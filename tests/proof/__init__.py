@@ -1,1 +1,1 @@
-"""The generator of disturbed windows whose true deviation is known; it knows nothing of the judge's rules."""
+"""The generator of disturbed windows whose true deviation is known; the generator uses no rules of the judge."""

@@ -1,8 +1,8 @@
-"""The judge on the generator's pairs, row by row.
+"""Verdicts on the generator's pairs, as rows of a results file.
 
 python -m tests.proof.judged --seeds 0:3000 [--even|--odd] [--processes 2] [--add]
 judges both windows of each pair and writes tests/proof/results.json, from which ``make pages`` computes every figure;
-``--add`` keeps the rows of other seeds that are there.
+``--add`` keeps the file's rows of other seeds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.proof.shapes import Shape
 from tests.proof.testified import Variant
 
 RESULTS = Path(__file__).parent / "results.json"
-PROCESSES_COUNT = 2  # the machine that scores has others on it
+PROCESSES_COUNT = 2  # most processes: the scoring machine is shared
 # The generator's name of each number of a verdict.
 NAMES: Mapping[Number, str] = {
     Number.THROUGHPUT: "throughput",
@@ -42,27 +42,27 @@ NAMES: Mapping[Number, str] = {
 }
 CLAIMED_NAMES = tuple(NAMES[number] for number in CLAIMED[Policy().claim])
 BOOKED_S = 1.0  # shorter windows have no books, so they are never valid
-RHYTHM_COUNT = 5  # so many equal pauses, equally far apart, are a rhythm
+RHYTHM_COUNT = 5  # fewest equal pauses, at equal distances, of a rhythm
 REFERENCE_RATIO = 0.2  # of the window: the specification's least share of a level that serves as reference
 _OWN_WORK = frozenset({"own-other-work", "work-growth", "work-modes"})
 _LEVELLED = _OWN_WORK | {"sm-clock", "thermal", "power-cap"}
 _FLAT = frozenset({Shape.STEP, Shape.PULSE, Shape.SQUARE, Shape.TELEGRAPH, Shape.BURSTS})
 _DIGITS = 6  # of a ratio: a ten-thousandth of the tolerance
-_UNBOUNDED = 1e9  # stands for an infinite bound: JSON has no infinity
+_UNBOUNDED = 1e9  # represents an infinite bound, because JSON has no infinity
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """One judged window, and whether a disturbance stood from first to last, or nearly: only a record of this work bounds that."""
+    """One judged window, with marks for disturbances that the specification does not bound without a record."""
 
     row: Row
-    is_steady: bool = False
-    is_mostly: bool = False  # the undisturbed work holds too little of the window to be a reference
-    left_open: frozenset[str] = frozenset()  # numbers of which the specification bounds nothing here, see ``left_open``
+    is_steady: bool = False  # a disturbance held throughout
+    is_mostly: bool = False  # the undisturbed part is too short for a reference
+    left_open: frozenset[str] = frozenset()  # numbers that the specification does not bound here, see ``left_open``
 
     @property
     def bounded(self) -> Row | None:
-        """Return the row with the numbers that are in scope; None where there is none."""
+        """Return the row with the numbers in scope; None without any."""
         kept = {name: bound for name, bound in self.row.answer.bounds.items() if name not in self.left_open}
         if self.is_steady or self.is_mostly or not kept:
             return None
@@ -70,10 +70,10 @@ class JudgedRow:
 
 
 def answer(evidence: Evidence) -> Answer:
-    """Return what the judge says of one window under the default policy, as the scores ask for it.
+    """Return the judge's answer for one window under the default policy, in the form of the scores.
 
-    A number is spoken of if it was measured or is claimed.  Of an unknown repeatability the known parts count.  Named are the
-    hazards that flag or reject.
+    The answer has the numbers that were measured or are claimed.  If a repeatability is unknown, its known parts count.  The
+    named hazards are those that flag or reject.
     """
     verdict = judge(evidence)
     assert verdict.budget is not None
@@ -95,11 +95,10 @@ def _repeats(number: NumberBudget, evidence: Evidence) -> float | None:
 
 
 def is_steady(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether something that happens is alike from before the window's first moment to its last.
+    """Return whether a disturbance acts equally from before the window to its end.
 
-    The truth of a combination then holds its part, which nothing in the window tells from the work itself.  A rhythm of the
-    iterations is alike, whatever its course, and so is a sine of five periods and more that began before the window.  Times
-    that are wrong are not meant: the books bound them.
+    Nothing in the window separates such a disturbance from the work itself.  Rhythms of the iterations count too, and sines
+    of five or more periods that began before the window.  Wrong times do not count, because the books bound them.
     """
     return any(
         each.kind.startswith("every-")
@@ -119,11 +118,10 @@ def _is_steady_sine(each: Disturbance, length_s: float) -> bool:
 
 
 def is_mostly(disturbances: Iterable[Disturbance], length_s: float) -> bool:
-    """Return whether a level stands for so much of the window that less than a fifth of it is left without it.
+    """Return whether a level holds for more than four fifths of the window.
 
-    The specification takes as references the levels that hold a fifth of the window, and the undisturbed one does not.  A
-    limit that is raised stood lower outside its pieces.  Stalls are no level, and what the drawn course changes all the time
-    (a sine, a saw, a drift) leaves none.
+    The specification's references are levels that hold a fifth of the window; the undisturbed level then does not.  A raised
+    limit is lower outside its pieces.  Stalls and courses that change all the time (a sine, a saw, a drift) are not levels.
     """
     return any(
         _level_share(each, length_s) > 1.0 - REFERENCE_RATIO
@@ -138,11 +136,11 @@ def _level_share(each: Disturbance, length_s: float) -> float:
 
 
 def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
-    """Return the numbers of which the specification bounds nothing in this window, whatever the judge says of them.
+    """Return the numbers that the specification does not bound in this window.
 
-    A rhythm of pauses from first to last is part of the work as far as throughput goes: it counts by the clock it buys.
-    Wrong times count beyond the books' own error, and windows under a second have no books.  Without times, what the
-    measured process itself did is its work: "steadiness of the times: not shown".
+    For throughput, a rhythm of pauses throughout is part of the work; only the clock that it gains counts.  Wrong times
+    count beyond the books' error, and windows under a second have no books.  Without times, the acts of the measured
+    process are its work: "steadiness of the times: not shown".
     """
     is_plain = row.variant == Variant.PLAIN
     found: set[str] = set()
@@ -158,12 +156,12 @@ def left_open(disturbances: Iterable[Disturbance], row: Row) -> frozenset[str]:
 
 
 def sleeps_undeclared(row: Row) -> bool:
-    """Return whether a timed loop sleeps between its calls and declares no period: its clock is that of a burst."""
+    """Return whether a timed loop sleeps between its calls without a declared period, so that it runs at a burst's clock."""
     return row.workload == "sleeps between" and row.variant != Variant.PLAIN
 
 
 def waits_for_launches(row: Row) -> bool:
-    """Return whether events time calls so short that the GPU waits for each launch: what they read holds part of it."""
+    """Return whether events time calls so short that the GPU waits for each launch, which the times then include in part."""
     return row.workload == "small launches" and row.variant in (Variant.TIMES, Variant.STAMPED)
 
 
@@ -175,7 +173,7 @@ def _judged_row(row: Row) -> JudgedRow:
 
 
 def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
-    """Return the rows of one seed, and how long making and judging its windows took, in seconds."""
+    """Return the rows of one seed, and the time in seconds to make and to judge its windows."""
     begin_s = time.perf_counter()
     made = pair(seed)
     made_s = time.perf_counter()
@@ -184,7 +182,7 @@ def judged_pair(seed: int) -> tuple[list[JudgedRow], float, float]:
 
 
 def to_data(of: JudgedRow) -> list[Any]:
-    """Return a row as plain data; an infinite bound is written as a huge one, an absent one as null."""
+    """Return a row as plain data; an infinite bound becomes a huge number, an absent one null."""
     row = of.row
 
     def ratios(by: Mapping[str, float]) -> list[float | None]:
@@ -198,7 +196,7 @@ def to_data(of: JudgedRow) -> list[Any]:
 
 
 def from_data(data: Sequence[Any]) -> JudgedRow:
-    """Read what ``to_data`` gave."""
+    """Return the row of plain data by ``to_data``."""
     seed, family, clean, workload, variant, length_s, truth, bounds, repeatability, status, named = data
 
     def ratios(values: Sequence[float | None]) -> dict[str, float]:
@@ -225,14 +223,14 @@ def load(path: Path = RESULTS) -> list[JudgedRow]:
 
 
 def write(found: Iterable[JudgedRow], path: Path = RESULTS) -> None:
-    """Write rows, one a line, by seed."""
+    """Write rows to a file, one per line, by seed."""
     ordered = sorted(found, key=lambda each: (each.row.seed, each.row.clean))
     lines = ",\n".join(json.dumps(to_data(each), separators=(",", ":")) for each in ordered)
     path.write_text(f'{{"rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 def judged(seeds: Sequence[int], processes: int) -> Iterator[list[JudgedRow]]:
-    """Judge these seeds, and print how long each window takes."""
+    """Yield the judged rows of each seed, and print the mean times."""
     made_s = judged_s = 0.0
     count = windows = 0
     with get_context("spawn").Pool(processes) as pool:
@@ -240,7 +238,7 @@ def judged(seeds: Sequence[int], processes: int) -> Iterator[list[JudgedRow]]:
             made_s, judged_s, count, windows = made_s + made, judged_s + took, count + 1, windows + len(found)
             if count % 20 == 0 or count == len(seeds):
                 print(
-                    f"{count} of {len(seeds)} pairs: made in {made_s / count:.2f} s each, judged in {judged_s / windows:.3f} s a window"
+                    f"{count} of {len(seeds)} pairs: made in {made_s / count:.2f} s each, judged in {judged_s / windows:.3f} s per window"
                 )
                 sys.stdout.flush()
             yield found

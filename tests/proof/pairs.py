@@ -1,4 +1,4 @@
-"""Pairs of windows, one disturbed and one not, whose true deviation is known; each follows from its seed alone."""
+"""Pairs of windows, one disturbed and one clean, with a known true deviation; a seed determines each pair."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VARIANTS = {Variant.PLAIN: 0.25, Variant.TIMES: 0.25, Variant.DURATIONS: 0.1, V
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """One run over another, less one: of iterations a second over the window, and of what was reported of their times."""
+    """The ratio of one run to another, - 1: of the throughput over the window, and of the reported times."""
 
     throughput: float
     mean: float
@@ -43,7 +43,7 @@ NUMBERS = tuple(field.name for field in fields(Deviation))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A disturbed window and the same one undisturbed, with the same noise, and the true deviation between them."""
+    """A disturbed window, the same window clean, with the same noise, and the true deviation between them."""
 
     seed: int
     family: str
@@ -59,7 +59,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
-    """All that two runs of a pair share but the noise."""
+    """The properties that two runs of a pair share, except the noise."""
 
     workload: Workload
     variant: Variant
@@ -90,7 +90,7 @@ class Design:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One simulated run: its timeline, the board's course along it, and its iterations."""
+    """One simulated run: its timeline, the board's course, and its iterations."""
 
     timeline: Timeline
     course: Course
@@ -103,7 +103,7 @@ def length_s(seed: int) -> float:
 
 
 def pair(seed: int) -> Pair:
-    """Return the pair of this seed: the same on every machine."""
+    """Return the pair of this seed, which is the same on every machine."""
     family, window_s = family_name(seed), length_s(seed)
     disturbances = drawn(family, seed, window_s)
     design = Design.drawn(seed, disturbances, window_s)
@@ -123,7 +123,7 @@ def pair(seed: int) -> Pair:
 
 
 def repeat(seed: int) -> Pair:
-    """Return two clean windows of one design that differ by their noise alone; the truth is how much they differ."""
+    """Return two clean windows of one design that differ only by their noise; the truth is their difference."""
     window_s = length_s(seed)
     design = Design.drawn(seed, (), window_s)
     first, _ = runs(design, (), seed)
@@ -143,7 +143,7 @@ def repeat(seed: int) -> Pair:
 
 
 def runs(design: Design, disturbances: tuple[Disturbance, ...], seed: int) -> tuple[Run, Run]:
-    """Run the design without and with the disturbances, with the same noise; they share the past up to the first of them."""
+    """Run the design without and with the disturbances, with the same noise; both share the past before the first one."""
     plan, workload = design.plan, _restless(design.workload, seed)
     load = _load(workload, seed)
     calm = timeline(plan, workload, (), load, _LOAD_STEP_S)
@@ -181,12 +181,12 @@ def _run(along: Timeline, course: Course, plan: Plan, disturbances: tuple[Distur
 
 
 def _differ(first: Timeline, second: Timeline) -> bool:
-    """Whether the board would notice; what only iterations or the watcher feel changes no interval."""
+    """Return whether the board's intervals differ; disturbances of iterations or the watcher change none."""
     return len(first.stretches) != len(second.stretches) or first.stretches != second.stretches
 
 
 def _parting_s(first: Timeline, second: Timeline) -> float:
-    """The begin of the first interval in which the two are not alike."""
+    """Return the start of the first interval that differs."""
     count = min(len(first.stretches), len(second.stretches))
     for i in range(count):
         if first.stretches[i] != second.stretches[i]:
@@ -195,16 +195,16 @@ def _parting_s(first: Timeline, second: Timeline) -> float:
 
 
 def _restless(workload: Workload, seed: int) -> Workload:
-    """The workload as restless as the card is on that day."""
+    """Return the workload with the card's unrest of that day."""
     factor = log_uniform(generator(seed, "unrest"), 0.4, 0.9)
     return replace(workload, kernel=replace(workload.kernel, unrest_ratio=workload.kernel.unrest_ratio * factor))
 
 
 def _load(workload: Workload, seed: int) -> Values:
-    """The slow noise of a kernel's power, by steps.
+    """Return the slow noise of a kernel's power, by steps.
 
-    A capped clock has two habits (measured): a gradual cycle of a second, or the same mean with a dip each second, which moves
-    the median and not the mean.
+    A capped clock has one of two courses (measured): a gradual cycle of a second, or a dip each second, which changes the
+    median but not the mean.
     """
     rng = generator(seed, "load")
     count = round(60.0 / _LOAD_STEP_S)

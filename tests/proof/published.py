@@ -1,4 +1,4 @@
-"""The scores of the judge on the generator's pairs as tables: the part of docs/VALIDATION.md that results.json makes."""
+"""The part of docs/VALIDATION.md that follows from results.json: the judge's scores on the generator's pairs, as tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLOCK = frozenset({"clock-levels", "clock-drift", "clock-ramp", "regime-change"
 _STALLS = frozenset({"idle-stretch", "outliers", "mid-run-compile"})
 _NEIGHBOURS = frozenset({"contention-process", "contention-residual"})
 _WORK = frozenset({"iteration-growth", "iteration-levels", "bimodal", "outliers"})
-# The rules that name each family's hazard; whatever else speaks is by-catch.
+# The rules that name each family's hazard; findings of other rules are by-catch.
 OWN: Mapping[str, frozenset[str]] = {
     "sm-clock": _CLOCK | {"throttle-hw-slowdown", "throttle-power-brake", "sync-boost-limited", "setting-changed"},
     "mem-clock": frozenset({"mem-clock-change"}),
@@ -37,29 +37,30 @@ OWN: Mapping[str, frozenset[str]] = {
 
 
 def section() -> list[str]:
-    """The lines of the part of the page."""
+    """Return the lines of this part of the page."""
     found = load()
     seeds = {each.row.seed for each in found}
     reported = [each for each in found if each.row.seed % 2]
     return [
-        "## How far the bounds hold: pairs with a known truth\n",
+        "## How far the bounds hold: pairs with a known deviation\n",
         f"Generated from `tests/proof/results.json` (`python -m tests.proof.judged`): the windows of {len(seeds)} pairs of simulated runs,",
-        "one disturbed and one not, with the same noise (`tests/proof/pairs.py`); their ratio is the truth.  The authors of the",
-        "disturbances had not read the rules.  Constants of the judge were fitted on even seeds; the tables show odd seeds, and even",
-        "ones where they say so.  Intervals are exact (Clopper-Pearson, 95 %).\n",
-        "A bound covers disturbances inside the window.  The tables count these cases apart:\n",
-        "- a disturbance that holds from first to last, alone or beside another one: only a record of this work bounds it, and these",
-        "  windows have none; so does a sine of five periods and more that began before the window;",
-        "- a level that leaves less than a fifth of the window without it: the specification takes no shorter part as a reference;",
-        "- throughput under a rhythm of five equal pauses and more from first to last, which counts by the clock that it buys;",
-        "- times that are wrong by less than the books' own error of 1.3 points, or in windows under a second, which have no books;",
+        "one disturbed and one clean, with the same noise (`tests/proof/pairs.py`).  Their ratio is the true deviation.  The authors of the",
+        "disturbances had not read the rules.  Constants of the judge were fitted on even seeds.  The tables show odd seeds, and even seeds",
+        "only if stated.  Intervals are exact (Clopper-Pearson, 95 %).\n",
+        "A bound covers disturbances inside the window.  The tables exclude these cases from the scope:\n",
+        "- a disturbance throughout the window, alone or with another one, or a sine of five or more periods that began before the window:",
+        "  only a record of this work bounds it, and these windows have none;",
+        "- a level that holds for more than four fifths of the window: the specification uses no shorter part as a reference;",
+        "- throughput under a rhythm of five or more equal pauses throughout, of which only the gained clock counts;",
+        "- times that are wrong by less than the books' error of 1.3 percentage points, or in windows under a second, which have no books;",
         "- actions of the measured process itself in windows without times.\n",
-        "The disturbance beside another one, the sine and the level were set apart after a look at even seeds; the columns with what is left",
-        "out include them.  One fix (the clock that pauses buy where times have no begins) was found on even seeds and made after a look at",
-        "the odd ones, of which it flagged one more.  That crests of a controller's swing are no references was found on even seeds as well; how",
-        "far a swing reaches was set from recorded clocks after a look at the odd ones, of which it cleared one more.  A review then",
-        "showed drifts, and phases of 0.9 s, that this rule called valid.  A crest now lasts half a cycle at most, and a clock that goes one",
-        "way has none: that flags four more clean windows of odd seeds, whose clocks stood 1.3 to 2.2 % above their mean for 0.7 s and more.\n",
+        "The combined disturbance, the sine and the level were excluded after an inspection of even seeds; the columns with excluded cases",
+        "include them.  One fix (the clock gained by pauses between times without start times) was found on even seeds and made after an",
+        "inspection of odd seeds, of which it flagged one more.  The exclusion of a controller's crests as references was also found on even",
+        "seeds.  The size of a swing was set from recorded clocks after an inspection of odd seeds, of which it cleared one more.  A review",
+        "then showed drifts, and phases of 0.9 s, that this rule called valid.  A crest now lasts at most half a cycle, and a clock that",
+        "changes in one direction has none.  This flags four more clean windows of odd seeds, whose clocks were 1.3 to 2.2 % above their mean",
+        "for 0.7 s or more.\n",
         *tables(reported, found),
     ]
 
@@ -77,17 +78,17 @@ def tables(reported: Sequence[JudgedRow], both: Sequence[JudgedRow]) -> list[str
 
 
 def covered(reported: Sequence[JudgedRow], both: Sequence[JudgedRow]) -> list[str]:
-    """How often the truth lies within bound plus repeatability, by number."""
+    """Return the table of coverage by number: the share of true deviations within bound plus repeatability."""
     steady = sum(each.is_steady for each in reported)
     mostly = sum(each.is_mostly and not each.is_steady for each in reported)
     opened = sum(bool(each.left_open) and not each.is_steady and not each.is_mostly for each in reported)
     even, _ = halves(_in_scope(both))
     out = [
         "### Coverage\n",
-        'The true deviation of a disturbed window lies within bound plus repeatability.  Target: 95 %.  "No bound": a rule saw',
-        f"something of unknown size.  The first columns leave out {steady} windows with a disturbance that stands from first to last,",
-        f"{mostly} with one that leaves less than a fifth without it, and of {opened} others the numbers that the specification leaves open.\n",
-        "| number | windows | covered | 95 % | by the bound alone | no bound | even seeds | with those left out |",
+        'Coverage is the share of disturbed windows whose true deviation lies within bound plus repeatability.  Target: 95 %.  "No bound"',
+        f"means a hazard of unknown size.  The first columns exclude {steady} windows with a disturbance throughout, {mostly} windows with a",
+        f"disturbance that leaves less than a fifth without it, and unbounded numbers of {opened} other windows.\n",
+        "| number | windows | covered | 95 % | by the bound alone | no bound | even seeds | with excluded cases |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in NAMES.values():
@@ -103,9 +104,9 @@ def covered(reported: Sequence[JudgedRow], both: Sequence[JudgedRow]) -> list[st
 
 
 def covered_by_family(reported: Sequence[JudgedRow]) -> list[str]:
-    """Coverage of each family's windows that are in scope."""
+    """Return the table of coverage by family, for windows in scope."""
     out = [
-        "Covered, by family (target 90 % each); windows in brackets:\n",
+        "Coverage by family (target 90 % each), with the count of windows in brackets:\n",
         "| family | " + " | ".join(in_words(name) for name in NAMES.values()) + " |",
         "|---|---|---|---|---|",
     ]
@@ -117,11 +118,11 @@ def covered_by_family(reported: Sequence[JudgedRow]) -> list[str]:
 
 
 def missed(reported: Sequence[JudgedRow]) -> list[str]:
-    """Every window in scope that is off and was called valid, by the number that is farthest off."""
+    """Return the table of windows in scope that are off and were called valid, by their number farthest off."""
     disturbed = [replace(each, row=claimed_only(each.row)) for each in reported if not each.row.clean]
     rows = [row for each in disturbed if (row := each.bounded) is not None and row.answer.status == VALID]
     out = [
-        "| seed | family | work | s | tells | number | off | bound | repeatability |",
+        "| seed | family | work | s | declares | number | off | bound | repeatability |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
@@ -131,15 +132,15 @@ def missed(reported: Sequence[JudgedRow]) -> list[str]:
                 f"| {row.seed} | {row.family} | {row.workload} | {row.length_s:.1f} | {TELLS[Variant(row.variant)]} | {in_words(name)} | "
                 f"{row.truth[name]:+.2%} | {row.answer.bounds[name]:.2%} | {row.repeatability(name):.2%} |"
             )
-    return ["The windows of these seeds that are in scope, off, and were called valid:\n", *out, ""] if len(out) > 2 else []
+    return ["Windows in scope that are off and were called valid:\n", *out, ""] if len(out) > 2 else []
 
 
 def by_family(reported: Sequence[JudgedRow]) -> list[str]:
-    """Misses and false alarms of each family, named and by-catch apart."""
+    """Return the table of misses and false alarms by family, with separate counts for named hazards and by-catch."""
     out = [
         "### Misses and false alarms, by family\n",
-        '"Off": in scope, and by more than tolerance plus repeatability.  "Named": by a rule of the family\'s own; "by-catch": by another',
-        "one.  A false alarm is a flag or a rejection of a window that is off by no more than the tolerance.\n",
+        '"Off" means in scope, and off by more than tolerance plus repeatability.  "Named" means found by a rule of the family, "by-catch"',
+        "by another rule.  A false alarm is a flag or a rejection of a window that is within the tolerance.\n",
         "| family | off | called valid | 95 % | named | by-catch alone | within the tolerance | false alarms | named | rejected |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -168,19 +169,19 @@ def _is_told(of: JudgedRow) -> bool:
 
 
 def alarms(reported: Sequence[JudgedRow]) -> list[str]:
-    """The rules that flagged or rejected clean windows."""
+    """Return the lines about the rules that flagged or rejected clean windows."""
     clean = [each.row for each in reported if each.row.clean]
     counts: dict[str, int] = {}
     for name in (name for row in clean for name in row.answer.named):
         counts[name] = counts.get(name, 0) + 1
     if not counts:
-        return [f"No rule flagged one of the {len(clean)} clean windows.", ""]
+        return [f"No rule flagged any of the {len(clean)} clean windows.", ""]
     said = ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda each: (-each[1], each[0])))
-    return [f"Rules that flagged or rejected clean windows, of {len(clean)}: {said}.", ""]
+    return [f"Rules that flagged or rejected some of {len(clean)} clean windows: {said}.", ""]
 
 
 def own_names(row: Row) -> frozenset[str]:
-    """Return the rules that name what happened in this row; of a combination those of both families."""
+    """Return the rules that name this row's disturbance; for a combination, those of both families."""
     families = {each.family for each in drawn(row.family, row.seed, row.length_s)}
     return frozenset().union(*(OWN.get(family, frozenset()) for family in families))
 
@@ -194,5 +195,5 @@ def _in_scope(of: Sequence[JudgedRow]) -> list[Row]:
 
 
 def _happens(row: Row) -> bool:
-    """Return whether something happened that is no mere blindness of the watcher."""
+    """Return whether the row has a disturbance other than missing evidence."""
     return not row.clean and (row.family not in FAMILIES or not FAMILIES[row.family].blind)

@@ -1,4 +1,4 @@
-"""The tables of bounds of clean windows and of statuses, with and without the loops that the pairs cannot speak of."""
+"""The tables of bounds of clean windows and of statuses, with and without the loops that the pairs cannot test."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from tests.proof.judged import BOOKED_S, NAMES, JudgedRow, sleeps_undeclared, wa
 from tests.proof.scores import SHARP_S, TOLERANCE_RATIO, Row, sharpness, status_errors
 from tests.proof.testified import Variant
 
-# Of clean windows the books close to -3.0 to +1.9 points, and count from 1.3 on: shares of less are not always told apart.
+# The books of clean windows balance to -3.0 to +1.9 percentage points and count from 1.3: smaller shares may stay hidden.
 BOOKS_RESOLVE_RATIO = 0.05
 TELLS: Mapping[Variant, str] = {
     Variant.PLAIN: "nothing",
-    Variant.TIMES: "begins and times",
+    Variant.TIMES: "start times and times",
     Variant.DURATIONS: "times alone",
-    Variant.STAMPED: "begins, times and clocks",
+    Variant.STAMPED: "start times, times and clocks",
 }
 _WITH_BOTH = "with both kinds of loop"
 _MOST_ALARMED = 0.01  # the target for clean windows; the upper end of the interval may be twice that
 
 
 def tells_itself(row: Row) -> bool:
-    """Return whether the pairs can speak of this loop: it declares its sleeps, and its events hold no launches."""
+    """Return whether the pairs can test this loop: it declares its sleeps, and its events include no launches."""
     return not sleeps_undeclared(row) and not waits_for_launches(row)
 
 
 def sharp(reported: Sequence[JudgedRow]) -> list[str]:
-    """The bounds of clean windows."""
+    """Return the table of the bounds of clean windows."""
     out = [
         "### Sharpness\n",
-        f"Bounds of clean windows of {SHARP_S:.0f} s and more.  Targets: 0.15 and 0.5 % where iterations were stamped, 0.5 and 1.5 % elsewhere.",
-        "Two kinds of loop stand apart, here and in the statuses, and every second line holds them too: timed loops that sleep 20 ms between",
-        "calls and declare no period, of which the specification counts the clock that sleeping buys (`bursty-duty-cycle`); and loops of 62 µs",
-        "that wait 28 µs for each launch, timed by events, which say more than the GPU was busy: two events hold a part of the launch between",
-        "them, and `host-bound` bounds a kernel's time by it.  Both windows of a pair hold it, so that no truth here tests it.\n",
-        "| number | stamped: windows | median | 95th percentile | elsewhere: windows | median | 95th percentile |",
+        f"Bounds of clean windows of {SHARP_S:.0f} s or more.  Targets: 0.15 and 0.5 % with stamped iterations, 0.5 and 1.5 % without.",
+        "Two kinds of loop are excluded, here and in the statuses; every second line includes them.  The first are timed loops that sleep",
+        "20 ms between calls without a declared period: the specification counts the clock gained by sleeping (`bursty-duty-cycle`).  The",
+        "second are loops of 62 µs that wait 28 µs for each launch and are timed by events.  Two events include a part of the launch, and",
+        "`host-bound` bounds a kernel's time by it.  Both windows of a pair include it, so no true deviation here tests that bound.\n",
+        "| number | stamped: windows | median | 95th percentile | not stamped: windows | median | 95th percentile |",
         "|---|---|---|---|---|---|---|",
     ]
     every = [each.row for each in reported]
@@ -68,10 +68,10 @@ def _sharp_cells(rows: Sequence[Row], name: str, select: Callable[[Row], bool]) 
 
 
 def statuses(reported: Sequence[JudgedRow]) -> list[str]:
-    """Both errors of the status at the default tolerance."""
+    """Return the table of both errors of the status at the default tolerance."""
     out = [
         "### Status\n",
-        f"At a tolerance of {TOLERANCE_RATIO:.0%}, of the numbers that `sustained` claims.  Targets: each at most 1 %, the interval's upper end 2 %.",
+        f"For the numbers that `sustained` claims, at a tolerance of {TOLERANCE_RATIO:.0%}.  Targets: at most 1 % each, upper end of the interval 2 %.",
         f"Windows under {BOOKED_S:.0f} s have no books, so they are unproven at best.\n",
         "| windows | total | share | 95 % |",
         "|---|---|---|---|",
@@ -81,19 +81,19 @@ def statuses(reported: Sequence[JudgedRow]) -> list[str]:
 
 
 def _on_target(clean: Sequence[Row]) -> str:
-    """Say whether false alarms keep to the target, or by how much they miss it."""
+    """Return a sentence on whether the share of false alarms meets the target."""
     share = share_of([row for row in clean if tells_itself(row) and row.length_s >= BOOKED_S], is_alarmed)
     kept = (share.ratio or 0.0) <= _MOST_ALARMED and share.is_at_most(2.0 * _MOST_ALARMED)
     return (
-        f"Of clean windows of {BOOKED_S:.0f} s and more {as_percent(share)} are flagged or rejected ({as_interval(share)}): "
-        f"this {'keeps to' if kept else 'misses'} the target of {_MOST_ALARMED:.0%}, and of {2.0 * _MOST_ALARMED:.0%} for the upper end."
+        f"{as_percent(share)} of clean windows of {BOOKED_S:.0f} s or more are flagged or rejected ({as_interval(share)}).  "
+        f"This {'meets' if kept else 'misses'} the target of {_MOST_ALARMED:.0%}, and {2.0 * _MOST_ALARMED:.0%} for the upper end."
     )
 
 
 def _clean_lines(every: Sequence[Row]) -> list[str]:
     out = []
     clean = [row for row in every if tells_itself(row)]
-    for words, least_s in (("", 0.0), (f" of {BOOKED_S:.0f} s and more", BOOKED_S), (f" of {SHARP_S:.0f} s and more", SHARP_S)):
+    for words, least_s in (("", 0.0), (f" of {BOOKED_S:.0f} s or more", BOOKED_S), (f" of {SHARP_S:.0f} s or more", SHARP_S)):
         kept = [row for row in clean if row.length_s >= least_s]
         out.append(share_line(f"clean{words}, not valid", status_errors(kept).clean_not_valid))
         out.append(share_line(f"clean{words}, flagged or rejected", share_of(kept, is_alarmed)))
@@ -103,15 +103,15 @@ def _clean_lines(every: Sequence[Row]) -> list[str]:
     sleeping, waiting = ([row for row in booked if is_such(row)] for is_such in (sleeps_undeclared, waits_for_launches))
     out.append(
         share_line(
-            f"… loops of {BOOKED_S:.0f} s and more that sleep and declare no period", status_errors(sleeping).clean_not_valid
+            f"… loops of {BOOKED_S:.0f} s or more that sleep and declare no period", status_errors(sleeping).clean_not_valid
         )
     )
     out.append(
-        share_line(f"… loops of {BOOKED_S:.0f} s and more that wait for each launch", status_errors(waiting).clean_not_valid)
+        share_line(f"… loops of {BOOKED_S:.0f} s or more that wait for each launch", status_errors(waiting).clean_not_valid)
     )
     for variant in Variant:
         told = [row for row in clean if row.variant == variant and row.length_s >= BOOKED_S]
-        words = f"clean of {BOOKED_S:.0f} s and more that tells {TELLS[variant]}, not valid"
+        words = f"clean of {BOOKED_S:.0f} s or more that declares {TELLS[variant]}, not valid"
         out.append(share_line(words, status_errors(told).clean_not_valid))
     return out
 
@@ -121,14 +121,14 @@ def _off_lines(reported: Sequence[JudgedRow]) -> list[str]:
     bounded = [row for each in disturbed if (row := each.bounded) is not None]
     resolved = [row for row in bounded if not _is_below_the_books(row)]
     held = [each.row for each in disturbed if not each.is_steady and not each.is_mostly]
-    few = f"the same, without times too short by up to {BOOKS_RESOLVE_RATIO:.0%}, which the gauge does not always tell from its own error"
+    few = f"the same, without times too short by up to {BOOKS_RESOLVE_RATIO:.0%}, which may be within the gauge's error"
     return [
         share_line(words, status_errors(rows).off_called_valid)
         for words, rows in (
             ("off by more than tolerance plus repeatability, called valid", bounded),
             (few, resolved),
-            ("off, called valid, with numbers that the specification leaves open", held),
-            ("the same, with disturbances that stand throughout, or nearly, as well", [each.row for each in disturbed]),
+            ("off, called valid, with numbers that the specification does not bound", held),
+            ("the same, with disturbances throughout, or nearly throughout", [each.row for each in disturbed]),
         )
     ]
 

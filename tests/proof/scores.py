@@ -1,4 +1,4 @@
-"""Coverage, sharpness and status errors of a judge on pairs with a known truth; pure, and ignorant of any judge's rules."""
+"""Coverage, sharpness and status errors of a judge on pairs with a known true deviation; pure, and independent of rules."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.rate_bounds import clopper_pearson
 
 VALID = "valid"
 TOLERANCE_RATIO = 0.01
-SHARP_S = 3.0  # sharpness is of clean windows at least this long
+SHARP_S = 3.0  # the shortest clean windows that count for sharpness
 _LEVEL = 0.95
-_ROUNDING = 1e-9  # truths are rounded: equal ones are covered by a bound of zero
+_ROUNDING = 1e-9  # true deviations are rounded: a bound of zero covers equal windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a judge says of one window: by number a bound of its deviation and its repeatability, its status, the hazards named.
+    """A judge's answer for one window: bound and repeatability of each number, the status, and the named hazards.
 
-    A number the judge does not speak of is absent, or NaN.  An infinite bound is an answer, and a blunt one.
+    A number without an answer is absent, or NaN.  An infinite bound is an answer.
     """
 
     bounds: Mapping[str, float]
@@ -36,14 +36,14 @@ class Answer:
 
 
 class Judge(Protocol):
-    """An adapter to a judge, written by others."""
+    """An adapter to a judge."""
 
     def __call__(self, evidence: Evidence, /) -> Answer: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One judged window beside its truth; a clean one deviates by nothing."""
+    """One judged window with its true deviation, which is zero for a clean window."""
 
     seed: int
     family: str
@@ -55,7 +55,7 @@ class Row:
     answer: Answer
 
     def bound(self, number: str) -> float | None:
-        """Return the bound of a number; None where the judge does not speak of it."""
+        """Return the bound of a number; None without an answer."""
         found = self.answer.bounds.get(number)
         return None if found is None or math.isnan(found) else found
 
@@ -64,14 +64,14 @@ class Row:
         return 0.0 if math.isnan(found) else found
 
     def covers(self, number: str) -> bool | None:
-        """Return whether the truth lies within bound plus repeatability; None where the judge does not speak of it."""
+        """Return whether the true deviation lies within bound plus repeatability; None without an answer."""
         bound = self.bound(number)
         return None if bound is None else abs(self.truth[number]) <= bound + self.repeatability(number) + _ROUNDING
 
     def is_off(self, tolerance_ratio: float) -> bool:
-        """Return whether a number the judge speaks of is off by more than tolerance plus repeatability.
+        """Return whether an answered number is off by more than tolerance plus repeatability.
 
-        A window without any is held to its throughput.
+        For a window without answers, throughput counts.
         """
         spoken = [number for number in NUMBERS if self.bound(number) is not None] or ["throughput"]
         return any(abs(self.truth[number]) > tolerance_ratio + self.repeatability(number) for number in spoken)
@@ -79,7 +79,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A count of a total with its exact (Clopper–Pearson) interval, and how many rows gave no answer to count."""
+    """A count of a total with its exact (Clopper–Pearson) interval, and the count of rows without an answer."""
 
     count: int
     total: int
@@ -92,7 +92,7 @@ class Share:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval; everything is possible where nothing was counted."""
+        """Return the 95 % interval; 0 to 1 for a total of 0."""
         return clopper_pearson(self.count, self.total, _LEVEL)
 
     def is_at_least(self, target: float) -> bool:
@@ -116,7 +116,7 @@ class Quantile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusErrors:
-    """Both ways to be wrong, over all rows they apply to."""
+    """Both errors of the status, each over its rows."""
 
     clean_not_valid: Share
     off_called_valid: Share
@@ -124,7 +124,7 @@ class StatusErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Naming:
-    """How often a family's hazard was named by one of its own names, and how often another's was."""
+    """The share of a family's rows with its own hazards named, and the share with other hazards named."""
 
     own: Share
     by_catch: Share
@@ -132,7 +132,7 @@ class Naming:
 
 
 def rows(pairs: Iterable[Pair], judge: Judge) -> Iterator[Row]:
-    """Judge both windows of each pair; where nothing happened they are one."""
+    """Yield the rows of both windows of each pair; a pair without a disturbance has one row."""
     for each in pairs:
         if each.family != NOTHING:
             yield _row(each, each.disturbed, clean=False, truth=asdict(each.truth), judge=judge)
@@ -153,13 +153,13 @@ def _row(of: Pair, evidence: Evidence, *, clean: bool, truth: Mapping[str, float
 
 
 def halves(of: Iterable[Row]) -> tuple[list[Row], list[Row]]:
-    """Split rows by their seed: one half to fit bounds on, the other to report."""
+    """Split rows into those of even and of odd seeds: one half to fit bounds on, the other to report."""
     kept = list(of)
     return [row for row in kept if row.seed % 2 == 0], [row for row in kept if row.seed % 2]
 
 
 def coverage(of: Iterable[Row], number: str) -> Share:
-    """Return how often the truth of a number lies within bound plus repeatability."""
+    """Return the share of rows whose true deviation lies within bound plus repeatability."""
     kept = list(of)
     answers = [row.covers(number) for row in kept]
     return Share(
@@ -181,13 +181,13 @@ def coverage_by_family(of: Iterable[Row], number: str) -> dict[str, Share]:
 def sharpness(
     of: Iterable[Row], number: str, *, ratio: float, select: Callable[[Row], bool] = lambda row: True
 ) -> Quantile | None:
-    """Return a quantile of the bounds of clean windows of 3 s and more; None where there are none."""
+    """Return a quantile of the bounds of clean windows of 3 s or more; None without any."""
     found = [row.bound(number) for row in of if row.clean and row.length_s >= SHARP_S and select(row)]
     return quantile([bound for bound in found if bound is not None], ratio)
 
 
 def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
-    """Return a sample's quantile with its interval; its ends are infinite where the sample is too small to have them."""
+    """Return a sample's quantile with its interval; an end that the sample is too small for is infinite."""
     if not len(values):
         return None
     ordered, count = np.sort(np.asarray(values, np.float64)), len(values)
@@ -203,7 +203,7 @@ def quantile(values: Sequence[float], ratio: float) -> Quantile | None:
 
 
 def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO) -> StatusErrors:
-    """Count clean windows that are not called valid, and windows off by more than tolerance plus repeatability that are."""
+    """Count clean windows that are not valid, and valid windows that are off by more than tolerance plus repeatability."""
     kept = list(of)
     clean = [row for row in kept if row.clean]
     off = [row for row in kept if row.is_off(tolerance_ratio)]
@@ -214,7 +214,7 @@ def status_errors(of: Iterable[Row], *, tolerance_ratio: float = TOLERANCE_RATIO
 
 
 def naming(of: Iterable[Row], own: Mapping[str, frozenset[str]]) -> dict[str, Naming]:
-    """Return by family how often its hazard was named; ``own`` gives the names that are each family's own."""
+    """Return the naming shares of each family; ``own`` holds the rules that name the family's hazards."""
     families: dict[str, list[Row]] = {}
     for row in of:
         families.setdefault(row.family, []).append(row)

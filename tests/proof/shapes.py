@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-REPEATS_COUNT = 100  # of a periodic or random train at most: then it stops
+REPEATS_COUNT = 100  # most repetitions of a periodic or random train
 _SINE_COUNT, _SAW_COUNT, _DRIFT_COUNT, _PIECES_COUNT = 12, 8, 40, 240
 
 
@@ -36,9 +36,10 @@ class Piece:
 
 
 def pieces(shape: Shape, begin_s: float, length_s: float, until_s: float, rng: np.random.Generator) -> tuple[Piece, ...]:
-    """Return the pieces of one disturbance that ends with the window at the latest.
+    """Return the pieces of one disturbance, cut at the window's end.
 
-    ``length_s`` is the length of a pulse, the time on of a train, the period of a sine or saw; step and drift fill the rest.
+    ``length_s`` is the length of a pulse, the on-time of a train, or the period of a sine or saw.  Step and drift fill the
+    rest of the window.
     """
     made = _MAKERS[shape](begin_s, length_s, until_s, rng)
     cut = (Piece(each.begin_s, min(each.end_s, until_s), each.level) for each in made if each.begin_s < until_s)

@@ -1,4 +1,4 @@
-"""Evidence of one simulated run as the daemon would have stored it."""
+"""Evidence of one simulated run, as the daemon would store it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.proof.company import OWN_PID, Company
 from tests.proof.shown import Shown
 from tests.proof.sight import REFRESH_NS, Sight
 
-EPOCH_NS = 3_600_000_000_000  # of the simulation, on the machine's clock
-_TAIL_NS = 250_000_000  # from the window's end to the daemon's last read of the power record
+EPOCH_NS = 3_600_000_000_000  # the simulation's epoch on the machine's clock
+_TAIL_NS = 250_000_000  # time from the window's end to the daemon's last reading of the power record
 _POWER = ("power_w", "power_average_w")
 _MOVING = ("power_w", "power_average_w", "temperature_c", "utilization_ratio", "mem_utilization_ratio")
 _MOVING_CAPPED = ("sm_clock_mhz", "power_cap_ns")
 
 
 def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight, seed: int, *, last_ns: int) -> Evidence:
-    """Return what is observed of this window, but for its GPU, host and times.
+    """Return the evidence of this window without its device, host and times.
 
-    ``last_ns`` is where the simulation ends, in nanoseconds since its epoch.
+    ``last_ns`` is the end of the simulation, in nanoseconds since its epoch.
     """
     columns: dict[str, Column] = {}
     begin_ns, end_ns = window.begin_ns - EPOCH_NS, window.end_ns - EPOCH_NS
@@ -76,7 +76,7 @@ def evidence(window: WindowRecord, shown: Shown, company: Company, sight: Sight,
 
 
 class _Asked:
-    """When each lane was asked about one window, in nanoseconds since the simulation's epoch."""
+    """The times at which each lane was read around one window, in nanoseconds since the simulation's epoch."""
 
     def __init__(self, begin_ns: int, end_ns: int, last_ns: int, sight: Sight, seed: int) -> None:
         self._rng, self._sight = generator(seed, "lanes"), sight
@@ -107,9 +107,9 @@ class _Asked:
             self.uses_ns = self.uses_ns[:0]
 
     def recorded(self, at_ns: Times, watts: Values) -> tuple[Times, Values]:
-        """Return what was fetched of the dense power record.
+        """Return the samples of the dense power record that the daemon fetched.
 
-        It is asked once a second, once more in the tail of the window, and holds the last 2.36 s.
+        The daemon reads the record once a second and once more after the window.  The record holds the last 2.36 s.
         """
         asked = np.arange(self._first_ns + int(self._rng.integers(1_000_000_000)), self._last_ns, 1_000_000_000)
         asked = np.union1d(asked, [tail_ns] if (tail_ns := self._end_ns + _TAIL_NS) < self._last_ns else [])
@@ -121,13 +121,13 @@ class _Asked:
         return at_ns[kept], watts[kept]
 
     def gaps(self, rows_ns: Times) -> tuple[Gap, ...]:
-        """Return the silences of the fast lane that its deadlines do not explain."""
+        """Return the silences of the fast lane that are longer than its deadlines."""
         limit_ns = max(GAP_NS, GAP_PERIODS * min(self._sight.row_ns, self._sight.idle_ns))
         long = np.flatnonzero(np.diff(rows_ns) > limit_ns)
         return tuple(Gap(begin_ns=EPOCH_NS + int(rows_ns[i]), end_ns=EPOCH_NS + int(rows_ns[i + 1])) for i in long)
 
     def _came(self, due_ns: Times, lane: Lane, late_s: float) -> Times:
-        """When the answers to these deadlines came: a little late, and none for deadlines another answer had passed."""
+        """Return the times of the answers: slightly after each deadline, without deadlines that a later answer passed."""
         due_ns = due_ns[(due_ns >= self._first_ns) & (due_ns <= self._last_ns)]
         due_ns = due_ns[self._is_asked(due_ns, lane)].astype(np.int64)
         late_ns = (self._rng.exponential(late_s, len(due_ns)) * 1e9).astype(np.int64) + 20_000
@@ -147,7 +147,7 @@ class _Asked:
 
 
 def _standing(at_ns: Times, values: Mapping[str, Values]) -> tuple[Times, Times]:
-    """When rows are restored from the store, and of which: equal ones stand from first to last, repeated once a heartbeat."""
+    """Return the times and sources of stored rows: equal rows keep the first, one per heartbeat, and the last."""
     exact = np.column_stack([of for name, of in values.items() if name not in _POWER])
     same = np.concatenate([[False], (exact[1:] == exact[:-1]).all(axis=1)])
     same[1:] &= np.diff(at_ns) <= GAP_NS
@@ -184,7 +184,7 @@ def _joined(first: Column | None, second: Column) -> Column:
 
 
 def _refresh(columns: Mapping[str, Column], sight: Sight, capped: bool, seed: int) -> dict[str, int]:
-    """The refresh periods the daemon measured, of values that moved."""
+    """Return the refresh periods that the daemon measured, for values that changed."""
     if not sight.refresh_known:
         return {}
     rng = generator(seed, "refresh")

@@ -1,4 +1,4 @@
-"""A stream of kernels on the simulated board: when each iteration began, how long it took, and its true clock."""
+"""A stream of kernels on the simulated board: start time, duration and true clock of each iteration."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tests.proof.disturbances import Disturbance
 from tests.proof.timeline import FOREIGN_SHARE_RATIO, Flags, Plan, Timeline
 from tests.proof.workloads import Workload
 
-SLICE_S = 2.4e-3  # of another process's time slice: what a kernel caught by it waits (measured, H200)
-TICK_S = 32e-9  # of the events' clock
-_HALTED = 1e-9  # progress while halted, so that progress has an inverse
-_LATE_CALL_S = 80e-6  # the first call of a window takes longer
-_END_S = 0.3e-3  # from the last iteration's end to the window's
+SLICE_S = 2.4e-3  # another process's time slice, for which a kernel waits (measured, H200)
+TICK_S = 32e-9  # the tick of the events' clock
+_HALTED = 1e-9  # progress while halted: above zero, so that progress has an inverse
+_LATE_CALL_S = 80e-6  # extra time of a window's first call
+_END_S = 0.3e-3  # time from the last iteration's end to the window's end
 _EVERY = {"every-second": 2, "every-third": 3, "every-eighth": 8}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterations:
-    """The iterations of one window, as they truly were; times are seconds since the simulation's epoch."""
+    """The true iterations of one window; times are seconds since the simulation's epoch."""
 
     begin_s: Values
     took_s: Values
@@ -38,18 +38,18 @@ class Iterations:
 
     @property
     def rate_hz(self) -> float:
-        """Iterations a second over the whole window."""
+        """Return the iterations per second over the whole window."""
         return self.count / (self.window_end_s - self.window_begin_s)
 
     @property
     def at_one_clock_s(self) -> Values:
-        """The times as they would be at 1980 MHz, by the kernel's own sensitivity."""
+        """Return the times converted to 1980 MHz with the kernel's true exponent."""
         return np.asarray(self.took_s * (self.clock_mhz / 1980.0) ** self.beta)
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Kernel seconds at the reference clock done by each time; strictly growing, linear between its knots."""
+    """The kernel seconds at the reference clock done by each time: strictly increasing, linear between knots."""
 
     at_s: Values
     done_s: Values
@@ -64,9 +64,9 @@ class _Progress:
 def iterations(
     timeline: Timeline, course: Course, plan: Plan, disturbances: tuple[Disturbance, ...], noise_seed: int
 ) -> Iterations:
-    """Run the loop through the window: an iteration that begins before the window's time is up is finished.
+    """Run the loop through the window; an iteration that starts in the window is finished after it.
 
-    Two runs with one seed have the same noise, iteration by iteration.
+    Two runs with one seed have the same noise in each iteration.
     """
     workload = timeline.workload
     finishing = course.interval >= timeline.index(plan.end_s + workload.kernel.time_s)
@@ -99,7 +99,7 @@ def iterations(
 
 @dataclass(frozen=True, slots=True)
 class _Noise:
-    """One run's own noise: of the work of each iteration, of the gaps between, and of where time slices fall."""
+    """The noise of one run: of each iteration's work, of the gaps, and of the position of time slices."""
 
     work: Values
     gap_s: Values
@@ -108,7 +108,7 @@ class _Noise:
     @staticmethod
     def drawn(workload: Workload, seed: int, count: int) -> _Noise:
         run = generator(seed, "noise of the run")
-        # Where its buffers lie, and what a clock that moves hides.
+        # The placement of buffers, and small changes that a moving clock hides.
         placement = 1.0 + (1.8e-4 if workload.capped else 5e-5) * float(run.standard_normal())
         outliers_ratio = workload.outliers_ratio * float(np.exp(0.4 * run.standard_normal()))
         long_gaps_ratio = 0.015 * float(np.exp(0.65 * run.standard_normal()))
@@ -126,15 +126,15 @@ class _Noise:
 
 
 def _clocks(timeline: Timeline, course: Course) -> Values:
-    """The clock an iteration has in each step: that of the last one in which the GPU was fed, where the loop sleeps."""
+    """Return the clock of iterations in each step; while the loop sleeps, that of the last busy step."""
     resting = timeline.levels.resting[course.interval]
     return course.clock_ratio[np.maximum.accumulate(np.where(resting, 0, np.arange(len(resting))))]
 
 
 def _speeds(timeline: Timeline, course: Course, clock_ratio: Values, finishing: Flags) -> Values:
-    """Kernel seconds done a second in each step of the board, had the loop the GPU for itself.
+    """Return the kernel seconds done per second in each step, for a loop alone on the GPU.
 
-    What began before the window's time was up is finished at the speed of then.
+    Iterations that finish after the window keep the speed at its end.
     """
     kernel, levels = timeline.workload.kernel, timeline.levels
     clock = (clock_ratio / kernel.reference_ratio) ** kernel.beta
@@ -153,7 +153,7 @@ def _progress(timeline: Timeline, course: Course, speed: Values, finishing: Flag
 
 
 def _slices(timeline: Timeline, seed: int) -> Values:
-    """Begins and ends of another process's time slices in the window, one after the other."""
+    """Return the start and end of another process's time slices, in order and disjoint."""
     edges_s, wanted = timeline.edges_s, timeline.levels.slices
     if not wanted.any():
         return np.empty((0, 2))
@@ -171,7 +171,7 @@ def _slices(timeline: Timeline, seed: int) -> Values:
 
 
 def _halted(progress: _Progress, halts: Values) -> _Progress:
-    """The progress that is left when nothing is done during these stretches."""
+    """Return the progress without work during these stretches."""
     if not len(halts):
         return progress
     knots_s = np.union1d(progress.at_s, halts.ravel())
@@ -186,9 +186,9 @@ def _halted(progress: _Progress, halts: Values) -> _Progress:
 def _laid_out(
     progress: _Progress, course: Course, speed: Values, first_s: float, works_s: Values, gaps_s: Values
 ) -> tuple[Values, Values]:
-    """Begins and ends of iterations one after the other.
+    """Return the start and end times of iterations one after the other.
 
-    A gap takes its own time at any clock, so it is turned into work at the speed of the time it falls in, found in two rounds.
+    A gap takes the same time at any clock, so it is converted to work at the local speed, which two rounds find.
     """
     start_s = float(progress.by(np.array([first_s]))[0])
     at_speed = np.full(len(works_s), float(np.median(speed)))
@@ -201,7 +201,7 @@ def _laid_out(
 
 
 def _modes(disturbances: tuple[Disturbance, ...], count: int, seed: int) -> Values:
-    """What every so many iterations take more of than the others."""
+    """Return the factor of each iteration's work by the disturbances at every Nth iteration."""
     factor = np.ones(count)
     for each in disturbances:
         if each.family == "work-modes" and each.kind in _EVERY:
@@ -211,7 +211,7 @@ def _modes(disturbances: tuple[Disturbance, ...], count: int, seed: int) -> Valu
 
 
 def _stalls(timeline: Timeline, disturbances: tuple[Disturbance, ...], plan: Plan) -> Values:
-    """Stretches without launches that fall between two iterations."""
+    """Return the stretches without launches that lie between two iterations."""
     if any(each.inside and each.family in ("host-stall", "garbage-pauses") for each in disturbances):
         return np.empty((0, 2))
     edges_s, working = timeline.edges_s, timeline.levels.working > 0.0
@@ -220,7 +220,7 @@ def _stalls(timeline: Timeline, disturbances: tuple[Disturbance, ...], plan: Pla
 
 
 def _move_between(begin_s: Values, end_s: Values, halts: Values) -> None:
-    """Let halts end before the iteration they would have split: it begins later by as much."""
+    """Move halts before the iteration that they would split: the iteration starts later by their length."""
     number = np.searchsorted(begin_s, halts[:, 0], side="right") - 1
     split = (number >= 0) & (halts[:, 1] <= end_s[np.maximum(number, 0)])
     np.add.at(begin_s, number[split], (halts[:, 1] - halts[:, 0])[split])
@@ -234,18 +234,18 @@ def _mean_clocks(course: Course, clock_ratio: Values, begin_s: Values, end_s: Va
 
 
 def _wrong_times(disturbances: tuple[Disturbance, ...]) -> float:
-    """What the reported times are of the true ones: any share, or that of a wrong count of calls."""
+    """Return the ratio of reported to true times: any share, or that of a wrong count of calls."""
     ratio = 1.0
     for each in disturbances:
         if each.family == "times-wrong" and each.kind == "scaled":
             ratio *= 1.0 - each.depth
         elif each.family == "times-wrong":
-            # One call too many was counted in each batch, or several for every one.
+            # Either one extra call was counted in each batch, or several for each call.
             few = each.depth > 0.5
             ratio *= 1.0 / round(1.0 / (1.0 - each.depth)) if few else 1.0 - 1.0 / round(1.0 / each.depth)
     return ratio
 
 
 def times_ns(seconds: Values, epoch_ns: int) -> Times:
-    """Return times as whole nanoseconds of the machine's clock."""
+    """Convert times in seconds to whole nanoseconds of the machine's clock."""
     return np.round(seconds * 1e9).astype(np.int64) + epoch_ns

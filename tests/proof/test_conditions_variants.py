@@ -1,4 +1,4 @@
-"""Variants of the windows that fooled the judge about conditions, records, gauges and neighbours, and their honest counterparts."""
+"""Tests of variants of windows that fooled the judge about conditions, records, gauges and neighbours."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def throughout(level: str, value: float) -> Edit:
 
 
 def reach(verdict: Verdict, number: str = "throughput") -> float:
-    """Return the bound plus the repeatability of a number, as the verdict says them."""
+    """Return the bound plus the repeatability of a number in the verdict."""
     assert verdict.budget is not None
     found = next(each for each in verdict.budget.numbers if each.number.value == number)
     if found.bound_ratio is None:
@@ -42,7 +42,7 @@ def reach(verdict: Verdict, number: str = "throughput") -> float:
 
 
 def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bool:
-    """Return whether the window is not valid, and its bound reaches the truth unless it is rejected or unproven."""
+    """Return whether the window is not valid and, if flagged, has a bound that covers the true deviation."""
     if verdict.status is VALID:
         return False
     return verdict.status is not Status.FLAGGED or reach(verdict, number) >= abs(truth)
@@ -60,7 +60,7 @@ def is_covered(verdict: Verdict, truth: float, number: str = "throughput") -> bo
         ("softmax", throughout("slices", 0.2), 528.0, 1976.0),
     ],
 )
-def test_what_was_alike_throughout_is_held_against_the_record(work: str, edit: Edit, power_w: float, clock_mhz: float) -> None:
+def test_constant_condition_is_found_by_the_record(work: str, edit: Edit, power_w: float, clock_mhz: float) -> None:
     found = act(Setting(work=WORK[work], variant=Variant.TIMES, length_s=5.0), [edit])
     evidence = replace(found.evidence(), record=recorded(found, power_w=power_w, clock_mhz=clock_mhz))
     assert judge(found.evidence()).status is VALID or abs(found.truth["throughput"]) < 0.01 or edit.level == "slices"
@@ -81,8 +81,8 @@ def test_window_like_its_record_stays_valid(work: str, variant: Variant) -> None
     assert verdict.budget.scope.kind == ("itself" if variant is Variant.PLAIN else "record")
 
 
-def test_gauge_below_the_record_convicts_without_stamps() -> None:
-    """The driver's clock reads high and never low: what it shows below the record was lower at least."""
+def test_gauge_below_the_record_is_not_valid() -> None:
+    """A driver's clock below the record makes the window not valid: the true clock is never above it."""
     found = act(Setting(work=WORK["softmax"], stamped=False), [throughout("clock", 0.85)])
     record = recorded(found, power_w=528.0, clock_mhz=1976.0)
     assert judge(replace(found.evidence(), record=record)).status is not VALID
@@ -92,7 +92,7 @@ def test_gauge_below_the_record_convicts_without_stamps() -> None:
 
 
 def standing(evidence: Evidence, from_s: float) -> Evidence:
-    """The same evidence with every gauge of the page as it was at one time."""
+    """Return the evidence with every gauge frozen from one time on."""
 
     def frozen(at_ns: Times, values: Values) -> Values:
         last = values[max(0, int(np.searchsorted(at_ns, from_s * 1e9)) - 1)]
@@ -104,13 +104,13 @@ def standing(evidence: Evidence, from_s: float) -> Evidence:
     return evidence
 
 
-def test_page_that_energy_contradicts_shows_nothing() -> None:
-    """The clock falls by 20 % after 1.5 s of 6, and the page stands since 0.2 s before."""
+def test_frozen_gauges_contradicted_by_energy_are_ignored() -> None:
+    """A clock that falls by 20 % after 1.5 s of 6 is found, although the gauges froze 0.2 s before."""
     found = act(Setting(work=WORK["softmax"], length_s=6.0), [Edit(begin_s=1.5, end_s=_EVER_S, level="clock", value=0.8)])
     assert judge(standing(without(found.evidence(), "dense_power"), 1.3)).status is not VALID
 
 
-def test_page_that_energy_confirms_may_stand() -> None:
+def test_constant_gauges_confirmed_by_energy_are_valid() -> None:
     found = act(Setting(work=WORK["softmax"], length_s=6.0))
     assert judge(standing(found.evidence(), 1.0)).status is VALID
 
@@ -122,7 +122,7 @@ def test_page_that_energy_confirms_may_stand() -> None:
     ("work", "begin_s", "end_s", "ratio"),
     [("fp32 gemm", 0.4, 6.0, 0.95), ("decoding", 3.4, 6.0, 0.9), ("softmax", 2.0, 3.6, 0.85)],
 )
-def test_clock_that_no_page_shows_is_found_by_power(work: str, begin_s: float, end_s: float, ratio: float) -> None:
+def test_hidden_clock_change_is_found_by_power(work: str, begin_s: float, end_s: float, ratio: float) -> None:
     edit = Edit(begin_s=begin_s, end_s=end_s, level="clock", value=ratio)
     found = act(Setting(work=WORK[work], length_s=6.0, stamped=False), [edit])
     evidence = column(found.evidence(), "sm_clock_mhz", lambda at_ns, mhz: np.full_like(mhz, 1980.0))
@@ -130,7 +130,7 @@ def test_clock_that_no_page_shows_is_found_by_power(work: str, begin_s: float, e
 
 
 def test_slow_memory_is_found_by_its_traffic() -> None:
-    """A tenth slower from 4 s of 9 on, at the same power and clock."""
+    """Work that is a tenth slower from 4 s of 9 on, at the same power and clock, is found by memory traffic."""
     found = act(Setting(work=WORK["decoding"], length_s=9.0), [Edit(begin_s=4.0, end_s=_EVER_S, level="slower", value=1.1)])
 
     def fallen(at_ns: Times, share: Values) -> Values:
@@ -157,14 +157,14 @@ def stalls(begins_s: np.ndarray, length_s: float) -> list[Edit]:
     return [Edit(begin_s=float(at_s), end_s=float(at_s) + length_s, level="working", value=0.0) for at_s in begins_s]
 
 
-def test_pauses_that_begin_with_the_window_are_no_rhythm() -> None:
-    """70 ms every half second in a window of 9 s, none before; without the power record."""
+def test_pauses_that_begin_with_the_window_are_found() -> None:
+    """Pauses of 70 ms every 0.5 s in a window of 9 s are found without the power record if there were none before."""
     found = act(Setting(work=WORK["softmax"], length_s=9.0, stamped=False), stalls(0.3 + 0.5 * np.arange(17), 0.07))
     assert is_covered(judge(without(found.evidence(), "dense_power")), found.truth["throughput"])
 
 
-def test_pauses_that_were_there_before_are_the_works_own() -> None:
-    """The same pauses in the warm-up as well: the loop loads its data so."""
+def test_pauses_that_began_before_the_window_are_valid() -> None:
+    """Pauses that also occurred in the warm-up belong to the loop, so the window is valid."""
     always = stalls(-5.9 + 0.5 * np.arange(29), 0.07)
     found = act(Setting(work=WORK["softmax"], length_s=9.0, stamped=False), (), always)
     assert judge(found.evidence()).status is VALID
@@ -190,15 +190,15 @@ def drawing(found: Act, use: float | None) -> Status:
     return judge(listed(found.evidence(), beside(lambda at_s: use, name="Xwayland", graphics=True))).status
 
 
-def test_display_that_nobody_saw_rest_is_no_resting_one() -> None:
+def test_display_of_unknown_utilisation_is_flagged() -> None:
     found = act(Setting(work=WORK["softmax"]))
     assert drawing(found, None) is Status.FLAGGED
     assert drawing(found, 0.0) is VALID
 
 
 @pytest.mark.parametrize(("slices", "status"), [(0.0, VALID), (0.3, None)])
-def test_record_tells_whether_a_listed_neighbour_took_anything(slices: float, status: Status | None) -> None:
-    """A neighbour is listed and its utilisation reads 0: this work's record shows what it took."""
+def test_record_decides_about_a_listed_idle_neighbour(slices: float, status: Status | None) -> None:
+    """For a listed neighbour with a utilisation of 0, the record of this work decides whether the window is valid."""
     edits = [throughout("slices", slices)] if slices else []
     found = act(Setting(work=WORK["decoding"], variant=Variant.TIMES, length_s=5.0), edits)
     evidence = listed(found.evidence(), beside(lambda at_s: 0.0, memory_bytes=9_000_000_000))

@@ -1,4 +1,4 @@
-"""The windows of the specification's first table, each with the status that is due."""
+"""Tests of the windows of the specification's first table, each with its required status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHORT_LEAD = made("records-short", "no-lead", (0.0, 4.0), depth=0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """A row of the table: the window, its true throughput, the statuses that are due, and the rule that says so."""
+    """A row of the table: the window, its true throughput, the allowed statuses, and the rule that finds it."""
 
     scene: Scene
     throughput: float
@@ -47,12 +47,12 @@ def stalled(work: str, kind: str, length_s: float, *stall: tuple[float, float]) 
 
 
 def started(rest_s: float) -> Scene:
-    """A window before which a daemon took this long to start: it saw no more of the time before."""
+    """Return a window after a pause, of which a daemon that has just started observed only a short part."""
     return replace(paused(rest_s), happens=(*paused(rest_s).happens, SHORT_LEAD))
 
 
 def pause_ago(seed: int) -> Scene:
-    """A window 2.5 s after a pause of a second."""
+    """Return a window 2.5 s after a pause of a second."""
     return Scene(work=GEMM, happens=(made("pause-before", "rest", (-3.5, -2.5)),), rest_s=3.5, seed=seed)
 
 
@@ -118,10 +118,10 @@ TABLE: Mapping[str, Due] = {
     ),
 }  # fmt: skip
 
-# Rows that the judge does not give yet, and why: each is a strict failure, so that whoever mends it takes it out.
+# Rows that the judge does not meet yet, with the reason: each is a strict xfail, to be removed with the fix.
 UNSTAMPED = (
-    "where nothing is stamped, e(t) (0.7 to 0.8 %) meets late calls of 0.4 % or levels of the raw times of 1.8 %: above 1 %; "
-    "needed: a clock of each call, which tells levels of the work from the clock's, or an e(t) measured for the kernel itself"
+    "without stamps, e(t) (0.7 to 0.8 %) adds to late calls of 0.4 % or levels of the raw times of 1.8 %: above 1 %; "
+    "needed: a clock of each call, which separates levels of the work from the clock's, or an e(t) measured for the kernel"
 )
 KNOWN: Mapping[tuple[str, Variant], str] = {
     ("a pause of 1.5 s before", TIMES): UNSTAMPED,
@@ -141,7 +141,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "variant"), cases())
-def test_first_table_row_gets_what_is_due(name: str, variant: Variant) -> None:
+def test_first_table_row_has_its_required_status(name: str, variant: Variant) -> None:
     row = TABLE[name]
     found = seen(replace(row.scene, variant=variant))
     assert found.truth.throughput == pytest.approx(row.throughput, abs=1.5e-3)
@@ -153,7 +153,7 @@ def test_first_table_row_gets_what_is_due(name: str, variant: Variant) -> None:
 
 @pytest.mark.parametrize("variant", EVERY)
 def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
-    """Nobody locked a clock, which leaves the claim unproven; that the clock toggled rejects it."""
+    """A toggling clock is rejected under ``fixed-clock``, although the missing lock alone would leave it unproven."""
     due(
         seen(replace(TABLE["a clock that toggles each second"].scene, variant=variant)).verdict(
             Policy(claim=Claim.FIXED_CLOCK)
@@ -163,8 +163,8 @@ def test_toggling_clock_is_rejected_under_fixed_clock(variant: Variant) -> None:
 
 
 @pytest.mark.parametrize("variant", [STAMPED, TIMES])
-def test_growth_is_reported_as_growth(variant: Variant) -> None:
-    """The clock stands still, so that no rule of conditions speaks."""
+def test_first_table_growth_is_reported_as_growth(variant: Variant) -> None:
+    """At a constant clock, only ``iteration-growth`` reports growing times."""
     found = severities(seen(replace(TABLE["times that grow by 30 %"].scene, variant=variant)).verdict())
     assert {name for name, severity in found.items() if severity != "note"} == {"iteration-growth"}
 
@@ -172,7 +172,7 @@ def test_growth_is_reported_as_growth(variant: Variant) -> None:
 @pytest.mark.parametrize(("tolerance", "status"), [(0.008, REJECTED), (0.012, FLAGGED)])
 @pytest.mark.parametrize("variant", EVERY)
 def test_stall_is_judged_by_the_tolerance(tolerance: float, status: Status, variant: Variant) -> None:
-    """A stall of 4.9 % lies at five tolerances of 1 %: with others it is clear."""
+    """A stall of 4.9 % is rejected at a tolerance of 0.8 % and flagged at 1.2 %."""
     due(seen(replace(TABLE["a stall of 0.2 s"].scene, variant=variant)).verdict(Policy(tolerance_ratio=tolerance)), status)
 
 
@@ -182,8 +182,8 @@ def test_zeros_are_rejected_at_other_tolerances(tolerance: float, variant: Varia
     due(seen(replace(TABLE["zeros for a third"].scene, variant=variant)).verdict(Policy(tolerance_ratio=tolerance)), REJECTED)
 
 
-def test_zeros_are_no_idle_time() -> None:
-    """Easier inputs draw less power and idle no longer: a second at 60 % of the power leaves less than the tolerance."""
+def test_zeros_are_not_idle_time() -> None:
+    """Easier inputs draw less power but do not idle: the bound of ``idle-stretch`` stays below the tolerance."""
     verdict = seen(replace(TABLE["zeros for a third"].scene, variant=PLAIN)).verdict()
     assert severities(verdict).get("idle-stretch") != "reject"
     assert verdict.budget is not None
@@ -193,8 +193,8 @@ def test_zeros_are_no_idle_time() -> None:
 
 
 @pytest.mark.parametrize("variant", [STAMPED, TIMES])
-def test_collection_is_named_and_spares_the_median(variant: Variant) -> None:
-    """The collector is named by overlap in time, and the median has no cause above a tenth of the tolerance."""
+def test_collection_is_named_and_does_not_shift_the_median(variant: Variant) -> None:
+    """The collector is named by overlap in time, and the bound of the median is below a tenth of the tolerance."""
     found = seen(replace(TABLE["a collection of 88 ms"].scene, variant=variant)).evidence
     begin_ns = found.window.begin_ns + 1_200_000_000
     verdict = judge(replace(found, pauses=(Pause(begin_ns, begin_ns + 88_000_000, "collector"),)))
@@ -209,13 +209,13 @@ def test_collection_is_named_and_spares_the_median(variant: Variant) -> None:
     assert median.bound_ratio < 0.1 * DEFAULT.tolerance_ratio
 
 
-# Recorded windows of an H200 with their truth: the status that its size makes due.
+# Recorded windows of an H200 with the statuses that their true deviation requires.
 RECORDED: Mapping[str, tuple[Status, ...]] = {
     "stall-0.1-gemm4k": (FLAGGED,),
     "stall-0.3-softmax": (REJECTED,),
     "stall-0.3-decode-plain": (REJECTED,),
     "pause-0.7-att": (VALID,),
-    "pause-3-gemm4k": (VALID, FLAGGED),  # +0.92 %, between windows that differ by 0.03 %
+    "pause-3-gemm4k": (VALID, FLAGGED),  # +0.92 % against clean windows that differ by 0.03 %
     "pause-0.7-softmax": (VALID,),
     "neighbour-10-decode-plain": (FLAGGED, REJECTED),
     "neighbour-10-softmax": (FLAGGED, REJECTED),
@@ -227,12 +227,12 @@ RECORDED: Mapping[str, tuple[Status, ...]] = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_recorded_window_gets_what_is_due(name: str) -> None:
+def test_recorded_window_has_its_required_status(name: str) -> None:
     due(judge(truth_windows()[name].disturbed), *RECORDED[name])
 
 
 def test_half_slow_blocks_are_inconclusive() -> None:
-    """45 % of the second variant's blocks take twice as long: their mean is 45 % up, and no median may call that the same."""
+    """If 45 % of the second variant's blocks take twice as long, the comparison is never decided as the same."""
     decisions = []
     for seed in range(8):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Further windows of the kinds that fooled the judge, which nobody had seen when the rules were mended: about times."""
+"""Tests of further windows with wrong times, of kinds that fooled the judge; they were not used to fix the rules."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _bound(verdict: Verdict, name: str) -> float:
 
 @pytest.mark.parametrize(("work", "every"), [("attention", 20), ("decoding", 30), ("softmax", 2), ("training", 4)])
 @pytest.mark.parametrize("variant", [Variant.TIMES, Variant.DURATIONS])
-def test_entries_told_twice_bound_the_rate(work: str, every: int, variant: Variant) -> None:
-    """With begins a repeated entry lies on its twin; without, all are laid out over the window."""
+def test_repeated_entries_bound_the_throughput(work: str, every: int, variant: Variant) -> None:
+    """Repeated entries are flagged, and the bound of throughput covers them, with and without start times."""
 
     def change(ran: Iterations) -> Iterations:
         again = np.sort(np.concatenate([np.arange(ran.count), np.arange(0, ran.count, every)]))
@@ -53,7 +53,7 @@ def test_times_that_hold_work_of_other_calls_are_bounded(work: str, factor: floa
 @pytest.mark.parametrize("there", ["fp32 gemm", "softmax", "decoding"])
 @pytest.mark.parametrize("here", ["large gemm", "convolution"])
 def test_stamps_of_a_faster_gpu_are_found(here: str, there: str) -> None:
-    """This GPU is capped, the one that was timed is not."""
+    """Stamps of an uncapped GPU in a window of a capped GPU are found."""
     evidence = replace(_run(here, Variant.STAMPED).evidence(), timings=_run(there, Variant.STAMPED, seed=12).evidence().timings)
     assert any(each.rule == "impossible-time" for each in judge(evidence).hazards)
 
@@ -73,7 +73,7 @@ def test_calls_that_return_early_bound_the_mean(work: str, share: float, quick: 
         return replace(ran, begin_s=begin_s[kept], took_s=took_s[kept], clock_mhz=ran.clock_mhz[kept])
 
     verdict = judge(act(Setting(work=faster, variant=Variant.TIMES)).changed_evidence(change))
-    assert verdict.status.value in ("flagged", "rejected")  # few slow ones are late
+    assert verdict.status.value in ("flagged", "rejected")  # a few slow calls count as late
     assert _bound(verdict, "mean") > 0.9 * (1 - whole)
 
 
@@ -88,7 +88,7 @@ def test_batches_of_less_work_are_levels(count: int, work: str, begin_s: float) 
 
 
 def _batched(found: Act, count: int) -> Evidence:
-    """Put the loop into so many entries, each from its first call's begin to its last one's end; the window ends with them."""
+    """Return the loop in ``count`` entries, each from the start of its first call to the end of its last."""
     evidence = found.evidence()
     assert evidence.timings is not None
     each, at_ns = len(evidence.timings.at_ns) // count, evidence.timings.at_ns
@@ -106,7 +106,7 @@ def test_batches_of_equal_work_are_valid(count: int, work: str) -> None:
 
 
 def _as_on_an_h200(evidence: Evidence) -> Evidence:
-    """Copies from the host as an H200 shows them (driver 580.159.04): utilisation 100 %, memory 1 %, 128 W."""
+    """Return the evidence with the gauges of an H200 during copies: utilisation 100 %, memory 1 %, 128 W."""
     for name, value in {"utilization_ratio": 1.0, "mem_utilization_ratio": 0.01, "sm_activity_ratio": 0.0}.items():
         evidence = column(evidence, name, lambda at_ns, old, v=value: np.full_like(old, v))  # type: ignore[misc]
     power = evidence.trace.dense_power
@@ -118,7 +118,7 @@ def _as_on_an_h200(evidence: Evidence) -> Evidence:
 
 
 def test_copies_as_an_h200_shows_them_are_valid() -> None:
-    """64 MiB from the host: events cover 99.7 % of the window, and utilisation counts copies although no kernel runs."""
+    """Copies of 64 MiB from the host are valid: an H200's utilisation counts copies although no kernel runs."""
     copy = replace(WORK["copy"], kernel=replace(WORK["copy"].kernel, time_s=1.22e-3, noise_ratio=0.0008))
     verdict = judge(_as_on_an_h200(act(Setting(work=copy, variant=Variant.TIMES)).evidence()))
     assert verdict.status.value == "valid", str(verdict)
@@ -127,7 +127,7 @@ def test_copies_as_an_h200_shows_them_are_valid() -> None:
 @pytest.mark.parametrize("change", [lambda ran: ran, lambda ran: replace(ran, took_s=ran.took_s * 0.999)])
 @pytest.mark.parametrize("work", ["copy", "gemm", "short attention", "training"])
 def test_times_that_fill_the_window_are_valid(work: str, change: Callable[[Iterations], Iterations]) -> None:
-    """No entry overlaps, and their sum stays below the window."""
+    """Times without overlap, whose sum stays below the window, are valid."""
     for variant in (Variant.TIMES, Variant.DURATIONS, Variant.STAMPED):
         verdict = judge(_run(work, variant).changed_evidence(change))
         assert verdict.status.value == "valid", str(verdict)
@@ -135,7 +135,7 @@ def test_times_that_fill_the_window_are_valid(work: str, change: Callable[[Itera
 
 @pytest.mark.parametrize(("work", "value"), [("large gemm", 0.3), ("training", 0.35)])
 def test_spinning_shows_in_times(work: str, value: float) -> None:
-    """A plain window's meters call a spinning kernel busy; an entry that holds the wait is late."""
+    """A kernel that spins while it waits looks busy to the gauges, but makes its entry late."""
     spinning = [
         Edit(begin_s=begin_s, end_s=begin_s + 0.3, level=level, value=number)
         for begin_s in (1.1, 2.9)
@@ -148,7 +148,7 @@ def test_spinning_shows_in_times(work: str, value: float) -> None:
 
 
 def test_times_without_stamps_of_another_gpu_stay_unseen() -> None:
-    """A known limit: nothing in raw times names the GPU that ran them, where both were as busy."""
+    """A known limit: raw times of another, equally busy GPU are valid."""
     here, there = _run("gemm"), _run("fp32 gemm", seed=12)
     timings = there.evidence().timings
     assert isinstance(timings, Timings)

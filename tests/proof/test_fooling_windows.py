@@ -1,4 +1,4 @@
-"""The windows meant to fool the judge: that they are what they are said to be, and what the judge makes of each."""
+"""Tests of the windows meant to fool the judge: their true deviations and their verdicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _name(entry: Entry) -> str:
 
 @pytest.fixture(scope="module", params=ENTRIES, ids=_name)
 def found(request: pytest.FixtureRequest) -> Tried:
-    """One window, made and judged once for all tests about it."""
+    """Return one window, made and judged once for all its tests."""
     entry: Entry = request.param
     return tried(entry)
 
@@ -27,8 +27,8 @@ def test_each_window_has_its_own_name() -> None:
     assert sum(entry.honest for entry in ENTRIES) >= 12
 
 
-def test_window_is_as_far_off_as_it_says(found: Tried) -> None:
-    """An honest window's numbers are right to 0.3 %; of another, one is off by 2 %, or is not what it is said to be."""
+def test_window_has_its_declared_deviation(found: Tried) -> None:
+    """The numbers of an honest window are right to 0.3 %; any other window has a number more than 2 % off, or no truth."""
     entry, attempt = found.entry, found.attempt
     assert len(attempt.evidence.trace.columns) > 3
     largest = max((abs(each) for each in attempt.truth.values()), default=1.0)
@@ -37,12 +37,12 @@ def test_window_is_as_far_off_as_it_says(found: Tried) -> None:
 
 
 def test_verdict_is_acceptable_unless_a_limit_is_known(found: Tried) -> None:
-    """A limit stands beside the case; a verdict that became acceptable strikes it."""
+    """A window's verdict is acceptable exactly if no limit is recorded for it."""
     assert found.is_acceptable is not bool(found.entry.limit), str(found.verdict)
 
 
-def test_first_count_is_of_windows_there_are() -> None:
-    """25 of the 54 that are off, and 4 of the 30 honest ones, had a verdict that was not acceptable when they were invented."""
+def test_windows_that_fooled_the_first_judge_exist() -> None:
+    """All windows that fooled the first judge exist: 25 disturbed ones and 4 honest ones."""
     fooled = [entry for entry in ENTRIES if entry.name in FOOLED_AT_FIRST]
     assert {entry.name for entry in fooled} == FOOLED_AT_FIRST
     assert [sum(entry.honest is honest for entry in fooled) for honest in (False, True)] == [25, 4]

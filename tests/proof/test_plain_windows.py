@@ -1,4 +1,4 @@
-"""Plain windows around honest work, which tell nothing of their iterations: on bare metal, in containers, of any program."""
+"""Tests of windows without times around honest work: on bare metal, in containers, of any program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.truth_windows import truth_windows
 
 VALID, UNPROVEN, FLAGGED, REJECTED = Status.VALID, Status.UNPROVEN, Status.FLAGGED, Status.REJECTED
 STEADY = [each.name for each in WORKLOADS if each.name != "sleeps between"]
-_JAX_BYTES = 113_000_000_000  # three quarters of the memory, which JAX takes at its start
+_JAX_BYTES = 113_000_000_000  # three quarters of the memory, which JAX allocates at its start
 _UNKNOWN_PID = 1  # the driver's number of a process of another namespace
 
 
@@ -45,22 +45,22 @@ def declared_facts(of: Evidence, facts: Mapping[str, Fact]) -> Evidence:
 
 
 def without_torch(of: Evidence) -> Evidence:
-    """A Python program that declares its environment and no library."""
+    """Return the evidence of a Python program that declares its environment but no library."""
     return declared_facts(of, {"environment": "", "profiler_used": False, "tampered": ""})
 
 
 def jax(of: Evidence) -> Evidence:
-    """A program on JAX: it declares nothing of torch, and holds three quarters of the memory."""
+    """Return the evidence of a JAX program, which declares nothing about torch and holds three quarters of the memory."""
     return listed(without_torch(of), lambda process: replace(process, memory_bytes=_JAX_BYTES, name="python3"))
 
 
 def cpp(of: Evidence) -> Evidence:
-    """A C++ program under ``gpuwatch run``: no declared facts, one process."""
+    """Return the evidence of a C++ program under ``gpuwatch run``: no declared facts, one process."""
     return listed(declared_facts(of, {}), lambda process: replace(process, name="bench"))
 
 
 def virtual(of: Evidence) -> Evidence:
-    """A machine without a container, on a virtual processor with a trace of stolen time."""
+    """Return the evidence of a virtual machine without a container, with a little stolen CPU time."""
     return replace(of, host=replace(of.host, container=None, steal_ratio=2e-4))
 
 
@@ -86,14 +86,14 @@ def test_warmed_work_is_valid(name: str) -> None:
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("name", ["gemm", "softmax"])
 def test_any_program_around_honest_work_is_valid(program: str, name: str) -> None:
-    """No verdict needs torch, or any word of the measured process."""
+    """A window is valid without torch and without any declaration of the measured process."""
     due(judge(PROGRAMS[program](plain(name))), VALID)
 
 
 @pytest.mark.parametrize("rest_s", [0.05, 0.3, 1.5])
 @pytest.mark.parametrize("name", ["softmax", "copy", "gemm", "large gemm"])
 def test_work_after_a_pause_is_valid(name: str, rest_s: float) -> None:
-    """A pause before 4 s moves capped work by 0.4 to 0.7 % and other work not at all."""
+    """A pause before a window of 4 s changes throughput by less than 1 %, so the window is valid."""
     found = seen(replace(paused(rest_s, name), variant=Variant.PLAIN))
     assert abs(found.truth.throughput) < 0.01
     due(found.verdict(), VALID)
@@ -105,7 +105,7 @@ def test_stall_is_rejected_in_any_program(program: str) -> None:
 
 
 def contained(of: Evidence, *, own: bool = False) -> Evidence:
-    """Return the evidence as a container sees it: its own process, or one number that is nobody's here."""
+    """Return the evidence as seen in a container: its own process, or one PID that is unknown there."""
 
     def unknown(process: Process) -> Process:
         if own:
@@ -116,7 +116,7 @@ def contained(of: Evidence, *, own: bool = False) -> Evidence:
 
 
 def with_second(of: Evidence) -> Evidence:
-    """Return the evidence with a second process whose number is nobody's here on every list."""
+    """Return the evidence with a second unknown process on every list."""
 
     def grown(each: ProcessList) -> ProcessList:
         second = replace(each.processes[0], pid=_UNKNOWN_PID + 1, utilization_ratio=None)
@@ -126,8 +126,8 @@ def with_second(of: Evidence) -> Evidence:
 
 
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
-def test_container_that_sees_nobody_is_unproven(name: str) -> None:
-    """Neither its own process nor another stands on a list: nobody else is not shown, and the reason says so."""
+def test_container_with_empty_lists_is_unproven(name: str) -> None:
+    """A container whose lists are empty leaves the window unproven, with the missing proof as the reason."""
     verdict = judge(plain(name, made("lists-missing", "namespace", (0.0, 4.0))))
     due(verdict, UNPROVEN)
     assert "nobody-else: process lists that show the whole machine" in verdict.why
@@ -135,7 +135,7 @@ def test_container_that_sees_nobody_is_unproven(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
 def test_container_with_one_unknown_process_is_valid(name: str) -> None:
-    """One number that is nobody's here may be the window's own process, and its busy time accounts for the GPU's."""
+    """A single unknown PID may be the window's own process, and its busy time accounts for the GPU's."""
     due(judge(contained(plain(name))), VALID)
 
 
@@ -145,7 +145,7 @@ def test_container_with_two_unknown_processes_is_flagged() -> None:
 
 @pytest.mark.parametrize("name", ["gemm", "softmax"])
 def test_container_with_its_own_process_needs_a_reason(name: str) -> None:
-    """Its own process is listed, others could be hidden: either the books clear it, or the verdict says what is missing."""
+    """A listed own process with possibly hidden others gives a valid window, or an unproven one that names the proof."""
     verdict = judge(contained(plain(name), own=True))
     due(verdict, VALID, UNPROVEN)
     if verdict.status is UNPROVEN:
@@ -156,7 +156,7 @@ def test_container_with_its_own_process_needs_a_reason(name: str) -> None:
 @pytest.mark.parametrize("depth", [0.03, 0.1, 0.5])
 @pytest.mark.parametrize("name", ["gemm", "softmax", "copy"])
 def test_hidden_neighbour_is_never_valid(name: str, depth: float) -> None:
-    """Another container's work takes 1.6 to 27 points of throughput, and no list names it."""
+    """Work of another container that no list names, and that takes 1.6 to 27 % of throughput, is never valid."""
     due(judge(plain(name, made("neighbour-slices", "hidden", (-3.0, 4.0), depth=depth))), UNPROVEN, FLAGGED, REJECTED)
 
 
@@ -165,10 +165,10 @@ def test_listed_neighbour_is_never_valid(seed: int) -> None:
     due(judge(plain("gemm", made("neighbour-slices", "listed", (0.5, 3.0), depth=0.1), seed=seed)), FLAGGED, REJECTED)
 
 
-# The plain windows recorded on an H200, and what their truth implies.
+# The windows without times recorded on an H200, with the statuses that their true deviation allows.
 DARK_END = (
-    "recorded before the power record was read again in the tail: its last part of the window is dark; "
-    "needed: the same work recorded on an H200 by a daemon of today"
+    "recorded before the daemon read the power record again after the window, so the window's last part is dark; "
+    "needed: the same work recorded on an H200 by a current daemon"
 )
 RECORDED: Mapping[str, tuple[Status, ...]] = {
     "nothing-decode-plain": (VALID,),
@@ -184,11 +184,11 @@ def recorded_cases() -> list[Any]:
 
 
 @pytest.mark.parametrize("name", recorded_cases())
-def test_recorded_plain_window_gets_what_is_due(name: str) -> None:
+def test_recorded_plain_window_has_its_required_status(name: str) -> None:
     due(judge(truth_windows()[name].disturbed), *RECORDED[name])
 
 
-def test_own_process_is_the_windows_own() -> None:
-    """The made container hides nothing else: the same lists with the own process are those of bare metal."""
+def test_simulated_lists_name_only_the_own_process() -> None:
+    """The simulated lists name only the window's own process, so the container tests change nothing else."""
     of = plain("softmax")
     assert {process.pid for each in of.trace.process_lists for process in each.processes} == {OWN_PID}

@@ -1,4 +1,4 @@
-"""The table of families and what is drawn from it."""
+"""Tests of the table of disturbance families and of the draws from it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LEVELS = sorted(name for name, family in FAMILIES.items() if not family.stalls 
 
 @cache
 def single(name: str) -> tuple[Disturbance, ...]:
-    """The disturbances of one family, by seed."""
+    """Return the disturbances of one family, by seed."""
     return tuple(drawn(name, seed, WINDOW_S)[0] for seed in SEEDS)
 
 
 def uniform_pvalue(values: np.ndarray) -> float:
-    """The chance that so many values from 0 to 1 lie so unevenly (Kolmogorov's test; importing scipy.stats takes a second)."""
+    """Return the p value of Kolmogorov's test for uniform values from 0 to 1, without the slow import of scipy.stats."""
     ordered, ranks = np.sort(values), np.arange(len(values) + 1) / len(values)
     distance = max(np.max(ranks[1:] - ordered), np.max(ordered - ranks[:-1]))
     return float(kolmogorov(math.sqrt(len(values)) * distance))
 
 
 def test_families_are_frozen() -> None:
-    """The table stays as it was when the proof was designed: a judge may have been fitted since."""
+    """The table is unchanged since the design of the proof, because a judge may have been fitted to it."""
     assert FREEZE_ID == "65de9df021bb4e8e"
 
 
@@ -48,7 +48,7 @@ def test_family_name_draws_every_family() -> None:
 def test_drawn_combines_two_families() -> None:
     combined = [drawn(COMBINED, seed, WINDOW_S) for seed in SEEDS]
     assert all(len({each.family for each in two}) == 2 for two in combined)
-    # What happens may be hidden by what is not seen.
+    # Missing evidence may hide a disturbance.
     assert any(FAMILIES[two[1].family].blind for two in combined)
     assert not any(FAMILIES[two[0].family].blind for two in combined)
 
@@ -59,7 +59,7 @@ def test_drawn_nothing_is_empty() -> None:
 
 @pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {NOTHING}))
 def test_drawn_depths_are_log_uniform(name: str) -> None:
-    """Depths reach from far below to far above the tolerance of 1 %, evenly by their logarithm."""
+    """Depths are log-uniform over the family's range, which spans the tolerance of 1 %."""
     low, high = (math.log(end) for end in FAMILIES[name].depth)
     depths = [math.log(each.depth) for each in single(name)]
     assert uniform_pvalue((np.array(depths) - low) / (high - low)) > 1e-3

@@ -1,4 +1,4 @@
-"""Evidence of simulated runs: as the daemon stores it, as rare as an H200 tells it, and like a recording of one."""
+"""Tests of the evidence of simulated runs: stored like a daemon's, refreshed like an H200's, similar to a recording."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _RECORDED = Path(__file__).parents[1] / "traces" / "h200-windows.capsule"
 
 @cache
 def seeds() -> dict[str, int]:
-    """By family the seed of the shortest windows among the first 300."""
+    """Return, for each family, the seed with the shortest windows among the first 300."""
     return {family_name(seed): seed for seed in sorted(range(300), key=length_s, reverse=True)}
 
 
 @cache
 def shortest(family: str) -> Pair:
-    """A pair of this family whose windows are short."""
+    """Return a pair of this family with short windows."""
     return pair(seeds()[family])
 
 
@@ -39,7 +39,7 @@ def clean(name: str) -> Evidence:
 
 @cache
 def recorded(label: str) -> Evidence:
-    """A window recorded on an H200."""
+    """Return a window recorded on an H200."""
     return next(each for each in unpack(_RECORDED.read_bytes()) if each.window.label == label)
 
 
@@ -53,7 +53,7 @@ def columns(evidence: Evidence) -> dict[str, Column]:
 
 @pytest.mark.parametrize("family", [*FAMILIES, COMBINED])
 def test_evidence_survives_a_capsule(family: str) -> None:
-    """What the generator makes passes the checks of stored evidence, and comes back as it was."""
+    """Generated evidence passes the checks of stored evidence and survives a round trip through a capsule."""
     for before in (shortest(family).disturbed, shortest(family).clean):
         (after,) = unpack(pack([before]))
         assert (after.window, after.device, after.host) == (before.window, before.device, before.host)
@@ -70,7 +70,7 @@ def test_evidence_survives_a_capsule(family: str) -> None:
 
 @pytest.mark.parametrize("family", [*FAMILIES, COMBINED])
 def test_evidence_is_in_order(family: str) -> None:
-    """Times ascend, counters do not fall, lists are of one GPU, iterations lie in the window."""
+    """Times ascend, counters do not fall, lists belong to one GPU, and iterations lie in the window."""
     for evidence in (shortest(family).disturbed, shortest(family).clean):
         window = evidence.window
         for name, column in columns(evidence).items():
@@ -87,12 +87,12 @@ def test_evidence_is_in_order(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", [name for name, family in FAMILIES.items() if family.blind])
-def test_blind_families_deviate_by_nothing(family: str) -> None:
-    """What only the watcher feels leaves every number as it was, to the last digit."""
+def test_blind_families_do_not_deviate(family: str) -> None:
+    """Disturbances of the watcher alone change no number, to the last digit."""
     assert set(asdict(shortest(family).truth).values()) == {0.0}
 
 
-def test_variants_tell_what_they_say() -> None:
+def test_variants_hold_their_declared_timings() -> None:
     by = design(workload("softmax"), 1.0)
     _, run = runs(by, (), 3)
     found: dict[Variant, Timings | None] = {}
@@ -108,12 +108,12 @@ def test_variants_tell_what_they_say() -> None:
     assert times.sm_clock_mhz is None
     assert durations.sm_clock_mhz is None
     assert np.array_equal(times.took_s, durations.took_s)
-    # Without beginnings the times are laid back to back before the window's end.
+    # Without start times, the times are laid end to end before the window's end.
     assert np.abs(np.diff(durations.at_ns) - durations.took_s[:-1] * 1e9).max() <= 1.0
 
 
 def test_clocks_change_once_a_refresh() -> None:
-    """The driver writes its page every 100 ms, use every 200 ms; the pulse asks every 10 ms and finds no more."""
+    """Clock and power change at most once per 100 ms and utilisation once per 200 ms, although the pulse reads every 10 ms."""
     evidence = clean("gemm")
     for name, period_s in (("sm_clock_mhz", 0.1), ("power_w", 0.1), ("utilization_ratio", 0.2)):
         column = evidence.trace.column(name)
@@ -125,7 +125,7 @@ def test_clocks_change_once_a_refresh() -> None:
 
 
 def test_repeated_rows_are_not_stored() -> None:
-    """A value that stands is stored when it began, once a heartbeat, and when it was last seen."""
+    """A constant value is stored at its start, once per heartbeat, and when it was last seen."""
     lone = clean("copy").trace.column("event_reasons_mask")
     inside = (lone.at_ns >= clean("copy").window.begin_ns) & (lone.at_ns < clean("copy").window.end_ns)
     assert inside.sum() < 100
@@ -139,8 +139,8 @@ def test_dense_power_is_a_sample_every_20_ms() -> None:
     assert window.end_ns - power.at_ns[-1] < 1_000_000_000
 
 
-def test_gap_hides_rows_and_is_told() -> None:
-    """Sampling that stops for 0.6 s leaves no rows, and the gap the store would have written."""
+def test_gap_removes_rows_and_is_recorded() -> None:
+    """Sampling that stops for 0.6 s leaves no rows, and the gap that the store would write."""
     evidence = seen(made("evidence-gap", "all", (1.0, 1.6)))
     begin_ns = evidence.window.begin_ns + 1_000_000_000
     for column in evidence.trace.columns.values():
@@ -150,8 +150,8 @@ def test_gap_hides_rows_and_is_told() -> None:
     assert seen(made("evidence-gap", "all", (1.0, 1.1))).trace.gaps == ()
 
 
-def test_hidden_neighbour_is_no_listed_one() -> None:
-    """A process of another namespace is on no list; its memory shows, and the utilisation record may name it."""
+def test_hidden_neighbour_is_not_listed() -> None:
+    """A process of another namespace is not listed as one, but its memory is in use and the record may name it."""
     busy = ((0.5, 2.9),)
     listed, hidden = (seen(made("neighbour-slices", kind, *busy)) for kind in ("listed", "hidden"))
     foreign = [
@@ -169,8 +169,8 @@ def test_hidden_neighbour_is_no_listed_one() -> None:
         assert used.max() - used.min() > 1e9
 
 
-def test_idle_looking_neighbour_is_rarely_named() -> None:
-    """A record that lays each 200 ms to one process names one at 10 % of the time in few of its samples (measured: none)."""
+def test_rarely_busy_neighbour_is_rarely_named() -> None:
+    """A process with 10 % of the time rarely appears in a utilisation record that assigns each 200 ms to one process."""
     busy, rare = (seen(made("neighbour-slices", "listed", (0.0, 3.0), depth=depth)) for depth in (1.0, 0.1))
 
     def named(evidence: Evidence) -> float:
@@ -182,7 +182,7 @@ def test_idle_looking_neighbour_is_rarely_named() -> None:
 
 
 def test_host_stalls_show_in_host_facts() -> None:
-    """A sleep costs processor time, a fight for processors waiting time, a garbage collector neither."""
+    """A sleep lowers CPU time and preemption raises run-queue wait.  A garbage collection changes neither."""
     sleep, fought = (seen(made("host-stall", kind, (1.0, 1.5))).host for kind in ("sleep", "preempted"))
     litter = seen(made("garbage-pauses", "collector", (1.0, 1.5))).host
     assert sleep.cpu_s == pytest.approx(2.5, abs=0.02)
@@ -218,8 +218,8 @@ def test_missing_signals_are_absent() -> None:
 
 
 @pytest.mark.parametrize(("name", "label"), [("gemm", "steady-gemm-4096"), ("copy", "clean-copy-1g")])
-def test_clean_evidence_is_like_a_recording(name: str, label: str) -> None:
-    """Reasons, clock shown, use, lists and the spread of power of a clean window are those of one on an H200."""
+def test_clean_evidence_resembles_a_recording(name: str, label: str) -> None:
+    """Reasons, shown clock, utilisation, signals and the spread of power of a clean window resemble an H200's."""
     made_up, real = clean(name), recorded(label)
     masks = [set(each.within("event_reasons_mask").values) for each in (made_up, real)]
     assert masks[0] == masks[1]

@@ -1,4 +1,4 @@
-"""The generator's ignorance of the judge."""
+"""Tests that the generator does not depend on the judge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-# They ask the judge about what the generator makes; no module of the generator imports them.
+# These modules run the judge on generated windows; no module of the generator imports them.
 _ASKING = frozenset(
     {
         "judged",
@@ -41,8 +41,8 @@ def _imported(path: Path) -> set[str]:
     return found
 
 
-def test_generator_names_no_module_that_judges() -> None:
-    """Of the judge's package the generator's sources import the nouns of evidence, its packing, and nothing else."""
+def test_generator_imports_no_judging_module() -> None:
+    """From the judge's package, the generator's sources import only the types of evidence and its packing."""
     sources = sorted(source for source in _HERE.glob("*.py") if source.stem not in _ASKING)
     assert len(sources) > 10
     named = {part for source in sources for name in _imported(source) for part in name.split(".")}
@@ -54,7 +54,7 @@ def test_generator_names_no_module_that_judges() -> None:
 
 
 def test_generator_loads_no_rule() -> None:
-    """Importing the generator and its scores does not import a rule by way of another module."""
+    """Importing the generator and its scores does not import a rule through another module."""
     code = "import sys, tests.proof.pairs, tests.proof.scores; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], cwd=_HERE.parents[1], capture_output=True, text=True, check=True)
     names = [name for name in loaded.stdout.split() if name.startswith("annotate.")]

@@ -1,4 +1,4 @@
-"""Pairs follow from their seeds: in this process, in another one, on another machine."""
+"""Tests that a seed determines its pair: in this process, in another one, on another machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from annotate.evidence import Evidence
 from tests.proof.disturbances import NOTHING, family_name
 from tests.proof.pairs import LENGTH_S, length_s, pair, repeat
 
-# As computed when the proof was designed: a change here means another set of pairs.
+# True deviations at the design of the proof: a change means another set of pairs.
 _TRUTHS = {
     1: (-0.003023558807, 0.003125649961, 0.003626044458, 0.00321668965),
     3: (-0.000555202001, 0.000600269485, -0.000159489633, 1.176048e-06),
@@ -27,19 +27,19 @@ _TRUTHS = {
 
 
 def content(*evidences: Evidence) -> bytes:
-    """What a capsule of these windows holds; the capsule itself tells when it was packed."""
+    """Return the contents of a capsule of these windows, without its time of packing."""
     with zipfile.ZipFile(io.BytesIO(pack(evidences))) as archive:
         return b"".join(archive.read(name) for name in sorted(archive.namelist()))
 
 
 def digest(seed: int) -> str:
-    """A digest of both windows' evidence of a pair."""
+    """Return a digest of the evidence of both windows of a pair."""
     found = pair(seed)
     return hashlib.sha256(content(found.disturbed, found.clean)).hexdigest()
 
 
 def test_pair_is_the_same_in_another_process() -> None:
-    """Nothing depends on the process: neither hashes of texts nor what was simulated before."""
+    """A pair depends neither on Python's hash seed nor on earlier simulations in the process."""
     code = "from tests.proof.test_proof_pairs import digest; print(digest(3), digest(28))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     told = subprocess.run(
@@ -49,12 +49,12 @@ def test_pair_is_the_same_in_another_process() -> None:
 
 
 @pytest.mark.parametrize("seed", _TRUTHS)
-def test_pair_has_the_truth_it_had(seed: int) -> None:
-    """The truth of a seed is what it was on the machine where the proof was designed."""
+def test_pair_keeps_its_true_deviation(seed: int) -> None:
+    """The true deviation of a seed is that of the machine on which the proof was designed."""
     assert astuple(pair(seed).truth) == pytest.approx(_TRUTHS[seed], abs=1e-7)
 
 
-def test_pair_of_nothing_is_one_window_twice() -> None:
+def test_undisturbed_pair_is_one_window_twice() -> None:
     seed = next(seed for seed in range(100) if family_name(seed) == NOTHING and length_s(seed) < 2.0)
     found = pair(seed)
     assert content(found.disturbed) == content(found.clean)
@@ -69,7 +69,7 @@ def test_lengths_are_spread_over_their_range() -> None:
 
 
 def test_repeat_differs_by_noise_alone() -> None:
-    """Two clean windows of one design deviate a little, in what they are, and not at all in what was declared."""
+    """Two clean windows of one design differ slightly in throughput and have the same label."""
     seed = next(seed for seed in range(100) if length_s(seed) < 1.5)
     found = repeat(seed)
     assert 0.0 < abs(found.truth.throughput) < 0.05

@@ -1,4 +1,4 @@
-"""Scores of judges whose answers are made up."""
+"""Tests of the scores, with invented answers of a judge."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def row(
     seed: int = 0,
     length: float = 4.0,
 ) -> Row:
-    """A row whose throughput deviates by this much, and whose bound is 1 % where not told otherwise."""
+    """Return a row with this deviation of throughput, and a bound of 1 % by default."""
     return Row(
         seed=seed, family=family, clean=family == NOTHING, workload="gemm", variant="plain", length_s=length,
         truth={**dict.fromkeys(NUMBERS, 0.0), "throughput": deviation},
@@ -53,15 +53,15 @@ def test_coverage_counts_bound_plus_repeatability() -> None:
     assert found.ratio == pytest.approx(2 / 3)
 
 
-def test_coverage_counts_silence_apart() -> None:
-    """A number the judge does not speak of is neither covered nor lost from sight; an infinite bound is an answer."""
+def test_coverage_counts_unanswered_rows_separately() -> None:
+    """A number without an answer counts as unanswered, and an infinite bound counts as covered."""
     silent = [row(0.5, bounds={}), row(0.5, bounds={"throughput": math.nan})]
     found = coverage([*silent, row(0.5, bounds={"throughput": math.inf})], "throughput")
     assert (found.count, found.total, found.unanswered, found.unbounded) == (1, 1, 2, 1)
     assert coverage(silent, "throughput").ratio is None
 
 
-def test_coverage_by_family_keeps_families_apart() -> None:
+def test_coverage_by_family_separates_families() -> None:
     found = coverage_by_family([row(0.5), row(0.0), row(0.5, family="thermal")], "throughput")
     assert {family: (share.count, share.total) for family, share in found.items()} == {"host-stall": (1, 2), "thermal": (0, 1)}
 
@@ -74,7 +74,7 @@ def test_share_interval_is_clopper_pearson(count: int, total: int, low: float, h
 
 
 def test_share_meets_a_target_with_its_unfavourable_end() -> None:
-    """All of 23 is no 95 %, all of 100 is; none of 100 is not 2 %, none of 200 is."""
+    """A share meets a target only with the unfavourable end of its interval."""
     assert not Share(count=23, total=23).is_at_least(0.95)
     assert Share(count=100, total=100).is_at_least(0.95)
     assert not Share(count=0, total=100).is_at_most(0.02)
@@ -94,7 +94,7 @@ def test_sharpness_is_of_long_clean_windows() -> None:
 
 
 def test_quantile_has_no_end_in_a_small_sample() -> None:
-    """The 95th percentile of ten values lies above all of them, as far as they tell."""
+    """The 95th percentile of ten values has no upper end."""
     found = quantile([float(i) for i in range(10)], 0.95)
     assert found is not None
     assert (found.value, found.high) == (9.0, math.inf)
@@ -110,11 +110,11 @@ def test_status_errors_count_both_ways() -> None:
     assert (found.off_called_valid.count, found.off_called_valid.total) == (1, 2)
 
 
-def test_status_holds_a_silent_window_to_its_throughput() -> None:
+def test_status_of_an_unanswered_window_uses_throughput() -> None:
     assert status_errors([row(-0.02, bounds={})]).off_called_valid.count == 1
 
 
-def test_naming_keeps_by_catch_apart() -> None:
+def test_naming_separates_by_catch() -> None:
     of = [row(named=frozenset({"a"})), row(named=frozenset({"b"})), row(named=frozenset({"a", "b"})), row()]
     found = naming(of, {"host-stall": frozenset({"a"})})["host-stall"]
     assert (found.own.count, found.by_catch.count, found.own.total) == (2, 2, 4)
@@ -127,8 +127,8 @@ def test_halves_split_by_seed() -> None:
     assert [each.seed for each in odd] == [1, 3]
 
 
-def test_rows_ask_the_judge_of_both_windows() -> None:
-    """The disturbed window beside its truth, the clean one beside none; where nothing happened, one window."""
+def test_rows_judge_both_windows() -> None:
+    """Both windows of a pair are judged, the clean one with a deviation of zero; an undisturbed pair has one row."""
     asked: list[Evidence] = []
 
     def judge(evidence: Evidence) -> Answer:

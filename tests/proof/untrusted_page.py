@@ -47,12 +47,12 @@ with gpuwatch.window("submission", untrusted=True) as w:
   count.  The daemon sets the interval.  The daemon accepts times and the end only over the connection that opened the window.
   Facts stated at the opening cannot change.  Hazards declared later, such as a replaced timer, still count.  The window adds
   nothing to the record of its work.
-- **Use**: put the window around the timed calls alone, because all busy time in the window counts as theirs.  With 20 checks
-  beside 100 timed calls, the bound is 20 % off.  Leave the GPU idle for 0.4 s after the window, as `window(untrusted=True)` does.
-- **Precision**: on an H200 the witness bounds a number to 4 % in windows of 6 s, and to 9 % in windows of 1 s.  Below 8 µs a call
-  is as much launching as work, and the judge flags the claim.
+- **Use**: open the window around the timed calls only, because all busy time in the window counts for these calls.  With 20 checks
+  next to 100 timed calls, the bound is 20 % off.  Leave the GPU idle for 0.4 s after the window, as `window(untrusted=True)` does.
+- **Precision**: on an H200 the witness bounds a number to 4 % in windows of 6 s, and to 9 % in windows of 1 s.  Below 8 µs the
+  launch is as long as the work of a call, and the judge flags the claim.
 
-## The published ways, simulated
+## The published cheats, simulated
 
 Each row is a window of four seconds on a simulated H200 (`tests/annotate/occurrences/untrusted.py`).  *Trusted* is the verdict
 on the cheat's times in an ordinary window, which has no claimed count.
@@ -60,7 +60,7 @@ on the cheat's times in an ordinary window, which has no claimed count.
 LIMITS = """\
 ## Limits
 
-The witness cannot see:
+The witness cannot detect:
 
 - A wrong or cached result.  Check the outputs outside of the measured program, and give every call other inputs.
 - Work done before the window.
@@ -87,7 +87,7 @@ UNTRUSTED = (("untrusted", True),)
 
 def page() -> str:
     """Return the page."""
-    out = [HEAD, "| way | published | trusted | untrusted | with stated work |", "|---|---|---|---|---|"]
+    out = [HEAD, "| cheat | published | trusted | untrusted | with stated work |", "|---|---|---|---|---|"]
     for cheat in CHEATS:
         plain, held = judged(cheat), judged(cheat, *UNTRUSTED)
         worked = judged(cheat, *UNTRUSTED, *WORK.items())
@@ -106,7 +106,7 @@ def _measured() -> list[str]:
     out = [
         "## The same on a real H200\n",
         f"{found['about']}  The programs are in `tests/hardware/cheats.py`.\n",
-        "| way | claimed | trusted, in the process | untrusted, in the process | around it, work stated | says |",
+        "| cheat | claimed | trusted, in the process | untrusted, in the process | around it, work stated | finding |",
         "|---|---|---|---|---|---|",
     ]
     return [*out, *(_row(each) for each in found["rows"]), ""]

@@ -1,4 +1,4 @@
-"""Streams of kernels to measure: an H200's, with the gaps between launches and the noise its recordings show."""
+"""Streams of kernels to measure, with the gaps between launches and the noise in recordings of an H200."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from gpuwatch.sources.simulated.kernels import ATTENTION, CONVOLUTION, COPY, FLO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One benchmark's loop: a kernel or a step of several, and what lies between two iterations."""
+    """One benchmark's loop: a kernel or a step of several kernels, and the gap between two iterations."""
 
     name: str
     kernel: Kernel
-    gap_s: float = 6.0e-6  # median time between the end of an iteration and the begin of the next
+    gap_s: float = 6.0e-6  # median time from the end of an iteration to the start of the next
     gap_noise_ratio: float = 0.07
-    outliers_ratio: float = 0.01  # share of iterations that something small delays
-    between_ratio: float = 0.4  # share of a neighbour's time slices that fall between two iterations
-    bytes_ratio: float = 0.3  # how much of a neighbour's copies its own memory traffic feels
+    outliers_ratio: float = 0.01  # share of iterations with a small delay
+    between_ratio: float = 0.4  # share of a neighbour's time slices that lie between two iterations
+    bytes_ratio: float = 0.3  # share of a neighbour's copies that slows this kernel's memory traffic
 
     @property
     def share(self) -> float:
-        """The share of time its kernels run when nothing disturbs it."""
+        """Return the share of time in which its kernels run, undisturbed."""
         return self.kernel.time_s / (self.kernel.time_s + 1.3 * self.gap_s)
 
     @property
     def rests(self) -> bool:
-        """Whether the GPU idles between two iterations for so long that the board notices."""
+        """Return whether the GPU idles for more than 5 ms between two iterations."""
         return self.gap_s > 5e-3
 
     @property
     def burst_s(self) -> float:
-        """The time of an iteration at the clock no cap holds down."""
+        """Return the time of an iteration at the uncapped clock."""
         kernel = self.kernel
         return float(kernel.time_s * (kernel.reference_ratio / kernel.ceiling_ratio) ** kernel.beta)
 
     @property
     def metered_share(self) -> float:
-        """The share of time the driver's meters call busy: they overlook gaps between launches that follow at once."""
+        """Return the share of time that the driver's gauges report as busy, which includes short gaps between launches."""
         return 1.0 if self.share > 0.9 else self.share
 
     @property
     def capped(self) -> bool:
-        """Whether an H200 runs it at the power limit."""
+        """Return whether an H200 runs it at the power limit."""
         return self.kernel.shown_ratio > 1.0 and self.share > 0.8
 
 

@@ -38,7 +38,7 @@ def test_run_without_the_claimed_file_is_unproven(daemon: Settings, tmp_path: Pa
     )
     assert ended.returncode in (11, 12)
     assert f"--claimed: {tmp_path}/no.json: expected a result file, found nothing to read: No such file" in ended.stderr
-    assert "the claimed number makes no sense" in ended.stderr
+    assert "the claimed number is invalid" in ended.stderr
 
 
 @pytest.mark.parametrize("options", [("--claimed", "f"), ("--work", "flops=1")])
