@@ -16,7 +16,7 @@ from annotate.evidence import Timings
 from gpuwatch import clock
 from gpuwatch.client.connection import connect
 from gpuwatch.config.settings import Settings
-from gpuwatch.daemon.line_reader import USER_HALF_SAID_BYTES
+from gpuwatch.daemon.line_reader import USER_UNFINISHED_BYTES
 from gpuwatch.wire import messages
 from tests.gpuwatch.live import settings, wait_for
 from tests.security.people import NOBODY, only_root, open_folder
@@ -87,7 +87,7 @@ def test_unfinished_lines_end_only_their_own_users_connections(shared: Settings)
         clients = [stack.enter_context(connect(shared)) for _ in range(WINDOWS_COUNT)]
         opened = [client.open(label="beside") for client in clients]
         refused = stack.enter_context(unfinished(shared))
-        assert UNFINISHED_COUNT * 1_000_000 > USER_HALF_SAID_BYTES
+        assert UNFINISHED_COUNT * 1_000_000 > USER_UNFINISHED_BYTES
         assert all('"busy"' in answer and "your connections" in answer for answer in refused), refused
         for client, window in zip(clients, opened, strict=True):
             times = Timings(window.opened_ns + np.arange(count), np.full(count, 1e-9))
