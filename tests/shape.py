@@ -43,7 +43,7 @@ STATEMENTS_COUNT = sum(
         "one alert for one cause, slow twins of all hosts; certificates, canaries and earlier Xids on the page": 125,
         "instances qualified against reference cards; dashboards, rules and samples in the wheel": 815,
         "the interval of a number at one clock on other cards": 14,
-        "times that are too short within the gauge's error, and host pauses that it hides": 32,
+        "times that are too short within the gauge's error, and host pauses that it hides": 37,
         "the difference of clean windows, by number, cap and memory; peaks of a swing; a spread of cards as a setting": 50,
         "many GPUs measured without delaying each other": 12,
         "refusals of every wrong value in one form, paths checked before the work, escaped labels in every log and output": 325,

@@ -142,9 +142,7 @@ def sensitivity(timings: Timings) -> Sensitivity | NoFit:
     if error is None or error > 0.3:  # too few swings of the clock make a wide interval
         return NoFit("The clock swung too rarely to separate its effect from other drift.")
     if beta - error > 1.2:  # a kernel follows the clock at most in proportion, apart from the error of the fit
-        return NoFit(
-            f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: something else changed the time."
-        )
+        return NoFit(f"Time changed as the clock to the power −{beta:.1f}, steeper than any kernel: it had another cause.")
     # The residuals of all warm iterations, not of block medians: readers take these for the noise.
     logs = np.log(took_s)
     residuals = logs - line.at(np.log(clock_mhz))

@@ -263,9 +263,7 @@ def stated_options(command: _F) -> _F:
     for option in (
         click.option("--untrusted", is_flag=True, help="State that the code may cheat: only the daemon's evidence counts."),
         click.option("--varies", is_flag=True, help="State that times vary by design."),
-        click.option(
-            "--every", metavar="DURATION", help="State the time from the start of one call to the next, such as 20ms."
-        ),
+        click.option("--every", metavar="DURATION", help="State the time between the starts of two calls, such as 20ms."),
         click.option("--locked-mhz", type=float, metavar="MHZ", help="State the SM clock that you locked, such as 1500."),
     ):
         command = option(command)

@@ -17,17 +17,10 @@ from gpuwatch.sources.nvml import compiled_loop
 def checks(settings: Settings, source: Source | None, absence: str) -> Iterator[Check]:
     """Check the source; ``source`` is None if it could not be opened, and ``absence`` then is the reason."""
     if source is None:
-        yield failed(
-            "driver", absence, "every window ends unproven until this is fixed; to try gpuwatch without a GPU: gpuwatch demo"
-        )
+        yield failed("driver", absence, "every window ends unproven until this is fixed; without a GPU, try: gpuwatch demo")
         return
     if source.simulated:
-        yield warned(
-            "driver",
-            f"SIMULATED: {source.name}",
-            "the lines below describe simulated GPUs, not this machine's",
-            source=source.name,
-        )
+        yield warned("driver", f"SIMULATED: {source.name}", "the lines below describe simulated GPUs", source=source.name)
     try:
         devices = source.devices()
     except SourceError as error:
